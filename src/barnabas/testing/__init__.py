@@ -5,10 +5,10 @@
     with BarnabasBroker() as broker:
         client = SomeKafkaClient(bootstrap_servers=broker.bootstrap_servers)
 
-`SecureBroker` has TLS, logins and ACLs. `BarnabasCluster` is several brokers, whose brokers can be killed,
-paused and cut off from each other.
+`SecureBroker` has TLS, logins and ACLs. `BarnabasCluster` runs several brokers, which a test can kill, pause
+and cut off from each other.
 
-Its modules are imported at first use, because pytest loads this package in every run.
+The package imports its modules at first use, because pytest loads the package in every run.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ HOST = "127.0.0.1"
 
 
 class BarnabasCluster(TemporaryCluster):
-    """Brokers 1 to `brokers`, which run while the `with` block runs.
+    """A cluster whose brokers, numbered from 1, run while the `with` block runs.
 
     Args:
         brokers: the number of brokers.
@@ -58,16 +58,16 @@ class BarnabasCluster(TemporaryCluster):
             there are fewer brokers), and acks=all requires two of them in sync.
         racks: ``broker.rack`` of each broker, in order.
         later: the number of further brokers, which `restart` starts when the cluster grows.
-        data: a directory for their data, which is kept. By default a temporary directory, removed at the end.
-        mode: "thread" runs them in this process (fastest, and a debugger reaches them); "process" runs each
-            in a process of its own. The default follows from the store.
+        data: a directory for all data, which is kept. By default a temporary directory, removed at the end.
+        mode: "thread" runs brokers in this process (fastest, and a debugger reaches them); "process" runs
+            each in a process of its own. The default follows from the store.
         store: "memory" in mode "thread": a metadata store in this process. In mode "process" it is "embedded"
             or "zookeeper". "embedded" is the store of `barnabas start --brokers`, which this process serves.
             "zookeeper" is a real ZooKeeper, which needs Java and PySpark; it is the default on a system
             without Unix sockets.
 
-    `bootstrap_servers` names all of them, for any client. `partition` cuts connections between brokers only:
-    clients reach every broker that runs.
+    `bootstrap_servers` has the addresses of all brokers, for any client. `partition` cuts only connections
+    between brokers: clients reach every broker that runs.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class BarnabasCluster(TemporaryCluster):
 
     @property
     def data(self) -> Path:
-        """Return the folder of their data, which has a folder for each broker: ``broker-1``, ..."""
+        """Return the folder with the data of each broker in ``broker-1``, ... Create it if missing."""
         if self._data is None:
             self._data = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
             self._exits.callback(shutil.rmtree, self._data, ignore_errors=True)
@@ -171,13 +171,13 @@ class BarnabasCluster(TemporaryCluster):
     # -- faults
 
     def stop(self, broker: int) -> None:
-        """Stop a broker cleanly. First it hands its leaderships over."""
+        """Stop a broker cleanly. The broker first hands over the partitions that it leads."""
         self._take(broker).stop()
 
     def kill(self, broker: int) -> None:
         """Kill a broker, as SIGKILL does.
 
-        The others notice when its session ends (``zookeeper.session.timeout.ms``, 2 s here).
+        The other brokers notice when its session ends, after ``zookeeper.session.timeout.ms`` (here 2 s).
         """
         self._take(broker).kill()
 
@@ -189,7 +189,7 @@ class BarnabasCluster(TemporaryCluster):
             node.pause()
 
     def resume(self, broker: int) -> None:
-        """Undo `pause`."""
+        """Let a broker continue after `pause`."""
         node = self._node(broker)
         if broker in self._paused:
             node.resume()
@@ -217,7 +217,7 @@ class BarnabasCluster(TemporaryCluster):
         self._relays.cut(ways if one_way else [*ways, *((y, x) for x, y in ways)])
 
     def heal(self) -> None:
-        """Undo every `partition`."""
+        """Undo all calls of `partition`."""
         self._relays.heal()
 
     def expire_session(self, broker: int) -> None:
@@ -235,10 +235,10 @@ class BarnabasCluster(TemporaryCluster):
     # -- what the cluster says
 
     def leader_of(self, topic: str, partition: int = 0, *, timeout: float = 60.0) -> int:
-        """Return the broker that leads a partition: one that runs, and is not paused.
+        """Wait until the leader of a partition runs and is not paused; return its broker id.
 
         Raises:
-            TimeoutError: no broker leads it within `timeout` seconds.
+            TimeoutError: there is no such leader within `timeout` seconds.
         """
         found: list[int] = []
 
@@ -252,7 +252,11 @@ class BarnabasCluster(TemporaryCluster):
         return found[0]
 
     def controller(self, *, timeout: float = 60.0) -> int:
-        """Return the broker that is the controller: one that runs. Raises TimeoutError as `leader_of`."""
+        """Wait until the controller is a broker that runs and is not paused; return its broker id.
+
+        Raises:
+            TimeoutError: there is no such controller within `timeout` seconds.
+        """
         found: list[int] = []
 
         def look() -> bool:
@@ -364,7 +368,10 @@ class BarnabasCluster(TemporaryCluster):
     def _partitions(
         self, topics: Sequence[str] | None, broker: int | None = None
     ) -> dict[tuple[str, int], tuple[int, Sequence[int], Sequence[int]]]:
-        """Return leader, replicas and ISR by partition, as a broker knows them; for None of all topics."""
+        """Return leader, replicas and ISR by partition, from the metadata of one broker.
+
+        If `topics` is None, return the partitions of all topics.
+        """
         return {
             (topic.name, partition.partition_index): (
                 partition.leader_id,
@@ -456,7 +463,7 @@ class _Threads:
 
 @contextmanager
 def _reserved_ports(count: int) -> Iterator[list[int]]:
-    """Return ports that stay reserved while their broker is down.
+    """Yield free ports that stay reserved while their broker is down.
 
     Linux never assigns a port to which a socket is bound. While that socket does not listen, a broker can
     listen on the port.

@@ -30,10 +30,10 @@ class BarnabasBroker(TemporaryCluster):
 
     Args:
         settings: broker settings by Kafka's names, e.g. {"num.partitions": "3"}.
-        data: folder for its data, which is kept. By default it is a temporary folder, removed at the end.
-        mode: "thread" runs it in this process (fastest, and a debugger reaches it); "process" runs
-            `barnabas start` beside it, which can also be killed.
-        port: 0 chooses a free one. It stays the same after `restart`.
+        data: folder for the data, which is kept. By default a temporary folder, removed at the end.
+        mode: "thread" runs the broker in this process (fastest, and a debugger reaches it). "process" runs
+            `barnabas start` in a process of its own, which a test can also kill.
+        port: 0 chooses a free port, which stays the same after `restart`.
 
     `bootstrap_servers` is ``host:port``, for any client.
     """
@@ -67,7 +67,7 @@ class BarnabasBroker(TemporaryCluster):
 
     @property
     def data(self) -> Path:
-        """Return the folder of its data."""
+        """Return the folder of the broker's data. A temporary folder is created now if it is missing."""
         if self._data is None:
             self._temporary = tempfile.mkdtemp(prefix="barnabas-test-")
             self._data = Path(self._temporary)

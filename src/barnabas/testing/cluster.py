@@ -1,4 +1,4 @@
-"""Code that all clusters for tests share: topics, and clients of `barnabas.client`."""
+"""The base classes of all clusters for tests. They create topics, and clients of `barnabas.client`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Cluster:
     def consume(self, topic: str, count: int, *, timeout: float = 30.0) -> Sequence[Record]:
         """Return the first `count` records of a topic.
 
-        Raises ClientError if there are fewer after `timeout` seconds.
+        Raises ClientError if the topic has fewer records after `timeout` seconds.
         """
         with self.consumer(topic) as consumer:
             return consumer.take(count, timeout)

@@ -36,7 +36,7 @@ class RoutedNetwork(SocketNetwork):
     """The system's network, in which other ports replace some ports of this machine.
 
     Args:
-        routes: by requested port, the port to connect to.
+        routes: maps a requested port to the port to which a connection is made instead.
     """
 
     def __init__(self, routes: Mapping[int, int]) -> None:
@@ -63,7 +63,7 @@ class RoutedNetwork(SocketNetwork):
         return transport, protocol
 
     def die(self) -> None:
-        """Close everything, as the system does when a process ends. Call it on the event loop."""
+        """Close all sockets, as the system does when a process ends. Call this on the event loop."""
         self._is_dead = True
         for bound in self._listening:
             bound.close()
@@ -127,11 +127,11 @@ class FillableDisk(OsFileSystem):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def die(self) -> None:
-        """Make every later call fail."""
+        """Make every later call fail, like those of a killed process."""
         self._is_dead = True
 
     def bury(self) -> None:
-        """Close the files that are still open, when no thread uses them."""
+        """Close all open files and release all locks. Call this when no thread uses the files."""
         for file in list(self._files):
             file.close()
         for lock in list(self._locks):
@@ -174,7 +174,7 @@ class KillableLock(OsLock):
 
 
 class KillableThreads(Threads):
-    """A pool of threads whose end a test can await."""
+    """The system's thread pools. A test can wait until all their threads have ended."""
 
     def __init__(self) -> None:
         self._pools: list[_Pool] = []
@@ -184,7 +184,7 @@ class KillableThreads(Threads):
         return self._pools[-1]
 
     def bury(self) -> None:
-        """Accept no more calls, and wait for the running ones."""
+        """Start no more calls in any pool, and wait for the running calls."""
         for pool in self._pools:
             pool.abandon()
             pool.join()

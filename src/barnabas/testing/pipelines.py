@@ -7,8 +7,8 @@
         assert out["dear"] == [{"id": 2, "price": 500.0}]
         assert out["orders.dead_letter"] == [b"no order"]
 
-The fixture `barnabas_pipeline` is in `barnabas.testing.plugin`; `barnabas_spark` is the Spark session of the
-whole run, `barnabas_fresh_broker` the broker.
+The fixture `barnabas_pipeline` is in `barnabas.testing.plugin`. It uses the Spark session of the fixture
+`barnabas_spark`, and the broker of `barnabas_fresh_broker`.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class PipelineUnderTest:
         Each run continues from the previous run's checkpoints, like a pipeline that is restarted.
 
         Args:
-            rows: of each source, by its name: dicts (a record of JSON), text, bytes, None (a tombstone), or
-                pairs of a key and one of these.
+            rows: the rows of each source, by its name. A row is a dict (a record of JSON), text, bytes, None
+                (a tombstone), or a pair of a key and one of these.
 
         Returns:
             The rows that each sink has written, by its name: dicts for JSON and Parquet, else bytes. A source
@@ -99,13 +99,13 @@ class PipelineUnderTest:
         return dict(self._written())
 
     def step(self, name: str, /, **inputs: Sequence[Row] | DataFrame) -> list[Row]:
-        """Return the output of a source's function, a step or a sink for these rows, without topics.
+        """Return the output of a source's function, a step or a sink for `inputs`. Uses no topics.
 
         Args:
-            name: of the source, the step or the sink.
+            name: the name of the source, the step or the sink.
             inputs: the rows of each source or step that it reads, by name (``rows`` for a source's function),
-                as dicts or a DataFrame. The types of dicts come from the source's schema if it declares all
-                their columns, else they are inferred.
+                as dicts or a DataFrame. If the source's schema declares all columns of the dicts, it gives
+                their types. Otherwise Spark infers the types.
         """
         self._forget_views()
         frames = {each: self._frame(each, rows) for each, rows in inputs.items()}
@@ -190,7 +190,7 @@ class PipelineUnderTest:
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
     def _new_files(self, folder: Path, sink: Sink) -> list[Row]:
-        """Return the rows of the files that are new since the previous run."""
+        """Return the rows of those Parquet files that the previous runs did not write."""
         files = {each for each in folder.rglob("*.parquet") if "_spark_metadata" not in each.parts}
         new = sorted(str(each) for each in files - self._files_seen)
         self._files_seen |= files

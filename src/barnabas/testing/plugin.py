@@ -8,15 +8,16 @@ Fixtures:
     barnabas_broker: one broker for the whole run (each xdist worker has its own).
     barnabas_topic: the name of a new topic with one partition on that broker.
     barnabas_fresh_broker: a broker of the test's own, without topics or groups.
-    barnabas_secure_broker: one with TLS, logins and ACLs: `.client("alice")`, `.grant(...)`, `.certificates`.
+    barnabas_secure_broker: such a broker with TLS and ACLs: `.client("alice")`, `.grant(...)`,
+        `.certificates`.
     barnabas_cluster: starts clusters for the test: `cluster = barnabas_cluster(brokers=3)`.
-    barnabas_pipeline: tests of a pipeline file, rows in and rows out: `shop = barnabas_pipeline("shop.py")`.
-    barnabas_spark: the Spark session of the whole run, which these use.
+    barnabas_pipeline: reads a pipeline file, to test it with rows: `shop = barnabas_pipeline("shop.py")`.
+    barnabas_spark: the Spark session of the whole run, which `barnabas_pipeline` uses.
     barnabas_settings: override it (session scope) to give the brokers settings: {"num.partitions": "3"}.
 
 Options: `--barnabas-mode thread|process` (also in the ini file as `barnabas_mode`) runs the brokers in this
-process or beside it. `--barnabas-servers HOST:PORT` runs the tests of the shared broker against another
-cluster, for example Apache Kafka.
+process or in processes of their own. `--barnabas-servers HOST:PORT` runs the tests with `barnabas_broker`
+against another cluster, for example Apache Kafka.
 
 The plugin is loaded in every pytest run where Barnabas is installed, so it imports Barnabas only when a
 fixture is used.
@@ -95,7 +96,7 @@ def barnabas_broker(pytestconfig: pytest.Config, barnabas_settings: Mapping[str,
 def barnabas_fresh_broker(
     pytestconfig: pytest.Config, barnabas_settings: Mapping[str, str]
 ) -> Iterator[BarnabasBroker]:
-    """A Kafka broker of this test's own, clean at its start; it may be stopped and restarted."""
+    """A new Kafka broker for this test, without topics. The test may stop and restart it."""
     from barnabas.testing.broker import BarnabasBroker
 
     with BarnabasBroker(barnabas_settings, mode=_mode(pytestconfig)) as broker:
@@ -104,7 +105,7 @@ def barnabas_fresh_broker(
 
 @pytest.fixture
 def barnabas_secure_broker(barnabas_settings: Mapping[str, str]) -> Iterator[SecureBroker]:
-    """A Kafka broker of this test's own with TLS, logins and ACLs: see `barnabas.testing.SecureBroker`."""
+    """A new Kafka broker for this test, with TLS, logins and ACLs: see `barnabas.testing.SecureBroker`."""
     from barnabas.testing.secure_broker import SecureBroker
 
     with SecureBroker(barnabas_settings) as broker:
@@ -115,9 +116,10 @@ def barnabas_secure_broker(barnabas_settings: Mapping[str, str]) -> Iterator[Sec
 def barnabas_cluster(
     pytestconfig: pytest.Config, barnabas_settings: Mapping[str, str]
 ) -> Iterator[Callable[..., BarnabasCluster]]:
-    """Starts a cluster of this test's own: ``barnabas_cluster(brokers=3)``.
+    """A function that starts a cluster for this test: ``barnabas_cluster(brokers=3)``.
 
-    It takes the arguments of `barnabas.testing.BarnabasCluster`. The clusters stop at the end of the test.
+    The function takes the arguments of `barnabas.testing.BarnabasCluster`. The clusters stop at the end of
+    the test.
     """
     from barnabas.testing.barnabas_cluster import BarnabasCluster
 
@@ -156,7 +158,7 @@ def barnabas_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSe
 def barnabas_pipeline(
     barnabas_spark: SparkSession, barnabas_fresh_broker: BarnabasBroker, tmp_path: Path
 ) -> Callable[..., PipelineUnderTest]:
-    """Reads a pipeline file for a test: ``shop = barnabas_pipeline("shop.py", day="2026-03-01")``.
+    """A function that reads a pipeline file: ``shop = barnabas_pipeline("shop.py", day="2026-03-01")``.
 
     See `barnabas.testing.pipelines`.
     """

@@ -131,7 +131,7 @@ class ProcessBroker:
 
     @property
     def last_words(self) -> str:
-        """Return the last lines of its log."""
+        """Return the last lines of the broker's log."""
         return self._said()
 
     def expire_session(self) -> None:
@@ -141,7 +141,7 @@ class ProcessBroker:
         self._ask(_FILL if is_full else _FREE)
 
     def set_clock(self, ahead_ms: int) -> None:
-        """Set its wall clock ahead of the machine's, or behind it."""
+        """Set the broker's wall clock ahead of the machine's clock; a negative value sets it behind."""
         self._ask(f"{_SET_CLOCK}{ahead_ms}")
 
     def _ask(self, word: str) -> None:
@@ -165,7 +165,7 @@ class ProcessBroker:
             raise BrokerDied(f"broker {self._settings.broker_id} could not {word}: {line or self._said()}")
 
     def _read(self) -> None:
-        """Read its output, in a thread, because some systems cannot wait for a pipe with a timeout."""
+        """Read the broker's output. Runs in a thread: some systems cannot wait for a pipe with a timeout."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._lines.put(line.rstrip("\n"))
@@ -195,7 +195,7 @@ def main() -> None:
 
 
 class _Inside:
-    """The broker in the process, and the commands from stdin."""
+    """Runs the broker in this process, and executes the commands from stdin."""
 
     def __init__(self, config: BrokerConfig, routes: Mapping[int, int]) -> None:
         self._config = config
@@ -245,7 +245,7 @@ class _Inside:
             self._disk.is_full = word == _FILL
 
     def _expire(self) -> None:
-        """End the session. A client that knows its password can close it, and the server then ends it."""
+        """Expire the broker's session: a second client opens it by its id and password, and closes it."""
         address = parse_address(self._config.zookeeper_connect or "")
         thief = KazooClient(
             kazoo_hosts(address),

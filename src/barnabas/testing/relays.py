@@ -1,8 +1,8 @@
 """TCP relays on the loopback interface between brokers, which a test can cut and heal.
 
-There is one relay for each ordered pair of brokers. A cut holds data back. As in a real network, TCP delivers
-it after the healing, if neither end has closed the connection. So a test can separate two brokers without
-root permissions.
+There is one relay for each ordered pair of brokers. A cut holds data back. As in a real network, TCP
+delivers the data after the healing, if neither end has closed the connection. So a test can separate two
+brokers without root permissions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Relays:
         self._call(self._set, list(ways), True)
 
     def heal(self, ways: Iterable[Pair] | None = None) -> None:
-        """Let all data pass again, between these pairs or (without `ways`) everywhere."""
+        """Let data pass again from the first to the second broker of each pair; None means all pairs."""
         self._call(self._set, None if ways is None else list(ways), False)
 
     def stop(self) -> None:

@@ -26,7 +26,7 @@ class Runner(Protocol):
 
 
 class ThreadRunner:
-    """The broker in a thread of this process."""
+    """Runs a broker in a thread of this process."""
 
     def start(self, settings: Mapping[str, str]) -> str:
         from barnabas.broker.config import BrokerConfig
@@ -40,7 +40,7 @@ class ThreadRunner:
 
 
 class ProcessRunner:
-    """`barnabas start` in its own process. Its output goes to a file beside its data."""
+    """Runs `barnabas start` in its own process. The output goes to a file beside the broker's data."""
 
     start_timeout = 60.0
     stop_timeout = 60.0
@@ -84,7 +84,7 @@ class ProcessRunner:
         self._cleanup()
 
     def _await_ready(self) -> str:
-        """Return the address from the output line that contains `ready`."""
+        """Wait for the line of output that says `ready`; return the broker's address from this line."""
         assert self._process.stdout is not None
         lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         read = self._process.stdout.readline

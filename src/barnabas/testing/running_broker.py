@@ -13,8 +13,8 @@ class BrokerSettings:
 
     Attributes:
         broker_id: ``node.id``.
-        settings: all its settings, with Kafka's names.
-        routes: by port of another broker, the port of the relay to it.
+        settings: all settings of the broker, with Kafka's names.
+        routes: maps the port of each other broker to the port of the relay to that broker.
     """
 
     broker_id: int
@@ -35,10 +35,10 @@ class RunningBroker(Protocol):
         """Suspend the broker, with its connections open."""
 
     def resume(self) -> None:
-        """Undo `pause`."""
+        """Let the broker continue after `pause`."""
 
     def expire_session(self) -> None:
-        """Make the metadata store expire its session now."""
+        """Make the metadata store expire the broker's session now."""
 
     def fill_disk(self, is_full: bool) -> None:
-        """Make every write to its disk fail (ENOSPC), or succeed again."""
+        """Make every write to the broker's disk fail (ENOSPC), or with False succeed again."""

@@ -41,7 +41,8 @@ class SecureBroker(TemporaryCluster):
         settings: broker settings with Kafka's names.
 
     Attributes:
-        certificates: clients must trust its `authority`; it issues more certificates on request.
+        certificates: the files of a certificate authority, which clients must trust (`authority`). Its
+            `issue` creates more certificates.
     """
 
     certificates: CertificateFolder
@@ -76,7 +77,7 @@ class SecureBroker(TemporaryCluster):
     def client(self, user: str) -> dict[str, str]:
         """Return settings of librdkafka for a user.
 
-        A new user is created; it has no permissions until `grant`.
+        Creates the user if it is new. A new user has no permissions until `grant`.
         """
         if user not in self._passwords:
             self._passwords[user] = secrets.token_urlsafe(18)
@@ -84,7 +85,10 @@ class SecureBroker(TemporaryCluster):
         return {"bootstrap.servers": str(self.bootstrap_servers), **self._login(user)}
 
     def properties(self, user: str) -> Path:
-        """Return a file with the same settings, for Java's clients and tools and for `--config`."""
+        """Write a properties file with the settings of `client`, and return its path.
+
+        The file is for Java's clients and tools, and for `--config`.
+        """
         self.client(user)
         return self.certificates.write_login(user, self._passwords[user], str(self.bootstrap_servers))
 
@@ -96,9 +100,9 @@ class SecureBroker(TemporaryCluster):
         group: str | None = None,
         deny: bool = False,
     ) -> None:
-        """Allow a user (or deny it) operations such as "READ" on a topic, a group, or else the cluster.
+        """Allow a user operations such as "READ" on a topic, on a group, or (without both) on the cluster.
 
-        A name that ends in * matches every name with that prefix.
+        With `deny`, deny the operations. A name that ends in * matches every name with that prefix.
         """
         kind, name = ResourceType.BROKER, "kafka-cluster"
         if topic is not None:

@@ -80,13 +80,16 @@ class SharedServer:
         return session in self._clients
 
     def read(self, session: int, function: Callable[[Tree], T]) -> T:
-        """Return the result of `function`. Raises StoreUnavailableError if the session has ended."""
+        """Return the result of `function(tree)`. Raises StoreUnavailableError if the session has ended."""
         with self._lock:
             self._check_lives(session)
             return function(self._tree)
 
     def apply(self, session: int, operations: Sequence[Operation]) -> list[int]:
-        """Apply a transaction, as `MetadataStore.multi` does."""
+        """Apply all operations in order, or none, and notify all clients. Return the versions of the nodes.
+
+        Raises StoreUnavailableError if the session has ended.
+        """
         with self._lock:
             self._check_lives(session)
             return self._apply(session, operations)
@@ -132,7 +135,7 @@ class SharedServer:
 class SharedStore(SingleOperations):
     """The client of a `SharedServer` for one broker. It is created and used on that broker's event loop.
 
-    When its session expires, it begins another one, as a real client does.
+    When the session expires, the client begins another one, as a ZooKeeper client of a broker does.
     """
 
     def __init__(self, server: SharedServer) -> None:
@@ -208,7 +211,7 @@ class SharedStore(SingleOperations):
         self._server.end(self._session_id)
 
     def hear(self, news: Iterable[tuple[Event, str] | None]) -> None:
-        """Receive an event on any thread, and deliver it on the event loop."""
+        """Receive events on any thread, and deliver them on the event loop. None ends the session."""
         self._news.extend(news)
         with suppress(RuntimeError):  # its loop was closed: the broker was killed
             self._loop.call_soon_threadsafe(self._deliver)

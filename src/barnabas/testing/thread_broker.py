@@ -25,8 +25,8 @@ _DYING = 1.0
 class ThreadBroker:
     """A broker with its own event loop and thread, and a store that it shares with others.
 
-    A kill disconnects its files, connections and store at one moment. Code of the broker that still runs has
-    no effect outside.
+    A kill disconnects the broker from its files, connections and store at one moment. After that, code of the
+    broker that still runs has no effect outside.
     """
 
     def __init__(self, settings: BrokerSettings, server: SharedServer) -> None:
@@ -54,7 +54,7 @@ class ThreadBroker:
         return self
 
     def wait_ready(self) -> None:
-        """Wait until the broker serves. Raises the error if it did not start."""
+        """Wait until the broker serves. If the broker did not start, raise its error."""
         self._started.wait()
         if self._failure is not None:
             self._thread.join()
