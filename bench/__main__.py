@@ -1,4 +1,4 @@
-"""`python -m bench`: start the brokers, measure them in turn, then Spark; print tables and keep the JSON."""
+"""`python -m bench`: start and measure the brokers in turn, then measure Spark; print tables, write JSON."""
 
 from __future__ import annotations
 

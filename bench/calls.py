@@ -1,4 +1,4 @@
-"""The way of one request through the code: its calls, its files, and its moves from one file to another."""
+"""Records the function calls of one request: their number, their files, and the changes of file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Three brokers as a cluster beside three of Apache Kafka's: replication factor 3, acks=all.
+"""Measures a cluster of three Barnabas brokers beside three of Apache Kafka: replication factor 3, acks=all.
 
-Barnabas runs on a ZooKeeper from PySpark's jars, Kafka as three combined KRaft nodes; all brokers of one run
-share this machine, and one cluster runs at a time. Memory and CPU time are those of a whole cluster: the
-brokers and the ZooKeeper, as Kafka's brokers include its controllers.
+Barnabas runs on a ZooKeeper from PySpark's jars, Kafka as three combined KRaft nodes. All brokers of a run
+share this machine, and one cluster runs at a time. Memory and CPU time are those of the whole cluster. For
+Barnabas they include ZooKeeper, because Kafka's brokers include their controllers.
 """
 
 from __future__ import annotations

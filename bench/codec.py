@@ -1,7 +1,7 @@
-"""`python -m bench.codec`: what decoding and encoding the common messages costs, beside kio and kafka-python.
+"""`python -m bench.codec`: measure decoding and encoding of common messages, beside kio and kafka-python.
 
-Microseconds a call, the best of many short rounds; the contenders take turns, so that ratios hold even
-where absolute figures wander with the machine's load. kio and kafka-python come with the development extras.
+The figures are microseconds for each call, the best of many short rounds. The libraries take turns, so that
+their ratios hold while the load of the machine changes. The development extras install kio and kafka-python.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What it costs to ask the page cache before a read, and how long a cold read holds its thread.
+"""Measures the cost of testing the page cache before a read, and the time that a cold read blocks its thread.
 
     python -m bench.cold_reads [--folder FOLDER]
 
-A log of 256 MB is read at its tail and at random places, in pairs: once as a read that may wait for the disk,
-once as the event loop reads. Microseconds of CPU time. Then the page cache forgets the log.
+The benchmark reads a log of 256 MB at its end and at random places. It makes each read twice: once as a read
+that may wait for the disk, and once as the event loop reads. The figures are microseconds of CPU time. Then
+the log is dropped from the page cache, and the same reads are timed again.
 """
 
 from __future__ import annotations

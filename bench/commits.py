@@ -1,4 +1,4 @@
-"""Offsets committed by the million, and how soon a broker that was restarted knows them."""
+"""Commits millions of offsets, and measures how soon a restarted broker returns them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection to a broker that speaks with our own codecs, and blocks."""
+"""A blocking connection to a broker, which uses the codecs of Barnabas."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""What a console costs: the first pages of a large cluster, and a live tab beside a producer.
+"""Measures the cost of the console: the first pages of a large cluster, and an open page beside a producer.
 
     python -m bench.console [--topics 10000] [--groups 10000] [--rounds 10] [--records 1000000]
 
-First it makes topics of ten partitions with a record each, and groups that have committed, starts a console
-and asks for the JSON of its pages as a browser does; `bench.stalls` counts the long turns of the broker's
-event loop meanwhile. Then, on a new broker, the benchmark's bulk produce (1 KB records as fast as they go,
-one partition) runs many times with and without a live tab in turn, and the broker's CPU time a record is
-compared within each pair.
+The first part creates topics of ten partitions with one record each, and groups with committed offsets. It
+starts a console and requests the JSON of its pages, as a browser does. `bench.stalls` counts the long turns
+of the broker's event loop meanwhile.
+
+The second part uses a new broker. It runs the bulk produce of the benchmark many times, in turn with and
+without an open page: records of 1 KB, as fast as possible, to one partition. It compares the broker's CPU
+time for each record within each pair of runs.
 """
 
 from __future__ import annotations

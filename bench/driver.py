@@ -1,8 +1,8 @@
 """One client process of the benchmark: `python -m bench.driver KIND '{"bootstrap": ...}'`.
 
-A driver knows nothing of which broker it drives. It prints one JSON object of figures when it is done, and
-before that the line `ready` when another driver must wait for it. The clients are librdkafka's, configured
-alike for every broker.
+A driver does not know which broker it uses. At its end it prints one JSON object of figures. A driver for
+which another driver must wait first prints the line `ready`. All clients are librdkafka's, with the same
+settings for every broker.
 """
 
 from __future__ import annotations

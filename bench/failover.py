@@ -1,13 +1,14 @@
-"""What the death of a broker costs a cluster of many partitions: three real brokers on a real ZooKeeper.
+"""Measures a broker failure in a cluster of many partitions: three real brokers on a real ZooKeeper.
 
     python -m bench.failover [--partitions 10000]
 
-Topics have ten partitions of three replicas and a record each. A broker that stays is asked for the metadata
-of all of them, again and again; that tells who leads, and whether all replicas are in sync. With 10,000
-partitions its answers take some tenths of a second to decode, which bounds how fine the figures are.
+Topics have ten partitions with three replicas and one record each. The benchmark requests the metadata of all
+topics from a broker that stays, again and again. The responses show the leaders, and whether all replicas are
+in sync. With 10,000 partitions a response takes some tenths of a second to decode, which limits the
+precision.
 
-Apache Kafka is not measured: its three nodes and 10,000 partitions of three replicas do not fit beside the
-clients on two cores.
+Apache Kafka is not measured. On two cores there is no room for its three nodes with 10,000 partitions of
+three replicas, beside the clients.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a driver prints: one number for each unit."""
+"""The figures that a driver prints: one number for each unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Java clients, by the classes of kafka-producer-perf-test and kafka-consumer-perf-test."""
+"""Measures the Java clients, with the classes of kafka-producer-perf-test and kafka-consumer-perf-test."""
 
 from __future__ import annotations
 

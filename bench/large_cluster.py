@@ -1,14 +1,15 @@
-"""What a cluster of 100 brokers and 200,000 partitions costs its controller, each broker and ZooKeeper.
+"""Measures the cost of 100 brokers and 200,000 partitions for the controller, each broker and ZooKeeper.
 
     python -m bench.large_cluster [--brokers 100] [--partitions 200000] [--new 10000] [--zookeeper]
 
-One process plays it. Two brokers are real as far as metadata goes: the controller, and one that only follows
-it; the others are registrations. The store is in memory, and counts; with --zookeeper it is a real ZooKeeper
-beside it. Nobody holds records. What ZooKeeper would take is reckoned from what was measured of a real one
-(``_READS``, ``_WRITES``, ``_EVENTS``), with every broker reading what the one does that follows.
+One process simulates the cluster. Two brokers have real metadata code: the controller, and one that follows
+the controller. The other brokers are only registered, and no broker has records. The metadata store is in
+memory and counts its operations; `--zookeeper` uses a real ZooKeeper instead. The benchmark estimates the
+load of ZooKeeper from rates measured on a real one (``_READS``, ``_WRITES``, ``_EVENTS``). The estimate
+assumes that every broker reads as much as the one that follows.
 
-How long the controller's successor takes, it logs itself: until every partition that needs another leader
-has one, and every ISR is without the dead.
+After a failover, the new controller logs its own time. It ends when every partition that needs another leader
+has one, and no ISR contains a dead broker.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What the log itself costs: microseconds of one core for an append and a read, beside the bare system call.
+"""Measures the cost of an append to the log and of a read from it, beside the bare system call.
 
     python -m bench.log [--seconds 0.3]
 
-CPU time, not wall time, so that a busy machine says the same as an idle one; the best of several rounds.
+The figures are microseconds of CPU time on one core, the best of several rounds. CPU time is used, not wall
+time, so that a busy machine gives the same figures as an idle one.
 """
 
 from __future__ import annotations

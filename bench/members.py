@@ -1,9 +1,10 @@
-"""Members of consumer groups by the hundred, spoken for with our own codecs in one event loop.
+"""Simulates hundreds of consumer group members in one event loop, with the codecs of Barnabas.
 
-Real clients have several threads each; a machine bears a thousand of these. A member does what clients do: it
-asks for its coordinator and joins. By the classic protocol it joins again with the id it is told, lets the
-leader assign, and sends heartbeats, from which it learns that it must join again. By the consumer protocol
-(KIP-848) it sends heartbeats as often as it is told to, and says at once what it has taken over or given up.
+Real clients have several threads each, and one machine can run about a thousand such threads. A simulated
+member does what a client does: it finds its coordinator and joins. With the classic protocol, it joins again
+with the assigned member id, the leader assigns partitions, and heartbeats tell it when to rejoin. With the
+consumer protocol (KIP-848), it sends heartbeats at the interval that the broker sets. It also reports at once
+which partitions it has taken over or given up.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The cost of a partition in requests about many: microseconds of CPU, from the bytes received to those sent.
+"""Measures the CPU time for each partition of a large request, from the bytes received to the bytes sent.
 
     python -m bench.partitions [--partitions 100] [--records 10] [--only produce] [--profile]
 
-A broker in this process, without its sockets, as `bench.request` has it. The broker's threads count, too.
-The best of several rounds. The logs have to contain what was acknowledged.
+A broker runs in this process without sockets, as in `bench.request`. The figures are microseconds, include
+the broker's threads, and are the best of several rounds. The benchmark checks that the logs contain all
+acknowledged records.
 """
 
 from __future__ import annotations

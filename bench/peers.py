@@ -1,7 +1,7 @@
-"""How each broker is started, asked whether it serves, weighed and stopped.
+"""Starts each broker, waits until it serves, measures its memory and CPU time, and stops it.
 
-Each runs with its own defaults: one process on 127.0.0.1, data in a directory of its own, acknowledging from
-the page cache (Tansu: from memory, it keeps nothing on disk here).
+Each broker runs with its own defaults as one process on 127.0.0.1, with its own data directory. It
+acknowledges records from the page cache. Tansu acknowledges from memory: it stores nothing on disk here.
 """
 
 from __future__ import annotations

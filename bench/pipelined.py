@@ -1,8 +1,8 @@
-"""Produce requests of one shape over several connections, with several in flight on each.
+"""Sends produce requests of one shape over several connections, with several requests in flight on each.
 
-There is no client library: librdkafka and Java send mostly requests of one partition to a topic with 100. The
-requests are encoded once. Each response is checked for errors, and in the end the partitions have to contain
-what was acknowledged.
+It uses no client library: to a topic with 100 partitions, librdkafka and Java mostly send requests with one
+partition. The requests are encoded once. The benchmark checks each response for errors. At the end it checks
+that the partitions contain all acknowledged records.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Samples to ratios with their spread: a Markdown table, the targets, and JSON.
+"""Turns samples into ratios with their spread: a Markdown table, the targets, and JSON.
 
-A ratio is always the better way up: above 1 Barnabas is the better one, whatever the unit. It is taken within
-a round, where all brokers met the same machine; the table gives the median over rounds and, in brackets, the
-lowest and highest.
+A ratio above 1 always means that Barnabas is better, whatever the unit. Each ratio compares figures of one
+round, in which all brokers ran under the same conditions. The table has the median of all rounds and, in
+brackets, the lowest and the highest ratio.
 """
 
 from __future__ import annotations

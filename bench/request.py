@@ -1,9 +1,9 @@
-"""What a request costs in our own code: microseconds of one core from the bytes received to those to be sent.
+"""Measures the CPU time of a request in the code of Barnabas, from the bytes received to the bytes to send.
 
     python -m bench.request [--seconds 2] [--profile | --calls]
 
-A broker in this process, without its sockets: what asyncio and the network's system calls cost is left out.
-CPU time, not wall time; the best of several rounds.
+A broker runs in this process without sockets. So the figures exclude asyncio and the system calls of the
+network. They are microseconds of CPU time on one core, the best of several rounds.
 """
 
 from __future__ import annotations

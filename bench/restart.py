@@ -1,9 +1,9 @@
-"""How long a broker takes to serve again after kill -9, with thousands of segments.
+"""Measures how long a broker with thousands of segments takes to serve again after kill -9.
 
     python -m bench.restart [--segments 4000] [--segment-bytes 1048576]
 
-One partition is filled. The broker is killed within a minute, before it has stored its recovery points, and
-started; then it is killed at once and started again. Linux only.
+The benchmark fills one partition. It kills the broker within a minute, before the broker has stored its
+recovery points, and starts it. Then it kills the broker at once and starts it again. Linux only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What grows with the number of partitions: 100, 1,000 and 10,000 of them on one broker.
+"""Measures costs that grow with the number of partitions: 100, 1,000 and 10,000 on one broker.
 
-Topics have ten partitions of one record each. Fetches are those of one client that waits on all of them, once
-with a fetch session and once, as a client without one, by naming them all: a record is written to one
-partition, and the answer comes with it. `bench.stalls` counts the long turns of Barnabas' event loop, in a
-second run of the same.
+Topics have ten partitions with one record each. One client fetches from all partitions and waits, once with a
+fetch session and once without one, with all partitions in each request. A record is written to one partition,
+and the fetch response brings it. `bench.stalls` counts the long turns of the event loop of Barnabas, in a
+second run with the same requests.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What TLS and authorisation cost a broker, in CPU time of its process.
+"""Measures the cost of TLS and authorization for a broker, in CPU time of the broker's process.
 
     python -m bench.security [--megabytes 512] [--rounds 3] [--kafka]
 
-One broker has a listener without TLS and one with it (TLS 1.3, a P-256 key); a second one has an authorizer
-with 1,000 rules of others. One client asks them in turn, block by block, so that both meet the same load of
-the machine; ratios are medians of the rounds. A client's own TLS is in the latency: Python's in one figure,
-librdkafka's (as in `make bench`) in the other.
+The first broker has one listener without TLS and one with TLS (TLS 1.3, a P-256 key). The second broker has
+an authorizer with 1,000 rules for other users. One client sends blocks of requests to them in turn, so that
+all run under the same load of the machine. Ratios are medians of the rounds. Latencies include the TLS of the
+client: one figure is with Python's TLS, the other with librdkafka's (as in `make bench`).
 
-With `--kafka`, Apache Kafka of one KRaft node has the same two listeners and the same certificate, and the
-same client asks it in the same run.
+With `--kafka`, a KRaft node of Apache Kafka has the same two listeners and the same certificate. The same
+client uses it in the same run.
 """
 
 from __future__ import annotations

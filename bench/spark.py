@@ -1,7 +1,7 @@
-"""The benchmark's part with Spark: our data source beside Spark's own Kafka connector.
+"""Measures Spark: the data source of Barnabas beside Spark's own Kafka connector.
 
-One Spark runs all of it (bench.spark_driver). A row is of one broker, its columns are the two connectors,
-which take turns at being first.
+One Spark session (`bench.spark_driver`) runs all workloads. A row of the table is a broker, a column is a
+connector. The connectors take turns at being first.
 """
 
 from __future__ import annotations

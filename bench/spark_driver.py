@@ -1,8 +1,9 @@
-"""One Spark of the benchmark: `python -m bench.spark_driver JAR...`.
+"""Runs Spark for the benchmark: `python -m bench.spark_driver JAR...`.
 
-It says `ready`, then reads one request a line, ``[kind, parameters]`` as JSON, and answers each with a line
-of figures, or with ``{"error": ...}``. One session does all, so that both connectors have the same JVM, the
-same Python workers and the same two cores. Like the other drivers it does not know which broker it drives.
+The driver prints `ready`. Then it reads one request for each line, ``[kind, parameters]`` as JSON. It answers
+each with a line of figures, or with ``{"error": ...}``. One Spark session runs all requests, so that both
+connectors have the same JVM, Python workers and two cores. Like the other drivers, it does not know which
+broker it uses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is measured of Spark: our data source and Spark's own connector, each against each broker.
+"""The workloads for Spark: the data source of Barnabas and Spark's own connector, each with each broker.
 
-Whatever the connector, topics and values are the same, and all settings are the defaults.
+Topics and values are the same for both connectors, and all settings are the defaults.
 """
 
 from __future__ import annotations

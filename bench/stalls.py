@@ -1,12 +1,14 @@
-"""A broker that counts the turns of its event loop which take long, and says what ran in them.
+"""Runs a broker that counts the long turns of its event loop, and reports what ran in them.
 
     python -m bench.stalls REPORT start --data DIRECTORY ...
 
-runs `barnabas start`, which counts from one SIGUSR1 to the next and then writes the REPORT (JSON). A timer of
-a millisecond measures how late it is called: that is how long the loop did nothing else, less the time that
-its thread waited for a core (another process had it, which is no fault of the broker's). What ran is a sample
-of the stack, taken by another thread while the timer is late, and how long Python's garbage collector took.
-The CPU time of a turn is what counts on a machine that has other work to do: it may take the whole core away.
+This runs `barnabas start`. The broker starts to count at a SIGUSR1, and at the next one writes the REPORT
+(JSON). A timer of one millisecond measures how late the event loop calls it, which is how long the loop did
+nothing else. The time in which the thread waited for a core is subtracted, because another process used it.
+
+While the timer is late, another thread samples the stack. The report has these samples, and the time of
+Python's garbage collector. On a machine with other work, use the CPU time of a turn: other processes can
+take the whole core away.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transactional producers: many that commit little, and one that commits much."""
+"""Measures transactional producers: many with small transactions, and one with large transactions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is measured: OpenMessaging's shapes, and what a person waits for.
+"""The workloads: the shapes of the OpenMessaging benchmark, and the times for which a person waits.
 
-A workload measures one running broker once and yields samples. It makes the topic it needs and deletes it, so
-that brokers which keep records in memory are not weighed by what came before.
+A workload measures one running broker once and yields samples. It creates the topic that it needs and deletes
+it afterwards. So earlier records do not count in the memory of a broker that keeps records in memory.
 """
 
 from __future__ import annotations
