@@ -1,4 +1,4 @@
-"""Whole brokers in one process, from a seed: their environment in memory and in virtual time.
+"""Runs whole brokers in one process, in memory and in virtual time. A seed decides all chance.
 
     async def scenario():
         loop = asyncio.get_running_loop()
@@ -11,25 +11,25 @@
             random=Random(f"{seed} broker"),
         )
         broker = Broker(BrokerConfig.from_text({"listeners": "PLAINTEXT://broker:9092"}), environment)
-        await process.run(broker.start())                   # all that it begins belongs to the process
+        await process.run(broker.start())                   # all tasks it starts belong to the process
         ...                                                 # clients: `barnabas.broker.interbroker.Channel`
-        await asyncio.sleep(86_400)                         # takes as long as what happens in that day
-        process.kill()                                      # kill -9: not even `finally` blocks go on
-        network.power_off("broker")                         # or host.kill() where only the process ends
+        await asyncio.sleep(86_400)                         # costs only the work done in that day
+        process.kill()                                      # kill -9: not even `finally` blocks run
+        network.power_off("broker")                         # or host.kill() if only the process ends
         disk.crash(Random(f"{seed} crash"))                 # a power cut; or disk.process_ended()
         network.power_on("broker")                          # next: another process, host, threads and broker
 
     run_virtual(scenario())
 
-`tests/unit/simulation/whole_broker.py` is a complete example. A seed gives the same run each time as long as
-nothing is done in an order of addresses or hashes: iterate over dictionaries, or over sorted sets.
+`tests/unit/simulation/whole_broker.py` is a complete example. A seed gives the same run each time, unless the
+order of some work depends on addresses or hashes. So iterate over dictionaries, or over sorted sets.
 
 virtual_time: the event loop, and processes on it that can be killed.
-network: hosts, listening and connecting, cuts, slow links, machines that lose their power.
+network: hosts, listening and connecting, cuts, slow links, and machines that lose power.
 connection: one connection of that network, as two asyncio transports.
-faulty_disk: a file system that fails and forgets as disks do.
-blocking: threads that are none.
-clocks: wall time in virtual time, or by hand.
-ensemble: a metadata store that brokers share: it lags, loses answers, breaks connections, ends sessions.
-environment: an environment of all these for tests of a broker's parts.
+faulty_disk: a file system that fails, and loses writes at a power cut, as disks do.
+blocking: thread pools that use no threads.
+clocks: wall time that follows virtual time, or that a test sets.
+ensemble: a metadata store that brokers share. It lags, loses responses, and ends connections and sessions.
+environment: an environment of all these, for tests of parts of a broker.
 """

@@ -1,4 +1,4 @@
-"""Blocking work in virtual time: each call is made on the loop, after a delay that chance decides."""
+"""Runs blocking work in virtual time: the event loop makes each call, after a random delay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clocks that run in virtual time, or only when they are told to."""
+"""Clocks that follow virtual time, or that only a test moves."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""One connection of the network in memory: two asyncio transports and the two directions between them.
+"""One connection of the network in memory: two asyncio transports, and the two directions between them.
 
-It follows TCP and asyncio's own transports, as far as a protocol can tell:
+A protocol sees no difference from TCP and asyncio's own transports:
 
-- Bytes arrive whole, in order, and in other pieces than they were written in. At most a window of them is on
-  its way or unread; the rest waits in the sender's transport, which pauses its protocol.
-- `close` sends what was written, then ends the direction. What the closed side had not read, or what reaches
-  it later, resets the connection. `abort` forgets what was not sent.
-- Over a cut link nothing arrives, neither bytes nor their acknowledgements, and nobody is told. Once the link
-  is healed it goes on, after the back-off of the retransmissions; a sender that has waited too long gives up.
-- A reset is noticed by whoever reads, or writes.
+- Bytes arrive complete and in order, but not in the pieces in which they were written. Only a limited number
+  (the window) is in transit or unread. The sender's transport keeps the rest, and pauses its protocol.
+- `close` sends the written bytes, then ends the direction. The connection is reset if the closed side has
+  unread bytes or receives more. `abort` discards the bytes that were not sent.
+- Over a cut link nothing arrives, neither bytes nor acknowledgements, and neither side is notified. After the
+  link is healed, the connection continues when the next retransmission is due. A sender that has waited too
+  long closes the connection.
+- A side notices a reset when it reads or writes.
 """
 
 from __future__ import annotations

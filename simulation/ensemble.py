@@ -1,18 +1,19 @@
-"""A metadata store that several brokers share as they share a ZooKeeper ensemble, with its faults, in memory.
+"""A metadata store in memory that several brokers share, with the faults of a ZooKeeper ensemble.
 
     ensemble = SimulatedEnsemble(random.Random(seed))
     environment = Environment(..., open_store=lambda: ensemble.open("broker-1"))
-    ensemble.cut("broker-1")            # silence: the client notices, and in time the session ends
+    ensemble.cut("broker-1")            # no data passes: the client notices, and later the session ends
     ensemble.heal("broker-1")
-    ensemble.reset("broker-1")          # the connection breaks; the session goes on
-    ensemble.lose_answer("broker-1")    # the next write is carried out, and its answer is lost
+    ensemble.reset("broker-1")          # the connection breaks; the session continues
+    ensemble.lose_answer("broker-1")    # the next write is applied, but its response is lost
     ensemble.expire("broker-1")         # the session ends now, whatever the client does
-    ensemble.lag("broker-1", 2.0)       # its server is so many seconds behind: reads are stale
+    ensemble.lag("broker-1", 2.0)       # its server is 2 seconds behind: reads are stale
 
-What holds is what ZooKeeper promises and no more. Writes have one order. Each client is connected to a server
-of its own, which follows that order with a lag: reads and watches show what that server knows, a client's own
-writes included. A connection that breaks leaves the outcome of a write open. A client that is silent for the
-session timeout loses its session, and with it its ephemeral nodes; so does one whose process was killed.
+The ensemble gives the same guarantees as ZooKeeper, and no others. All writes have one order. Each client is
+connected to its own server, which applies the writes in this order with a lag. Reads and watches show the
+state of that server, which includes the client's own writes. If a connection breaks, the client does not know
+whether its last write was applied. A client that sends nothing for the session timeout loses its session and
+its ephemeral nodes. The same happens to a client whose process was killed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An environment in memory and in virtual time, from a seed."""
+"""Creates an environment in memory and in virtual time, from a seed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A disk in memory that forgets, tears and refuses: what the log must survive.
+"""A disk in memory that loses, tears and refuses writes: the faults that the log must survive.
 
-It is a `barnabas.base.environment.filesystem.FileSystem`. A power cut (`crash`) keeps what was fsynced and,
-of the rest, what chance decides: of a file's unsynced bytes any 64-byte sector may have reached the disk or
-not, and of a folder's unsynced names the first few. So whoever relies on an order that no fsync enforces is
-found out.
+It implements `barnabas.base.environment.filesystem.FileSystem`. A power cut (`crash`) keeps all data that was
+fsynced. Chance decides about the rest. Of a file's unsynced bytes, each 64-byte sector may be on the disk or
+not. Of a folder's unsynced names, only the first few are on the disk. So a test finds code that relies on an
+order of writes without fsync.
 """
 
 from __future__ import annotations

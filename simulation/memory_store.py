@@ -1,4 +1,4 @@
-"""A metadata store in memory that several sessions share, and whose sessions a test can end."""
+"""A metadata store in memory that several sessions share. A test can end the sessions."""
 
 from __future__ import annotations
 

@@ -1,23 +1,23 @@
-"""A network in memory: hosts by name, and between any two of them delay, cuts, slowness and silence.
+"""A network in memory. It has hosts with names; links between them can be slow, cut or silent.
 
     network = SimulatedNetwork(random.Random(seed))
-    broker = network.host("broker-1")       # a `Network`: what one process on that host uses
+    broker = network.host("broker-1")       # the `Network` of one process on that host
     client = network.host("client")
     listening = broker.bind("", 9092)
     await listening.accept(Session, backlog=50)
     transport, protocol = await client.connect(MyProtocol, "broker-1", 9092)
-    network.cut("client", "broker-1")       # both ways; one_way=True for the first name to the second
+    network.cut("client", "broker-1")       # both ways; one_way=True: only from first to second
     network.heal("client", "broker-1")
-    network.reset("client", "broker-1")     # both ends are told
+    network.reset("client", "broker-1")     # both ends are notified
     network.slow("broker-1", "client", 10_000)  # bytes a second
-    broker.kill()                           # the process ends: the system closes its connections (beside
-                                            # `VirtualProcess.kill`, which ends its code)
+    broker.kill()                           # the process ends: the system closes its connections (call
+                                            # `VirtualProcess.kill` too, which ends its code)
     network.pause("broker-1")               # nothing arrives and nothing leaves, until `resume`
-    network.power_off("broker-1")           # nobody is told: half-open connections
-    network.power_on("broker-1")            # from now on who still writes to it is told by a reset
+    network.power_off("broker-1")           # no end is notified: half-open connections
+    network.power_on("broker-1")            # a client that still writes on an old connection gets a reset
 
-It runs on any event loop, and in virtual time on `VirtualTimeLoop`. What happens, and in which order, depends
-on the seed and on what is asked alone: nothing is kept in an order that depends on addresses or hashes.
+The network runs on any event loop, and on `VirtualTimeLoop` in virtual time. All events and their order
+depend only on the seed and on the calls: no order depends on addresses or hashes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""An event loop whose time passes only when nothing is left to run: timers fire at once, in order.
+"""An event loop whose time passes only when no callback is ready to run: timers fire at once, in order.
 
-A test of timeouts then takes no time, and is the same at every run. Real sockets and threads have no place in
-it: what waits for neither a timer nor a ready callback would wait for ever, and is reported as a deadlock.
+So a test of timeouts takes no time, and runs the same way each time. Real sockets and threads cannot be used.
+If all tasks wait for something that is neither a timer nor a ready callback, the loop reports a deadlock.
 
-A `VirtualProcess` is one of many processes on such a loop. It can be killed as the system kills one: nothing
-of it runs any more, no `finally` block of it begins anything, and the others go on.
+A `VirtualProcess` is one of many processes on such a loop. A test can kill it, as the system kills a process:
+its code no longer runs, and its `finally` blocks start nothing. The other processes continue.
 """
 
 from __future__ import annotations

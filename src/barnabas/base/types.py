@@ -23,7 +23,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 class StoredBytes(Protocol):
     """Bytes in a file, which `send_to` sends without a copy in this process.
 
-    All methods raise OSError if the system cannot read the file.
+    All methods raise OSError if the system reports an error.
     """
 
     def __len__(self) -> int: ...

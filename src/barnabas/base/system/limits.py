@@ -32,7 +32,7 @@ def open_files() -> int | None:
 
 
 def raise_open_files(enough: int) -> int | None:
-    """Raise the limit of open files of this process: to the hard limit, or to `enough` without one.
+    """Raise this process's limit of open files to the hard limit, or to `enough` if that is infinite.
 
     Returns:
         The limit now; None if there is no limit.
@@ -88,7 +88,7 @@ def memory_held() -> int:
 
 
 def on_cpu_timer(interrupt: Callable[[], object]) -> None:
-    """Call `interrupt` in the main thread when a timer of `set_cpu_timer` expires. It may raise."""
+    """Call `interrupt` in the main thread when a timer of `set_cpu_timer` expires. `interrupt` may raise."""
     if hasattr(signal, "SIGPROF"):
         signal.signal(signal.SIGPROF, lambda number, frame: interrupt())
 
