@@ -11,7 +11,7 @@ import gc
 
 
 def main() -> None:
-    """The `barnabas` command."""
+    """Run the `barnabas` command with the arguments of this process."""
     gc.disable()  # what is imported stays: to collect among it takes a tenth of the time
     from barnabas.cli.app import app
     from barnabas.cli.streams import prepare_streams

@@ -262,7 +262,7 @@ def check(
 
 
 def _subjects(bootstrap_server: str) -> SubjectRules:
-    """Return the settings that a broker applies besides the rules."""
+    """Return the super users, and whether access without a rule is allowed, from a broker's settings."""
     admin = connect(bootstrap_server)
     broker = min(node.id for node in admin.cluster().nodes)
     values = {setting.name: setting.value for setting in admin.configs("broker", str(broker))}

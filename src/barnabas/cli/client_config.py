@@ -29,10 +29,14 @@ def read_servers(
     *,
     may_ask: bool,
 ) -> Servers:
-    """Return the cluster to connect to. The `given` addresses override the file's, and those the profile's.
+    """Return the cluster to connect to. The file's settings override those of the profile.
 
     Args:
-        default: the addresses if none of the three has any.
+        given: addresses that override those of the file and of the profile.
+        default: addresses if `given`, the file and the profile have none.
+        config: file of client settings.
+        profile: name of a profile in `profiles_file`.
+        user: user who logs in, instead of the user in the settings.
         may_ask: whether to prompt for a password if it is missing.
 
     Raises:
@@ -65,7 +69,7 @@ def read_servers(
 
 
 def profiles_file() -> Path:
-    """Return the file of profiles: a table for each, with a client's settings."""
+    """Return the path of the file of profiles: TOML, with one table of client settings for each profile."""
     folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     return Path(folder).expanduser() / "barnabas" / "profiles.toml"
 

@@ -27,7 +27,7 @@ def running_console(
     registry: str | None = None,
     metrics: Sequence[str] = (),
 ) -> Iterator[None]:
-    """A console as a child process; its link is a line on stdout."""
+    """Run a console as a child process until the context ends. The child prints its link on stdout."""
     command = [sys.executable, "-m", "barnabas.cli", "console", "--with-parent", "--allow-writes"]
     command += ["--listen", listen, "--bootstrap-server", servers, *login]
     if registry is not None:

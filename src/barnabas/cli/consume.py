@@ -233,7 +233,10 @@ def _chosen(places: Sequence[TopicPartition], chosen: set[int]) -> list[TopicPar
 
 
 def _take_one_by_one(consumer: Consumer | Worker) -> Iterator[list[Record]]:
-    """Yield one record at a time, for a group. The next iteration stores that it is done: print it before."""
+    """Yield one record of a group at a time; an empty list while none arrives.
+
+    The caller must print a record before the next iteration, which marks the record as done.
+    """
     while True:
         record = consumer.poll(0.2)
         yield [record] if record is not None else []

@@ -289,7 +289,7 @@ def _shown(partitions: tuple[TopicPartition, ...]) -> str:
 
 
 def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
-    """Return, by partition of the group's topics, committed offset, end, lag and reader; None if unknown."""
+    """Return committed offset, end, lag and reader by partition of the group's topics; None if unknown."""
     from barnabas.client.lag import lag_of
 
     readers = {partition: member for member in members for partition in member.assignment}
@@ -315,7 +315,7 @@ def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> lis
 
 
 def _share_progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
-    """Return, by partition of a share group, start offset, lag and members; None if unknown."""
+    """Return start offset, lag and members of each partition of a share group; None if unknown."""
     sharers: dict[TopicPartition, list[str]] = {}
     for member in members:
         for partition in member.assignment:

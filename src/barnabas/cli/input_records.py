@@ -38,7 +38,7 @@ def read_records(
 ) -> Iterator[tuple[str, Outgoing]]:
     """Yield each record with its position for messages, e.g. "line 7".
 
-    A line ends with LF or CRLF, which are not part of the record; the last line may lack it.
+    A line ends with LF or CRLF, which is not part of the record. The last line needs no line end.
 
     Args:
         longest: maximum size of a record in bytes, which also bounds the memory used.

@@ -7,7 +7,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-#: for how many seconds a line that was written is only counted when it comes again
+#: seconds after the output of a line in which its repetitions are only counted
 WINDOW = 10.0
 #: how many lines are remembered
 _MOST_KNOWN = 1000
@@ -16,7 +16,7 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def log_to_stderr(level: str, form: str, broker: int | None = None) -> None:
-    """Log to stderr from `level` on, in the format of the options of `barnabas start`.
+    """Log to stderr from `level` on. `form` is "text" or "json", as in `barnabas start --log-format`.
 
     `broker` is added to each line if several brokers share stderr.
     """

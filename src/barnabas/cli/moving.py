@@ -1,4 +1,4 @@
-"""Shared by the commands that move partitions: plans as files, and waiting for moves to end."""
+"""Functions for commands that move partitions: they read and write plans, begin moves, and wait for them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def find_broker(nodes: Iterable[BrokerNode], broker: int) -> BrokerNode:
 
 
 def current_replicas(moves: Moves, topics: Sequence[str] = ()) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Return the replicas of each partition; for a moving one those after the move."""
+    """Return the replicas of each partition. If a partition is moving, return its replicas after the move."""
     under_way = moves.under_way()
     return {
         partition: under_way[partition].target if partition in under_way else holders.replicas
@@ -78,7 +78,7 @@ def read_plan(text: str, source: str) -> dict[TopicPartition, tuple[BrokerId, ..
     """Parse a plan that `plan_as_json` or Kafka's tool has written.
 
     Raises:
-        click.ClickException: it is not a plan.
+        click.ClickException: `text` is not a plan, or names a partition twice.
     """
     try:
         plan: dict[TopicPartition, tuple[BrokerId, ...]] = {}
@@ -101,7 +101,8 @@ def read_log_dirs(text: str, source: str) -> dict[Replica, str]:
     """Return the log directories that a plan names, by broker and partition; "any" means no directory.
 
     Raises:
-        click.ClickException: their number is not that of the replicas, or one is not an absolute path.
+        click.ClickException: a partition does not have one directory for each replica, or a directory is not
+            an absolute path.
     """
     found: dict[Replica, str] = {}
     for item in json.loads(text)["partitions"]:
@@ -157,7 +158,7 @@ def throttle_plan(moves: Moves, plan: Mapping[TopicPartition, Sequence[BrokerId]
 
 
 def raise_refused(errors: Mapping[TopicPartition, KafkaError], what: str) -> None:
-    """Raise click.ClickException, in one line, when there are errors."""
+    """Raise click.ClickException, in one line, if there are errors. `what` ends "could not be ..."."""
     if errors:
         named = "; ".join(f"{partition}: {error.message}" for partition, error in [*errors.items()][:_NAMED])
         more = "; ..." if len(errors) > _NAMED else ""

@@ -45,7 +45,11 @@ def parse_duration(text: str, option: str) -> int:
 
 
 def time_before_now(text: str, option: str) -> int:
-    """Return the time a duration ago, in ms since 1970, at least 0. Raises as `parse_duration`."""
+    """Return the time a duration ago, in ms since 1970, at least 0.
+
+    Raises:
+        click.UsageError: the text is not a duration.
+    """
     return max(round(time.time() * 1000) - parse_duration(text, option), 0)
 
 
@@ -90,9 +94,9 @@ class Target:
     def offsets(
         self, admin: Admin, partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return each partition's new offset, limited to its first and end offset, as Kafka's tool does.
+        """Return each partition's new offset: at least its first offset, and at most its end offset.
 
-        An offset that this limit has changed is reported on stderr.
+        If a limit changes an offset, a line on stderr says so.
         """
         earliest = admin.offsets(partitions, "earliest")
         latest = admin.offsets(partitions, "latest")

@@ -20,7 +20,7 @@ else:  # generic from click 8.5 on
     _TextType = _NumberType = click.ParamType
 
 F = TypeVar("F", bound=Callable[..., Any])
-#: offers words that go on from an incomplete one
+#: returns the completions of an incomplete word
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -169,13 +169,13 @@ def _cluster_options(*config: str) -> Callable[[F], F]:
 
 
 def _kept(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Callback of an option that `_to_servers` uses."""
+    """Keep the value of an option for `_to_servers`. This is the option's callback."""
     ctx.meta[f"barnabas.{param.name}"] = value
     return value
 
 
 def _to_servers(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
-    """Callback of --bootstrap-server: the addresses, with the other options' connection settings."""
+    """Return the addresses, with the connection settings of other options: callback of --bootstrap-server."""
     config, profile, user = (
         ctx.meta.get(f"barnabas.{each}") for each in ("client_config", "profile", "user")
     )
@@ -191,7 +191,7 @@ def _to_servers(ctx: click.Context, param: click.Parameter, given: str | None) -
 
 
 def unique_names(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Callback of an argument that takes names: each only once."""
+    """Raise click.UsageError if a name occurs twice. This is the callback of an argument of names."""
     require_unique(names, "the command names")
     return names
 
@@ -230,7 +230,7 @@ log_options = options(
 
 
 def names_argument(metavar: str, complete: Completion | None = None, name: str = "names") -> Callable[[F], F]:
-    """Return an argument of names, each given once: at least one, unless `metavar` has brackets."""
+    """Return a click argument for names without repetitions: at least one, unless `metavar` has brackets."""
     return click.argument(
         name,
         metavar=metavar,
@@ -257,7 +257,7 @@ def example(commands: str, words: str = "") -> str:
 
 
 def parse_pairs(items: Iterable[str], option: str) -> list[tuple[str, str]]:
-    """`name=value` items, in their order.
+    """Return the names and values of `name=value` items, in the same order.
 
     Raises:
         click.UsageError: an item has no name, or no `=`.
@@ -272,7 +272,7 @@ def parse_pairs(items: Iterable[str], option: str) -> list[tuple[str, str]]:
 
 
 def parse_assignments(items: Iterable[str], option: str) -> dict[str, str]:
-    """`name=value` items as a dict.
+    """Return `name=value` items as a dict.
 
     Raises:
         click.UsageError: an item has no name or no `=`, or a name comes twice.

@@ -13,17 +13,17 @@ from barnabas.base.types import Json
 
 
 def print_json(value: Json) -> None:
-    """One JSON document, indented; in UTF-8, whatever the locale."""
+    """Print a JSON document, indented, and in UTF-8 for every locale."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace"))
 
 
 def print_json_line(value: Json) -> None:
-    """One JSON document in one line; in UTF-8, whatever the locale."""
+    """Print a JSON document in one line, and in UTF-8 for every locale."""
     click.echo(json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace"))
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print columns as wide as their content, whatever the terminal; numbers to the right, None as a dash.
+    """Print a table. Columns are as wide as their content, numbers are right-aligned, and None is a dash.
 
     A cell takes one line: line ends and other control characters in it are printed as escapes.
     """
@@ -53,7 +53,7 @@ def print_rows(columns: Columns, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def print_listing(columns: Columns, rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -> None:
-    """Print `rows` as JSON or as a table; without rows, the words `empty` on stderr in place of a table."""
+    """Print `rows` as JSON or as a table. In place of a table without rows, print `empty` on stderr."""
     if as_json:
         print_json(rows)
     elif rows:

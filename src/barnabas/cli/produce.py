@@ -249,10 +249,10 @@ def librdkafka_options(settings: tuple[str, ...]) -> dict[str, str]:
 
 
 def _limit(bootstrap_server: str, topic: str, librdkafka: dict[str, str]) -> _Limit:
-    """Return the largest record that may be sent, and set librdkafka's limit to the same.
+    """Return the size limit of a record, and set the limit in librdkafka's settings to the same.
 
-    librdkafka has a limit of its own and does not know the topic's. If the topic's is lower, the topic would
-    refuse librdkafka's batches of small records.
+    librdkafka does not know the topic's limit. If librdkafka's own limit is higher, the topic would refuse
+    its batches of small records.
     """
     ours = librdkafka.get("message.max.bytes")
     if ours is not None:

@@ -51,7 +51,7 @@ def from_json(line: bytes, encode_value: Encode | None = None, encode_key: Encod
         encode_key: the same for the key.
 
     Raises:
-        UnfitError: one of these functions rejects the value or the key.
+        UnfitError: `encode_value` rejects the value, or `encode_key` rejects the key.
         ValueError: the line is not valid; the text is the reason.
     """
     try:

@@ -9,7 +9,7 @@ import click
 from barnabas.cli.input_records import InputForm
 from barnabas.cli.options import options
 
-#: logs in to a registry by the login of the cluster
+#: option to log in to a registry with the login of the cluster
 registry_login_option = click.option(
     "--registry-login",
     is_flag=True,
@@ -35,7 +35,7 @@ schema_options = options(
 
 
 class Schemas(NamedTuple):
-    """The values of the options."""
+    """Values of the options for registered schemas."""
 
     registry: str | None
     registry_login: bool

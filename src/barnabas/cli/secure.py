@@ -27,9 +27,9 @@ ADMIN = "admin"
 _SERVER = "server"
 #: seconds that ZooKeeper has to answer
 _PATIENCE = 18.0
-#: as whom the brokers of a cluster log in to each other
+#: the user as whom the brokers of a cluster log in to each other
 _BROKER = "broker"
-#: clients on this machine reach the broker by these, whatever it advertises
+#: hosts of this machine: clients on it can use them, whatever address the broker advertises
 _HERE = ("localhost", "127.0.0.1", "::1")
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -54,7 +54,7 @@ class Secured:
         return f"  secured     {rule}\n  try         {command}"
 
     def login_options(self, servers: str) -> Sequence[str]:
-        """Return the options with which our commands log in as the admin at an address."""
+        """Write the admin's client settings for an address. Return the options for a command to use them."""
         return ["--config", str(self.folder.write_login(ADMIN, self.password, servers))]
 
     def servers(self, address: str) -> Servers:
@@ -66,7 +66,7 @@ def secure(values: dict[str, str]) -> Secured:
     """Set a secured broker's settings in `values`, and create the files that they name if they are missing.
 
     Raises:
-        ConfigError: the settings contradict it, or the folder cannot be used.
+        ConfigError: a setting contradicts `--secure`, or the folder cannot be used.
     """
     _refuse_own(values)
     values["authorizer.class.name"] = _AUTHORIZER
@@ -89,7 +89,7 @@ def _refuse_own(values: Mapping[str, str]) -> None:
 
 
 class SecuredCluster(Secured):
-    """The same for a cluster: its brokers also log in to each other and to ZooKeeper."""
+    """The files and the admin of a cluster, whose brokers also log in to each other and to ZooKeeper."""
 
     def __init__(self, folder: CertificateFolder, data: Path) -> None:
         super().__init__(folder)
@@ -120,10 +120,10 @@ class SecuredCluster(Secured):
         self.folder.write_properties(_SERVER, [f"{name}={value}" for name, value in settings.items()])
 
     def settings_with(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings of a broker, with others, which override these.
+        """Return the secured settings of a broker, with `values`, which override them.
 
         Raises:
-            ConfigError: the others contradict them.
+            ConfigError: `values` contradict `--secure`.
         """
         own = read_settings(self.settings_file)
         _refuse_own(values)
@@ -132,7 +132,7 @@ class SecuredCluster(Secured):
         return {**own, **values, "super.users": super_users}
 
     def close_zookeeper(self, address: str, *, is_own: bool, is_new: bool) -> str:
-        """Restrict all nodes of the cluster in ZooKeeper to changes by its brokers.
+        """Let only the cluster's brokers change the cluster's nodes in ZooKeeper.
 
         Args:
             address: of ZooKeeper, with the chroot.
@@ -214,7 +214,9 @@ def secure_cluster(folder: Path, addresses: Iterable[str], data: Path) -> Secure
 
 
 def make_certificate(folder: CertificateFolder, hosts: tuple[str, ...]) -> None:
-    """Make the authority, once, and a certificate for `hosts`, again when they change or it expires soon.
+    """Create the authority, if there is none, and a certificate for `hosts`.
+
+    An existing certificate stays if it contains all of `hosts` and does not expire soon.
 
     Raises:
         ConfigError: the folder cannot be used.

@@ -38,7 +38,7 @@ def prepare_streams() -> None:
 
 
 def stdin_bytes() -> IO[bytes]:
-    """Return all bytes of stdin.
+    """Return stdin as a stream of bytes.
 
     Raises:
         InputError: stdin is closed.

@@ -35,7 +35,9 @@ class NoFileError(ConfigError):
 
 
 def write_user_file(admin: Path, user: str, password: str) -> Path:
-    """Write ``USER.properties`` beside `admin`, with its addresses and trust, and with the user's login.
+    """Write ``USER.properties`` beside the settings file `admin`, and return its path.
+
+    The new file has the user's login, and the addresses and the trusted authorities of `admin`.
 
     Only the file's owner can read it. An existing file of the user is replaced, because it has the old
     password.

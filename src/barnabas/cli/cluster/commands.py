@@ -208,7 +208,7 @@ def start(
 
 
 def _console_beside(console: str | None, secured: SecuredCluster | None) -> Beside:
-    """Return the companion that runs the console. Raises ConfigError if it is not installed."""
+    """Return a function that runs the console beside brokers. Raises ConfigError if it is not installed."""
     if console is None:
         return lambda servers, metrics: nullcontext()
     from barnabas.cli.console import require_console
@@ -452,7 +452,7 @@ def restore(sources: tuple[Path, ...], address: str | None, directories: tuple[P
 
 
 def _require_zookeeper(servers: Sequence[str]) -> None:
-    """Raise at once, with the reason, if none of the servers answers."""
+    """Raise click.ClickException, with the reasons, if none of the servers accepts a connection."""
     from barnabas.cli.cluster.status import connection_error
 
     reasons = []

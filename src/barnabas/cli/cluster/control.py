@@ -45,11 +45,11 @@ class Command:
 
 
 class ControlServer:
-    """Receives commands in threads of its own and passes each to `take`, from those threads.
+    """Receives commands in its own threads, and calls `take` in these threads.
 
     Args:
-        folder: where clients find the port and the secret.
-        take: receives each command, and must have it answered.
+        folder: folder in which clients find the port and the secret.
+        take: called with each command. Some thread must then call the command's `answer`.
     """
 
     def __init__(self, folder: ClusterFolder, take: Callable[[Command], object]) -> None:
@@ -96,7 +96,8 @@ def ask(folder: ClusterFolder, word: str, broker: int | None = None, *, timeout:
     """Send a command to the cluster that runs in `folder`, and return its answer.
 
     Raises:
-        ClusterControlError: no cluster runs there, or it refuses or does not answer within `timeout` seconds.
+        ClusterControlError: no cluster runs in the folder, or it refuses the command, or it does not answer
+            within `timeout` seconds.
     """
     control = folder.control()
     missing = ClusterControlError(

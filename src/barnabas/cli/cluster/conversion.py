@@ -54,7 +54,7 @@ def lone_broker_of(folder: ClusterFolder, configured: BrokerId) -> BrokerId | No
 
 
 def make_member(folder: ClusterFolder, broker: BrokerId) -> None:
-    """Make the files of the lone broker those of `broker`. Raises ClusterFolderError."""
+    """Move the lone broker's files into the folders of `broker`. Raises ClusterFolderError."""
     fs = OsFileSystem()
     for directory in folder.log_dirs:
         names = [name for name in _names(directory) if not _stays(directory, name)]
@@ -76,7 +76,10 @@ def make_member(folder: ClusterFolder, broker: BrokerId) -> None:
 
 
 def make_lone(folder: ClusterFolder, broker: BrokerId, others: Collection[BrokerId]) -> None:
-    """Make the files of `broker` those of a lone broker; `others` hold no records. Raises OSError."""
+    """Move the files of `broker` to the places of a lone broker's files. Raises OSError.
+
+    The folders of `others`, which hold no records, are renamed. The folder's layout is removed.
+    """
     fs = OsFileSystem()
     retire(folder, others)
     for directory in folder.log_dirs:
@@ -105,10 +108,10 @@ def retire(folder: ClusterFolder, brokers: Collection[BrokerId]) -> None:
 
 
 def require_drained(folder: ClusterFolder, brokers: Collection[BrokerId], kept: Collection[BrokerId]) -> None:
-    """Remove brokers without partitions from the metadata; `kept` are the others.
+    """Remove `brokers`, which must have no partitions, from the metadata. `kept` are the remaining brokers.
 
     Raises:
-        ClusterFolderError: one of them has a partition.
+        ClusterFolderError: one of `brokers` has a partition.
         StoreUnavailableError: the metadata cannot be read.
     """
 

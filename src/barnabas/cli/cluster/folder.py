@@ -1,6 +1,6 @@
 """The folder of a cluster that one process runs: where its parts are, and how to reach it.
 
-`barnabas cluster start` runs one, and so does `barnabas start --brokers`.
+`barnabas cluster start` and `barnabas start --brokers` run such a cluster.
 
 cluster.json     the layout, kept between starts: addresses, racks, the ZooKeeper
 control.json     port and secret of the control connection while the cluster runs; only the user can read it
@@ -77,7 +77,7 @@ class ClusterFolder:
         return self.log_dir_of(self.path, broker)
 
     def log_dirs_of(self, broker: int) -> list[Path]:
-        """The ``log.dirs`` of a broker."""
+        """Return the ``log.dirs`` of a broker."""
         return [self.log_dir_of(directory, broker) for directory in self.log_dirs]
 
     @staticmethod
@@ -95,7 +95,10 @@ class ClusterFolder:
         return file
 
     def store_settings_of(self, broker: int, settings: Mapping[str, str]) -> Path:
-        """Write a broker's settings file: options would show its secrets to others."""
+        """Write a broker's settings to a file that only the user can read. Return its path.
+
+        Options of the process would show the secrets to other users.
+        """
         path = self.path / f"broker-{broker}.toml"
         write_private(path, dump_toml(settings).encode())
         return path
@@ -115,15 +118,18 @@ class ClusterFolder:
         return self.path / "zookeeper"
 
     def require_free(self) -> None:
-        """Raise ClusterFolderError while a process runs a cluster there."""
+        """Raise ClusterFolderError if a process runs a cluster in this folder."""
         if self._lock_path.exists():
             self._lock().release()
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Lock the folder, so that no other process runs a cluster in it. Raises as `require_free`.
+        """Create and lock the folder until the context ends, so that no other process runs a cluster in it.
 
-        A folder that is empty at the end is removed.
+        At the end, remove the folder if it is empty.
+
+        Raises:
+            ClusterFolderError: a process already runs a cluster in the folder.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         lock = self._lock()
@@ -138,10 +144,10 @@ class ClusterFolder:
                     self.path.rmdir()
 
     def await_free(self, patience: float) -> None:
-        """Wait until no broker has its folder open, as after the end of its supervisor.
+        """Wait until no broker uses its folder. Brokers run on for a moment after their supervisor's end.
 
         Raises:
-            ClusterFolderError: one still has it after `patience` seconds.
+            ClusterFolderError: a broker still uses its folder after `patience` seconds.
         """
         deadline = time.monotonic() + patience
         for lock in (lock for each in self.log_dirs for lock in each.glob("broker-*/.lock")):
@@ -195,7 +201,7 @@ class ClusterFolder:
         (self.path / "cluster.json").unlink(missing_ok=True)
 
     def control(self) -> Control | None:
-        """None if no cluster runs."""
+        """Return the address and secret of the process that runs the cluster; None if no cluster runs."""
         found = self._read("control.json")
         return None if found is None else Control(**found)
 

@@ -1,4 +1,4 @@
-"""The brokers that a start of a cluster is to run."""
+"""Decides which brokers a start of a cluster runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def plan(
     """Return the brokers to run: those of the folder's last start, and new ones up to `brokers`.
 
     Raises:
-        ClusterFolderError: the options do not fit the cluster of the folder, or it runs.
+        ClusterFolderError: the options do not fit the folder's cluster, or that cluster already runs.
     """
     folder.require_free()
     before = folder.layout()

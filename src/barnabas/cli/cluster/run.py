@@ -37,7 +37,7 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 
 class ClusterStartError(BarnabasError):
-    """A broker did not start; the text has its last words."""
+    """A broker did not start. The text has the last line of its log."""
 
 
 class ClusterFailedError(BarnabasError):
@@ -272,7 +272,7 @@ class ClusterRunner:
         self._events.put(("ended", member, code))
 
     def _await_all(self) -> bool:
-        """Whether all brokers are ready; False if a signal arrives first."""
+        """Wait until all brokers are ready. Return False if a signal arrives first."""
         deadline = time.monotonic() + _START_PATIENCE
         while any(member.state is not State.RUNNING for member in self._members.values()):
             try:
@@ -460,7 +460,7 @@ class ClusterRunner:
 
     @property
     def _most_signals(self) -> int:
-        """The signals that leave the brokers time for a clean stop: for a service as many as for one."""
+        """Return the number of signals after which brokers still stop cleanly. The next signal kills them."""
         return 2 if self._launch.is_supervised else 1
 
     def on_hangup(self, number: int, frame: FrameType | None) -> None:
@@ -483,8 +483,8 @@ class ClusterRunner:
     def _stop_all(self) -> None:
         """Stop the brokers, then the store.
 
-        One after the other, each can move its leadership to those left. Supervised ones stop at once: all
-        that they have moved would be away a moment later.
+        The brokers stop one after the other, so that each can move its leadership to the brokers left.
+        Supervised brokers stop at the same time, because no broker is left in the end.
         """
         running = [member for member in self._members.values() if member.process is not None]
         if self._launch.is_supervised:
@@ -507,7 +507,7 @@ class ClusterRunner:
 
 
 def run(runner: ClusterRunner) -> None:
-    """Run a cluster until a signal. Raises as `ClusterRunner.run`."""
+    """Run a cluster until a signal, with handlers for signals. Raises the errors of `ClusterRunner.run`."""
     numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
     handlers = {getattr(signal, "SIGHUP", None): runner.on_hangup}
     before = {number: signal.signal(number, handlers.get(number, runner.on_signal)) for number in numbers}

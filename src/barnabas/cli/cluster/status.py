@@ -73,7 +73,7 @@ def connection_error(server: str, timeout: float) -> Exception | None:
 
 
 def _admin(secure: Path) -> Mapping[str, str]:
-    """The settings with which the admin of a secured cluster logs in. Raises SettingError and ConfigError."""
+    """Return the settings with which a secured cluster's admin logs in. Raises SettingError, ConfigError."""
     return translate(read_unchecked(CertificateFolder(secure).properties("admin"))).settings
 
 

@@ -23,17 +23,17 @@ class ClusterStore(Protocol):
 
     @property
     def process(self) -> int | None:
-        """The process that serves the store, if the cluster started one."""
+        """The id of the process that serves the store; None if the cluster has started none."""
 
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
 
     def broker_ended(self, broker: int) -> None:
-        """The process of a broker has ended."""
+        """Note that the process of a broker has ended."""
 
     def description(self) -> str:
-        """One line for the user."""
+        """Return one line that describes the store for the user."""
 
 
 class GivenZooKeeper:
@@ -72,7 +72,7 @@ class OwnZooKeeper:
         return None if self._server is None else self._server.pid
 
     def start(self) -> None:
-        """Raises ZooKeeperMissingError without Java or PySpark."""
+        """Start ZooKeeper. Raises ZooKeeperMissingError without Java or PySpark."""
         # In a secured cluster no node of the brokers lies directly below a node that others can change.
         known = self._layout.zookeeper or f":0{_SECURE_CHROOT if self._is_secured else ''}"
         address, slash, path = known.partition("/")
@@ -119,7 +119,7 @@ class ServedStore:
         return self._server.address
 
     def start(self) -> None:
-        """Raises StoreUnavailableError if another process uses the store, or it cannot be repaired."""
+        """Serve the store. Raises StoreUnavailableError if another process uses it, or repair fails."""
         self._server.start()
         self._is_open = True
 

@@ -66,7 +66,7 @@ class Directories:
 
     paths: list[Path]
     copies: list[Found]
-    #: the metadata, when a copy holds everything
+    #: the metadata of a complete copy; None if no copy is complete
     journal: Journal | None
     findings: list[Finding]
     partitions: list[Partition]
@@ -80,7 +80,7 @@ class Directories:
 
 
 def check_directories(paths: Sequence[Path]) -> Directories:
-    """Read all files, without a change.
+    """Read all files of one broker's log directories, and return the findings. Nothing is changed.
 
     Raises:
         DirectoryInUse: a broker is running on one of the directories.
@@ -118,7 +118,7 @@ def check_directories(paths: Sequence[Path]) -> Directories:
 
 
 def topics_of(journal: Journal) -> dict[str, znodes.Assignment]:
-    """Return the topics in the metadata."""
+    """Return the topics in the metadata, and the assignment of each."""
     prefix = znodes.TOPICS + "/"
     return {
         path.removeprefix(prefix): znodes.decode_topic(node.data)
@@ -128,7 +128,7 @@ def topics_of(journal: Journal) -> dict[str, znodes.Assignment]:
 
 
 def scan_segment(path: Path, floor: int) -> Segment:
-    """Read a segment's whole file.
+    """Read a segment's whole file. Return its undamaged batches and the positions of damage.
 
     `floor` is the end offset of the segment before it. Batches with lower offsets are ignored.
     """
@@ -173,7 +173,7 @@ def _check_not_shared(path: Path) -> None:
 def _check_cluster_metadata(
     paths: Sequence[Path], findings: list[Finding]
 ) -> Mapping[str, znodes.Assignment]:
-    """Return the topics from the broker's latest backup, if its metadata is in ZooKeeper."""
+    """Check the metadata files of a cluster's broker. Return the topics in its latest backup."""
     folders = [str(path) for path in paths]
     for file in embedded_files(_FS, folders):
         detail = "a broker of a cluster has no such file; an earlier version's `log repair` may have made it"
@@ -227,7 +227,7 @@ def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[lis
 def _check_small_files(
     path: Path, findings: list[Finding], topics: Mapping[str, znodes.Assignment]
 ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-    """Return the recovery points, and the partitions that were ever compacted.
+    """Check small files. Return the recovery points, and the partitions that were ever compacted.
 
     Entries of a deleted topic are ignored if another topic has its name now.
     """

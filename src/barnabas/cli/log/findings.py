@@ -52,7 +52,7 @@ class Partition:
 
     path: Path
     topic_partition: TopicPartition
-    #: up to where its records are known to have been fsynced
+    #: the end offset of the records that are known to have been fsynced
     safe_end: int
     segments: list[Segment]
     findings: list[Finding] = field(default_factory=list)

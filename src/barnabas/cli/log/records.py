@@ -70,7 +70,7 @@ def decoder_for(directory: str) -> Decoder:
 
 
 def record_fields(record: Record, header: BatchHeader, decoder: Decoder) -> JsonObject:
-    """Return a record for JSON."""
+    """Return a record as a JSON object."""
     key, value = _decode(record, header, decoder)
     return {
         "offset": record.offset,

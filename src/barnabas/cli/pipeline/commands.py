@@ -329,7 +329,7 @@ def _check(found: PipelineStatus) -> None:
 
 
 def _status_of(folder: Folder) -> PipelineStatus:
-    """Return the status of the pipeline. Raises PipelineError if it has never run."""
+    """Return the status of the pipeline in `folder`. Raises PipelineError if it has never run."""
     from barnabas.pipelines.errors import PipelineError
     from barnabas.pipelines.status import PipelineStatus
 

@@ -12,7 +12,7 @@ from barnabas.client.ship import Progress
 
 
 class ProgressBar:
-    """Bytes read of all bytes, and records sent and acknowledged."""
+    """Shows the bytes read, of all bytes, and the records sent and acknowledged."""
 
     def __init__(self) -> None:
         self._bar = RichProgress(

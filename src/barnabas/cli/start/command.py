@@ -216,7 +216,7 @@ def start(
 
 
 def _may_be_shared(values: Mapping[str, str]) -> bool:
-    """Whether the settings may be for the data of several brokers. This is only a first check."""
+    """Whether a log directory may have the data of several brokers: it has the file of a cluster's layout."""
     with suppress(OSError, ValueError):  # an impossible path: the broker reports it
         return any((Path(each) / "cluster.json").exists() for each in BrokerConfig.from_text(values).log_dirs)
     return False
@@ -240,7 +240,7 @@ def _refuse_to_open(folders: Iterable[Path]) -> None:
 
 
 def _all(companions: Sequence[Companion]) -> Companion:
-    """Return a context manager with all companions of the broker."""
+    """Return one companion of a broker that runs all of `companions`."""
 
     @contextmanager
     def run(broker: Broker) -> Iterator[None]:

@@ -12,7 +12,7 @@ from barnabas.cli.console_process import running_console
 
 
 def beside_broker(listen: str, login: Callable[[str], Sequence[str]], registry: str | None) -> Companion:
-    """Return the companion that runs the console.
+    """Return a function that runs the console beside a given broker, as a context manager.
 
     Args:
         login: returns the options of `barnabas console` to log in to the broker at an address.

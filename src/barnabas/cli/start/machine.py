@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 #: ``--brokers auto`` starts no more
 _MOST_OF_CORES = 16
 MOST = 100
-#: seconds in which brokers end whose supervisor was killed just before
+#: seconds to wait for the end of brokers whose supervisor was killed just before
 _LAST_BREATH = 10.0
 AUTO = "auto"
 #: settings that this command makes for each broker
@@ -52,12 +52,16 @@ class Services:
 
 
 def log_dirs_of(values: Mapping[str, str]) -> ClusterFolder:
-    """Return the folder from the settings."""
+    """Return the cluster's folder: the ``log.dirs`` of the settings. Raises ConfigError."""
     return ClusterFolder(*map(Path, BrokerConfig.from_text(values).log_dirs))
 
 
 def brokers_of(folder: ClusterFolder) -> Layout | None:
-    """Return the brokers whose data is in the folder; None if there is at most one."""
+    """Return the brokers whose data is in the folder; None if there is at most one.
+
+    Raises:
+        ClusterFolderError: the folder is one of `barnabas cluster start`.
+    """
     layout = folder.layout()
     if layout is not None and not layout.is_embedded:
         raise ClusterFolderError(

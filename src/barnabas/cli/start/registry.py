@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None = None) -> Companion:
-    """Return the companion that runs the registry. It binds the registry's address at once.
+    """Return a function that runs the registry beside a given broker. Bind the registry's address now.
 
     Args:
         servers_at: returns the login to the broker at an address (`barnabas.client.servers`).
