@@ -12,10 +12,12 @@ _SUBJECTS = ("super.users", "allow.everyone.if.no.acl.found")
 
 
 def open_authorizer(config: BrokerConfig, view: BrokerView) -> Authorizer | None:
-    """Create the authorizer, which reads the ACLs of the current image; None if the settings select none.
+    """Create the authorizer that the settings select; None if they select none.
+
+    The authorizer always uses the ACLs of the current cluster image.
 
     Raises:
-        ConfigError: the authorizer cannot do what a setting requires.
+        ConfigError: ``super.users`` is invalid, or a setting of the authorizer is set without an authorizer.
     """
     subjects = SubjectRules(_super_users(config), config.allow_everyone_if_no_acl_found)
     if config.authorizer_class_name is not None:
@@ -29,11 +31,12 @@ def open_authorizer(config: BrokerConfig, view: BrokerView) -> Authorizer | None
 
 
 def require_own_access(authorizer: Authorizer | None, principal: Principal, host: str) -> None:
-    """Check that this broker may send requests to other brokers, which would otherwise reject them.
+    """Check that the ACLs allow this broker to send requests to other brokers.
 
     Args:
-        principal: principal with which this broker logs in to others.
-        host: address from which it connects.
+        authorizer: authorizer of this broker; None allows everything.
+        principal: principal with which this broker logs in to other brokers.
+        host: address from which this broker connects.
 
     Raises:
         ConfigError: the principal lacks CLUSTER_ACTION on the cluster.

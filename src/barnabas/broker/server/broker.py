@@ -42,9 +42,9 @@ log = logger_of(__name__)
 
 
 class Broker:
-    """A broker of a cluster. One event loop owns it: no other thread may use its parts.
+    """A broker of a cluster. Only the thread of its event loop may use it.
 
-    A part that is an attribute of this class exists as soon as its stage is open.
+    The attributes below exist only after `start` has opened their stages.
 
     Args:
         config: initial settings.
@@ -121,12 +121,12 @@ class Broker:
         return self.advertised[0].address
 
     async def start(self) -> None:
-        """Start the broker.
+        """Start the broker, and return when the broker serves clients.
 
-        When this returns, it serves clients. A failed start closes all that it has opened.
+        If the start fails, close all stages that are already open.
 
         Raises:
-            ConfigError: the broker cannot do what a setting requires.
+            ConfigError: a setting is invalid, or the broker cannot do what the setting requires.
             StoreError: the metadata store cannot be used.
             BrokerFailedError: a part that the broker needs has failed.
         """
@@ -167,22 +167,22 @@ class Broker:
         await self._open.aclose()
 
     async def failed(self) -> None:
-        """Wait for a failure that requires a stop. Without a failure this never returns.
+        """Wait until a failure requires the broker to stop. Without a failure this never returns.
 
         Raises:
-            BrokerFailedError: such a failure has happened; the text has the reason.
+            BrokerFailedError: a part that the broker needs has failed; the text has the reason.
         """
         await self._foundation.failure.failed()
 
     def handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Handle an error of a callback, timer or task.
+        """Log an error of a callback, timer or task. If a vital task has failed, also stop the broker.
 
-        This is an exception handler for an event loop that runs only this broker.
+        Set this as the exception handler of the event loop, if the loop runs only this broker.
         """
         self._foundation.failure.handle_loop_error(loop, context)
 
     def reload(self) -> None:
-        """Read the keys and certificates of the listeners now, before the next scheduled check."""
+        """Start to read the TLS keys and certificates of the listeners now. Return before they are read."""
         if self._binding.tls_keys is not None:
             log.info("reading the key of the listeners again")
             self._binding.tls_keys.check_now(self._binding.disk)

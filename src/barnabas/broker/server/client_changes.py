@@ -9,14 +9,14 @@ from barnabas.kafka.security.scram import can_log_in
 
 
 class ClientChanges:
-    """Updates the quotas from each image, and closes the connections of users who may no longer log in."""
+    """Updates the quotas from each image, and closes the connections of users who can no longer log in."""
 
     def __init__(self, quotas: ClientQuotas, connections: Connections) -> None:
         self._quotas = quotas
         self._connections = connections
 
     def follow(self, delta: ImageDelta) -> None:
-        """Apply the changes of an image."""
+        """Update the quotas that changed, and close the connections of users who can no longer log in."""
         for entity in delta.client_quotas:
             texts = delta.after.client_quotas.get(entity, {})
             self._quotas.set(entity, texts)
@@ -27,10 +27,10 @@ class ClientChanges:
 
 
 def _gone_users(delta: ImageDelta) -> set[str]:
-    """Return the users who could log in before this change and cannot log in now.
+    """Return the users who had SCRAM credentials before the change, and have none now.
 
-    The quotas and the credentials of a user are in one node of the metadata store. So a change of credentials
-    is also in `client_quotas`.
+    The metadata store keeps the quotas and the credentials of a user in one node. So `client_quotas` also
+    names the users whose credentials have changed.
     """
     users = {e.user for e in delta.client_quotas if isinstance(e.user, str) and e.client_id is None}
     before, after = delta.before.user_configs, delta.after.user_configs

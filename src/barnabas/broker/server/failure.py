@@ -15,7 +15,10 @@ log = logger_of(__name__)
 
 
 class BrokerFailedError(BarnabasError):
-    """The broker must stop. Otherwise it could serve state that the cluster has not decided."""
+    """A part that the broker needs has failed, so the broker must stop.
+
+    Otherwise the broker could serve state that the cluster has not decided.
+    """
 
 
 class Failure:
@@ -28,18 +31,18 @@ class Failure:
         self._reason = ""
 
     def fail(self, reason: str) -> None:
-        """Report a failure, so that the broker stops. Only the first one counts."""
+        """Report a failure, so that the broker stops. Ignore all failures after the first one."""
         if not self._failed.is_set():
             self._reason = self._health.failure = reason
             self._failed.set()
             log.critical("broker %d has to stop: %s", self._node_id, reason)
 
     def metadata_failed(self, error: Exception) -> None:
-        """Report that a listener of the metadata loader has failed."""
+        """Report that a part of the broker could not apply a change of the metadata."""
         self.fail(f"a change of the metadata could not be applied ({type(error).__name__}: {error})")
 
     def registration_failed(self, error: Exception) -> None:
-        """Report that another broker has registered with this broker's id."""
+        """Report that this broker cannot register again, because another broker uses its id."""
         self.fail(f"it cannot register again: {error}")
 
     def handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -53,10 +56,10 @@ class Failure:
             self.fail(f"{context['message']} ({type(error).__name__}: {error})")
 
     async def failed(self) -> None:
-        """Wait for a failure. Without one this never returns.
+        """Wait for the first failure. Without a failure this never returns.
 
         Raises:
-            BrokerFailedError: the broker must stop; the text has the reason.
+            BrokerFailedError: a failure has been reported; the text has the reason.
         """
         await self._failed.wait()
         raise BrokerFailedError(self._reason)

@@ -34,17 +34,17 @@ _SEEN_WITHIN = 5.0
 
 
 class Forwarding:
-    """Sends requests to the controller. It answers the client when this broker's image shows the result.
+    """Sends requests to the controller, and answers clients when this broker's image shows the result.
 
-    If the receiver is not the controller, it has changed nothing. Then the request goes to the next
-    controller, until the request's time is over. If an answer is lost, the request is not sent again: the
-    controller may have executed it.
+    A broker that is not the controller rejects the request without any change. Then this class sends the
+    request to the next controller, until the request's timeout. If a response is lost, it does not send the
+    request again, because the controller may have executed it.
 
     Args:
         view: settings and image of this broker.
         to_controller: sends requests to the controller.
         loader: updates this broker's image.
-        connection: used instead of a client's connection in this broker's own requests.
+        connection: takes the place of a client's connection in this broker's own requests.
     """
 
     def __init__(
@@ -63,15 +63,12 @@ class Forwarding:
         self.local: dict[int, Served] = {}
 
     def forwarded(self, served: Served) -> Served:
-        """Wrap an API so that the controller answers its requests.
-
-        `served` answers them if this broker is the controller.
-        """
+        """Wrap an API so that the controller answers its requests, with `served` if it is this broker."""
         self.local[served.api.key] = served
         return Served(served.api, partial(self._forward, served))
 
     def follow(self, delta: ImageDelta) -> None:
-        """Handle a change of the controller in the image."""
+        """Retry waiting requests at once if the controller has changed in the image."""
         if delta.before.controller_id != delta.after.controller_id:
             self._changed.set()
             self._changed = asyncio.Event()
@@ -80,8 +77,9 @@ class Forwarding:
         """Send one of this broker's own requests to the controller, and return its response.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, there was no controller within the request's time; REQUEST_TIMED_OUT,
-                there is no answer, and the controller may have executed the request.
+            KafkaError: NOT_CONTROLLER, no controller was found within `timeout_s` seconds.
+                REQUEST_TIMED_OUT, the response is lost, and the controller may have executed the request.
+                Or another error of the controller.
         """
         header = RequestHeader(request.api_key, request.versions[1], 0, f"broker-{self._view.node_id}")
         context = RequestContext(header, self._connection)
@@ -120,7 +118,10 @@ class Forwarding:
         request: Request,
         timeout_s: float,
     ) -> Response | None:
-        """Return the controller's response; None if the broker is not the controller or cannot be reached."""
+        """Send a request to broker `controller`, and return its response when this broker's image shows it.
+
+        Return None if that broker is not the controller, or cannot be reached.
+        """
         is_local = controller == self._view.node_id
         try:
             if is_local:
@@ -147,7 +148,9 @@ class Forwarding:
     ) -> Response:
         """Send a request to another broker in an Envelope.
 
-        Raises KafkaError if that broker rejects the envelope, and ChannelError.
+        Raises:
+            KafkaError: that broker rejects the envelope.
+            ChannelError: that broker cannot be reached, or does not respond.
         """
         header = RequestHeader(api.key, context.api_version, 0, context.client_id)
         frame = b"".join(map(bytes, encode_request(header, request)))[4:]
@@ -164,9 +167,9 @@ class Forwarding:
         return parse_response(header, answer.response_data)
 
     async def _see_result(self) -> ClusterImage:
-        """Wait for an image that contains the controller's result, and return it.
+        """Wait for an image that contains the controller's result, and return the image.
 
-        Do not wait while the store is out of reach.
+        If the store cannot be reached, or after 5 seconds, return the present image.
         """
         try:
             async with asyncio.timeout(_SEEN_WITHIN):
@@ -176,7 +179,7 @@ class Forwarding:
 
 
 def was_not_controller(response: Struct) -> bool:
-    """Whether every error in a response is NOT_CONTROLLER."""
+    """Whether a response says that its sender is not the controller, for the whole request or each item."""
     if getattr(response, "error_code", None) == ErrorCode.NOT_CONTROLLER:
         return True
     codes = set(_item_codes(response))
@@ -206,7 +209,7 @@ _VERSION = struct.Struct(">h")
 
 
 def encode_principal(principal: Principal) -> bytes:
-    """Encode a principal for an Envelope."""
+    """Return a principal in the encoding that an Envelope request uses."""
     data = DefaultPrincipalData(
         type=principal.kind, name=principal.name, token_authenticated=isinstance(principal, TokenPrincipal)
     )
@@ -214,10 +217,10 @@ def encode_principal(principal: Principal) -> bytes:
 
 
 def decode_principal(data: Buffer | None) -> Principal:
-    """Decode the principal of an Envelope; ANONYMOUS if there are no bytes.
+    """Return the principal that an Envelope request contains; ANONYMOUS if `data` is None.
 
     Raises:
-        ProtocolError: the bytes are not a principal.
+        ProtocolError: the bytes are not a valid principal.
     """
     if data is None:
         return ANONYMOUS

@@ -30,7 +30,7 @@ _SECONDS_A_BLOCK = 4e-7
 
 
 class Collections:
-    """Counts collections, and estimates the time of a collection of all objects."""
+    """Decides when a collection of all objects is due, estimates its time, and runs it."""
 
     def __init__(self) -> None:
         self._new_ones = 0
@@ -43,25 +43,25 @@ class Collections:
 
     @property
     def due(self) -> bool:
-        """Whether to collect all objects at the next idle time."""
+        """Whether the process has enough new objects or memory that it should collect all objects soon."""
         if self._new_ones >= _NEW_ONES and sys.getallocatedblocks() >= _GROWTH * self._blocks:
             return True
         return memory_held() >= max(_GROWTH * self._bytes, self._bytes + _GROWN_BYTES)
 
     @property
     def seconds(self) -> float:
-        """Expected time of a collection of all objects, in seconds."""
+        """Expected duration of a collection of all objects, in seconds."""
         return self._seconds_a_block * sys.getallocatedblocks()
 
     def begin(self) -> None:
-        """Start to count, and treat all present objects as old. Call it when the broker has started."""
+        """Enable collections, and treat all present objects as old. Call it when the broker has started."""
         gc.freeze()
         gc.enable()
         self._blocks = sys.getallocatedblocks()
         self._bytes = memory_held()
 
     def collect_all(self) -> None:
-        """Collect all objects. This stops the process: a quarter of a second with 10,000 topics."""
+        """Collect all objects. This blocks the process: with 10,000 topics, for a quarter of a second."""
         self._collects_all = True
         began = perf_counter()
         try:
@@ -75,7 +75,7 @@ class Collections:
         self._new_ones = 0
 
     def collected(self, phase: str, info: dict[str, int]) -> None:
-        """A callback for `gc.callbacks`: treat the objects that survived a full collection as old."""
+        """Treat the objects that survived a full collection as old. This is a callback for `gc.callbacks`."""
         if phase != "stop" or info["generation"] != 2:
             return
         gc.freeze()
@@ -85,12 +85,13 @@ class Collections:
 
 @contextmanager
 def short_collections() -> Iterator[Collections]:
-    """Within this context, a full collection examines only objects that are new since the last one.
+    """Within this context, a full collection examines only the objects since the last full collection.
 
-    No collection runs before `Collections.begin`, because nearly all objects of a start stay in use. A
-    collection stops the whole process, and the objects of one large request can cause it. When nothing refers
-    to an old object, Python frees it at once, as always. Only old objects in a reference cycle wait for
-    `Collections.collect_all`, which this function does not call. A broker has hardly any such cycles.
+    So collections stay short: each one blocks the whole process, and one large request can cause one. No
+    collection runs before `Collections.begin`, because the broker keeps nearly all objects of its start.
+
+    Python still frees an old object at once when nothing refers to it. Only old objects in a reference cycle
+    wait for `Collections.collect_all`, which the caller must call. A broker has hardly any such cycles.
     """
     collections = Collections()
     thresholds = gc.get_threshold()
@@ -109,9 +110,10 @@ def short_collections() -> Iterator[Collections]:
 async def collect_all_when_idle(
     collections: Collections, silent_for: Callable[[], float], cpu_time: Callable[[], float] = process_time
 ) -> None:
-    """Collect all objects if that is due, when clients are unlikely to wait for the broker. Never returns.
+    """Collect all objects whenever this is due and the broker is idle. Never returns.
 
-    A broker that is never idle for long enough makes no such collection, so that no request waits for it.
+    The broker is idle if it used little CPU time and no client has sent anything for some time. A broker that
+    is never idle for long enough never makes such a collection.
 
     Args:
         silent_for: returns the seconds since the last bytes from a client.

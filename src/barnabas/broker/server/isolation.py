@@ -1,12 +1,14 @@
 """Detects that this broker cannot reach the other brokers, although it reaches the metadata store.
 
-All others regard such a broker as alive, so no other broker may lead its partitions. It cannot commit,
-because its followers do not fetch. It cannot remove them from the ISR, because it does not reach the
-controller. So it reports in its registration that it is isolated. The controller then elects other leaders
-where it can, and removes the broker from the ISRs. If no other replica can lead a partition, nothing changes.
+Such an isolated broker is still registered, so no other broker can lead its partitions. It cannot commit
+records, because its followers do not fetch. It cannot remove the followers from the ISR, because it does not
+reach the controller. So it reports in its registration that it is isolated.
+
+The controller then elects other leaders for its partitions, and removes the broker from the ISRs. A partition
+without another possible leader keeps its leader.
 
 A controller that reaches none of several other brokers is isolated, too. It resigns as controller, because
-without a reachable controller no leader can change an ISR.
+leaders need a reachable controller to change an ISR.
 """
 
 from __future__ import annotations
@@ -38,11 +40,11 @@ _FEWEST_OTHERS = 2
 
 
 class IsolationWatch:
-    """Checks from time to time whether this broker and the controller, and its followers, reach each other.
+    """Checks from time to time whether this broker is isolated from the controller and its followers.
 
     Args:
         view: image of this broker.
-        loader: says whether that image is certain.
+        loader: tells whether that image is certainly current.
         peers: the other brokers.
         session_timeout: seconds without contact after which this broker is isolated.
         partitions: all partitions of this broker.
@@ -76,7 +78,7 @@ class IsolationWatch:
         self._seen: dict[BrokerId, tuple[int, int]] = {}
 
     def start(self) -> None:
-        """Start the checks. A broker with an embedded store has no other brokers, and needs none."""
+        """Start the periodic checks. Do nothing if `session_timeout` is 0 (embedded store, one broker)."""
         if self._pause:
             self._task = start_task(self._run(), "isolation watch", is_vital=True)
 
@@ -90,7 +92,11 @@ class IsolationWatch:
             await self.look()
 
     async def look(self) -> None:
-        """Check once: send a request to each broker that should answer."""
+        """Check once, and update `is_isolated`.
+
+        The controller sends a request to up to eight brokers, and any other broker sends one to the
+        controller.
+        """
         image = self._view.image
         others = [
             broker
@@ -116,9 +122,10 @@ class IsolationWatch:
                 self._set(isolated=True)
 
     def _is_alone(self, others: int) -> bool:
-        """Whether enough checks have failed to call this broker isolated.
+        """Whether so many consecutive checks have failed that this broker is isolated.
 
-        `others` is the number of other brokers that are not isolated.
+        Args:
+            others: number of other brokers that are not isolated.
         """
         if self._is_controller:
             return self._failures > LOOKS and others >= _FEWEST_OTHERS
@@ -147,7 +154,7 @@ class IsolationWatch:
                 yield broker, (session.session_id, session.epoch)
 
     def _has_silent_follower(self) -> bool:
-        """Whether a live member of an ISR has not fetched since the first failed check."""
+        """Whether a live in-sync follower of this leader has not fetched since the first failed check."""
         brokers, now = self._view.image.brokers, dict(self._sessions_of_followers())
         silent = {
             broker

@@ -18,10 +18,7 @@ log = logger_of(__name__)
 
 
 class Leadership:
-    """Resigns from partitions and their coordinators, both in the same turn of the event loop.
-
-    Replica managers and coordinators are added when they open. Until then this broker leads nothing.
-    """
+    """Ends this broker's leaderships, and its coordinators in the same turn of the event loop."""
 
     def __init__(self, view: BrokerView, controller: Controller) -> None:
         self._view = view
@@ -31,35 +28,41 @@ class Leadership:
         self._coordinators: dict[str, Coordinator[Any]] = {}
 
     def add_replicas(self, replicas: ReplicaManager) -> None:
-        """Add replicas that must resign when this broker resigns."""
+        """Add a replica manager, whose leaderships end when this broker may no longer lead."""
         self._replicas.append(replicas)
 
     def add_coordinator(self, coordinator: Coordinator[Any]) -> None:
-        """Add a coordinator that must resign with this broker, or with a partition of its topic."""
+        """Add a coordinator, which resigns when this broker may no longer lead its topic's partitions."""
         self._coordinators[coordinator.topic] = coordinator
 
     def on_session(self, state: SessionState) -> None:
-        """Handle a new state of the session with the metadata store."""
+        """End all leaderships if the session with the metadata store is lost."""
         if state is SessionState.LOST:
             self._end("the metadata store has ended the session")
 
     def epoch_ended(self, epoch: int) -> None:
-        """End all leaderships, because the controller rejects this broker's registration."""
+        """End all leaderships and register again, because the controller rejects broker epoch `epoch`.
+
+        Do nothing if the broker already has another epoch.
+        """
         if epoch == self._view.broker_epoch and not self._controller.registration.is_given_up:
             self._end("the controller says that this broker's registration has ended")
             self._controller.register_anew()
 
     def partition_ended(self, partition: Partition) -> None:
-        """End this broker's leadership of a partition and the coordinators in it, whatever the image says."""
+        """Stop the coordinator in a partition that this broker no longer leads."""
         topic, number = partition.topic_partition
         coordinator = self._coordinators.get(topic)
         if coordinator is not None:
             coordinator.resign(number)
 
     async def allocate_producer_ids(self, to_controller: ToController) -> range:
-        """Request a block of producer ids from the controller.
+        """Request a block of producer ids from the controller, and return it.
 
-        Raises KafkaError if the controller gives none now.
+        If the controller rejects this broker's epoch, also end all leaderships (`epoch_ended`).
+
+        Raises:
+            KafkaError: the controller gives no block now.
         """
         epoch = self._view.broker_epoch
         try:
@@ -70,7 +73,7 @@ class Leadership:
             raise
 
     def _end(self, why: str) -> None:
-        """End all leaderships: another broker can already lead, and answers the clients."""
+        """Stop all coordinators and end all leaderships, because another broker can already be the leader."""
         for coordinator in self._coordinators.values():
             coordinator.resign_all()
         for replicas in self._replicas:

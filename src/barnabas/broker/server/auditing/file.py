@@ -1,4 +1,4 @@
-"""The file of the audit log: JSON lines, rotated by size. Only the thread that writes the log uses it."""
+"""Writes the audit log's file: JSON lines, rotated by size. Only the audit log's thread may use it."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ class AuditFile:
             raise ConfigError(f"barnabas.audit.file={path} cannot be written: {error.strerror}") from None
 
     def append(self, entries: Iterable[dict[str, Any]]) -> None:
-        """Write entries and flush them to the operating system.
+        """Write entries to the file, and rotate the file first if it would become too large.
 
-        If it raises OSError, it has written none of them.
+        Raises:
+            OSError: the file cannot be written; the file then has none of the entries.
         """
         data = b"".join(map(_line, entries))
         if not self._is_open:

@@ -1,8 +1,8 @@
-"""The part of a request and of its response that the audit log contains: names and numbers, never a secret.
+"""Selects the fields of requests and responses for the audit log: names and numbers, never a secret.
 
-A field is logged if it is a number, or if this module lists it as a name. Values of settings and all bytes
-(salts, salted passwords, keyed hashes) are left out. So a new message cannot bring a secret into the log.
-Field names are those of Kafka's protocol.
+The log contains a field if the field is a number, or if this module lists it as a name. It does not contain
+the values of settings, or any bytes (salts, salted passwords, keyed hashes). So a new message type cannot
+bring a secret into the log. Field names are those of Kafka's protocol.
 """
 
 from __future__ import annotations
@@ -79,16 +79,13 @@ _CODES: _Codes = {
 
 
 def outline(request: Struct) -> JsonObject:
-    """Return the loggable fields of a request as a JSON value.
-
-    Its size has a limit, so that a large request takes no longer.
-    """
+    """Return the fields of a request that may be logged, as a JSON object of limited size."""
     codes = _ACL_CODES if "Acls" in type(request).__name__ else _CODES
     return _outline(request, codes, [_MOST_TOLD])
 
 
 def failures(response: Struct, among: frozenset[int] | None = None) -> list[JsonObject]:
-    """Return the name and error code of each failed item of a response: at most `MOST_NAMED` of them.
+    """Return the names and the error code of failed items of a response, for at most `MOST_NAMED` items.
 
     Args:
         among: error codes to select; None selects all errors.
@@ -153,7 +150,10 @@ def _scalar(name: str, value: object, codes: _Codes) -> Json:
 
 
 def _coded(struct: Struct, labels: JsonObject, budget: list[int]) -> Iterator[tuple[JsonObject, int]]:
-    """Yield the parts of a response that have an error code, with the names of the parts around them."""
+    """Yield (names, error code) for each struct in a response that has an error code.
+
+    The names are those of the struct, and of the structs that contain it.
+    """
     own = dict(labels)
     arrays = []
     for field in struct.__fields__:

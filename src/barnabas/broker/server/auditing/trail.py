@@ -1,4 +1,4 @@
-"""Accepts audit entries on the event loop and writes them in a thread: no request waits for the file."""
+"""Accepts audit entries on the event loop, and writes them in a thread. So no request waits for the file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REPEATABLE = frozenset({LOGIN_FAILED, DENIED})
 
 
 class Who(Protocol):
-    """The connection of the client that an entry is about."""
+    """The client whose login or request an audit entry records."""
 
     client_host: str
     principal: Principal
@@ -46,13 +46,13 @@ class _Repeated(NamedTuple):
 
 
 class AuditTrail:
-    """The audit log of a broker. Owned by the event loop.
+    """Writes the audit log of a broker. Only the broker's event loop may use it.
 
-    The broker's own log also gets the denials, even without an audit file.
+    Denied operations also go to the broker's own log, even without an audit file.
 
     Args:
-        config: settings, of which ``barnabas.audit.*`` are used.
-        environment: gives the file system, the thread and the clock.
+        config: settings of the broker; ``barnabas.audit.*`` apply.
+        environment: provides the file system, the thread and the clock.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -87,7 +87,17 @@ class AuditTrail:
         return self._file is not None
 
     def note(self, event: str, who: Who, client_id: str | None = None, **details: Any) -> None:
-        """Add an entry. `details` must be short JSON values."""
+        """Record an event of a client. Without an audit file, only record denials, in the broker's log.
+
+        Repeated denials and failed logins are only counted for `REPEATS_S` seconds. Entries above the rate
+        limit are counted, not written.
+
+        Args:
+            event: LOGIN, LOGIN_FAILED, DENIED or CHANGE.
+            who: the client.
+            client_id: client id of the request, if any.
+            details: further fields of the entry, with short JSON values.
+        """
         if self._file is None and event != DENIED:
             return
         entry: dict[str, Any] = {
@@ -126,10 +136,7 @@ class AuditTrail:
     # --- what repeats itself ---
 
     def _repeats(self, entry: dict[str, Any]) -> bool:
-        """Count a denial that repeats a recent one:
-
-        True if it does, so that the broker's log does not show it again.
-        """
+        """Whether an entry repeats a recent one. If so, count the entry, so that it is not written again."""
         key = tuple(str(value) for name, value in entry.items() if name != "time")
         now = self._clock.monotonic()
         known = self._repeated.get(key)

@@ -14,9 +14,9 @@ from barnabas.kafka.protocol.schema import Request, Response
 
 
 def changes_audited(served: Served, trail: AuditTrail) -> Served:
-    """Wrap an API so that the audit log records its requests.
+    """Wrap an API so that the audit log records its requests and their errors.
 
-    Return `served` itself if there is nothing to record.
+    Return `served` itself if there is no audit file, or if the API changes nothing (`Api.is_audited`).
     """
     if not served.api.is_audited or not trail.has_file:
         return served
@@ -47,7 +47,7 @@ class Denials:
         self._trail = trail
 
     def whole(self, api: Api[Any], context: RequestContext, request: Request, error: KafkaError) -> None:
-        """Record a request that was denied as a whole."""
+        """Record the denial of a whole request. Ignore errors that are not authorization errors."""
         if error.code in DENIALS:
             named = {
                 name: value

@@ -1,4 +1,4 @@
-"""Executes a Fetch request: reads its partitions, and waits for more records if there are too few."""
+"""Executes a Fetch request: reads partitions, and waits while there are fewer bytes than `min_bytes`."""
 
 from __future__ import annotations
 
@@ -36,24 +36,26 @@ _COLD_READS = 16
 
 
 class Fetch:
-    """A fetch in progress. Call `attempt` at once, and again after new records while it returns None.
+    """A Fetch request in progress. Call `attempt`. While it returns None, call it again after new records.
 
-    A later attempt reads only partitions with notifications. So its cost does not grow with the number of
-    partitions that the client waits for.
+    A later attempt reads only the partitions that have changed. So its cost does not grow with the number of
+    partitions in the request.
 
     Args:
-        replicas: the partitions of this broker.
+        replicas: finds the partitions of this broker.
         wanted: partitions to read, in this order; or the fetch session that has them.
         min_bytes: bytes that the response needs before the maximum wait time is over.
         max_bytes: largest size of the response; the first batch is sent even if it is larger.
         committed: reads up to the last stable offset (read_committed) instead of the high watermark.
         from_followers: allows reads from a follower replica (KIP-392).
-        preferred: returns the broker from which to fetch a partition, -1 for this one.
-        admits: whether the quota allows the client this number of bytes now. If not, the response is empty,
-            and the fetch session does not change.
-        refuses: called at each read: whether the client may not read a topic. None if it may read all topics.
-        is_kept: whether to watch on after a response without records and errors, because the same request may
-            come again (`end`).
+        preferred: returns the id of the broker from which the client should fetch a partition; -1 for this
+            broker.
+        admits: returns whether the client's quota allows this number of bytes now. If not, the response is
+            empty, and the fetch session does not change.
+        refuses: returns True for a topic that the client may not read. It is called at each read. None if the
+            client may read all topics.
+        is_kept: whether the client may send the same request again. If so, the fetch keeps watching its
+            partitions after a response without records and errors, until `end` is called.
     """
 
     __slots__ = (
@@ -128,11 +130,14 @@ class Fetch:
         return len(self._unread)
 
     def attempt(self, final: bool, may_wait: bool = True) -> FetchResponse | None:
-        """Return the response, or None if there are too few records and this attempt is not `final`.
+        """Read the partitions that have changed. Return the response, or None if there are too few records.
+
+        After None, the fetch watches its partitions.
 
         Args:
-            may_wait: allows reads that wait for the disk. If False, the result is None while there are
-                `cold_reads`: read them into memory and try again.
+            final: return a response even if there are too few records.
+            may_wait: allows reads that wait for the disk. If False, records that are not in memory are left
+                out. If `cold_reads` is then not empty, read these into memory and call `attempt` again.
         """
         if self.is_watching and not final and not self.cold_reads and not self._is_worth_reading():
             return None
@@ -142,9 +147,9 @@ class Fetch:
         return self._respond_if_enough(final)
 
     def steps(self) -> Iterator[None]:
-        """Do the work of `attempt` in steps of some partitions each. Afterwards `is_answered` has the result.
+        """Read the partitions that have changed, and yield after every 64 of them. Then call `is_answered`.
 
-        It never waits for the disk; see `cold_reads`.
+        The reads never wait for the disk. Those that would have to wait are in `cold_reads` afterwards.
         """
         watches = not self.is_watching and self._session is None
         self._start_watching()  # partitions go on between the steps
@@ -158,7 +163,10 @@ class Fetch:
             yield
 
     def is_answered(self, final: bool) -> bool:
-        """Whether the `steps` found enough for a response. If True, run `last_steps` to make it."""
+        """Whether `steps` has read enough for a response. If True, run `last_steps` to build the response.
+
+        If False, the fetch watches its partitions, and `steps` must run again later.
+        """
         if self.cold_reads and self._waits_for_disk():
             return False
         if self._is_enough(final):
@@ -167,7 +175,7 @@ class Fetch:
         return False
 
     def last_steps(self) -> Iterator[None]:
-        """Make the `response` in steps, and stop the notifications."""
+        """Build `response`, and yield between the steps. At the end, close the fetch (`close`)."""
         refusal = self._refusal()
         if refusal is not None:
             self.response = refusal
@@ -186,15 +194,18 @@ class Fetch:
         self.close()
 
     def has_moved(self) -> bool:
-        """Whether records arrived during the steps, so that the steps must run again."""
+        """Whether partitions changed while `steps` ran, so that `steps` must run again now."""
         return bool(self._new_bytes or self._has_changed) and self._is_worth_reading()
 
     def is_due(self, final: bool) -> bool | None:
-        """Whether the steps must run again now: True, or None for not yet."""
+        """Return True if `steps` must run again now, and None if not yet (for a `DelayedOperation`)."""
         return final or self._is_worth_reading() or None
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """Read `target` again in the next attempt, because it has new records (see `NewsListener`)."""
+        """Mark `target` for the next attempt, and notify the operation that waits for this fetch.
+
+        `new_bytes` is 0 if the partition has changed but has no new records (`NewsListener`).
+        """
         self._unread[target] = None
         if new_bytes:
             self._new_bytes += new_bytes
@@ -204,11 +215,11 @@ class Fetch:
             watcher.progressed(new_bytes)
 
     def has_changed(self, target: FetchTarget) -> None:
-        """Read `target` again in the next attempt, because its state has changed (see `NewsListener`)."""
+        """Mark `target` for the next attempt, without a notification (`NewsListener`)."""
         self._unread[target] = None
 
     def watch(self) -> None:
-        """Start to receive notifications."""
+        """Start to receive notifications from the partitions. A second call does nothing."""
         if not self.is_watching:
             self._start_watching()
             if self._session is None:
@@ -224,7 +235,10 @@ class Fetch:
                 self._session.join(self)
 
     def close(self, _future: object = None) -> None:
-        """Stop the notifications: the fetch has its response, or its client is gone."""
+        """Stop watching the partitions, because the fetch has its response or its client is gone.
+
+        A kept fetch (`is_kept`) continues to watch after a response without records and errors.
+        """
         if self._stays:
             self.watch()
         elif self.is_watching:
@@ -236,7 +250,7 @@ class Fetch:
                 target.unwatch()
 
     def end(self) -> None:
-        """Receive no more notifications, though the fetch was to be kept."""
+        """Stop watching the partitions of a kept fetch."""
         self._is_kept = False
         self.close()
 
@@ -295,7 +309,7 @@ class Fetch:
         return self._read_bytes >= self._min_bytes or self._failed or final or is_of_nothing
 
     def _refusal(self) -> FetchResponse | None:
-        """Make the empty response for a client whose quota does not allow the records now."""
+        """Return an empty response if the client's quota does not allow the records now, otherwise None."""
         if self._admits is None or self._admits(self._read_bytes):
             return None
         session = self._session
@@ -308,7 +322,10 @@ class Fetch:
         self.watch()
 
     def _read_records_again(self) -> None:
-        """Discard the records read, because the log has changed. The next attempt reads them again."""
+        """Discard the records read, because the log can change before the response.
+
+        The next attempt reads these partitions again.
+        """
         results = self._results
         for target, data in results.items():
             if data is not None and data.records:
@@ -317,7 +334,7 @@ class Fetch:
                 self._unread[target] = None
 
     def _uncount(self, target: FetchTarget, data: PartitionData) -> None:
-        """Remove unsent bytes from the count of read bytes."""
+        """Subtract records that will not be sent from the partition's count of sent bytes."""
         if target.partition is not None:
             chunks: list[Chunk] = data.records  # type: ignore[assignment]
             target.partition.traffic.bytes_out -= sum(map(len, chunks))
@@ -325,9 +342,10 @@ class Fetch:
     def _read_later(
         self, target: FetchTarget, cold: ColdRead, max_bytes: int, min_one: bool
     ) -> PartitionData | None:
-        """Add a target to the cold reads.
+        """Add `cold` to the cold reads, and return None.
 
-        Return its records if they were read ahead and are no longer in memory.
+        If a thread already read these records into memory, but the system evicted them, read them from disk
+        now. Then return the partition's data.
         """
         if cold.place in self._warmed:
             self._may_wait = True
@@ -342,10 +360,11 @@ class Fetch:
         return None
 
     def _waits_for_disk(self) -> bool:
-        """Whether to make the cold reads before the response.
+        """Whether the response must wait for the cold reads. If so, mark the records read to be read again.
 
-        A response with enough bytes can leave the cold reads to the next one. But the first response waits
-        for them. Otherwise partitions in memory would always come before those on disk.
+        Each fetch waits for its first cold reads. Otherwise clients would always get partitions in memory
+        before partitions on disk. After that, an incremental fetch with enough bytes leaves further cold
+        reads to the client's next fetch.
         """
         session = self._session
         is_incremental = session is not None and session.epoch > 1
@@ -358,10 +377,10 @@ class Fetch:
         return True
 
     def _is_worth_reading(self) -> bool:
-        """Whether an attempt can succeed.
+        """Whether an attempt can now produce a response.
 
-        Enough bytes were committed since the last one, or the leader or the existence of a partition has
-        changed.
+        This is so if enough bytes were committed since the last attempt. It is also so if a partition has
+        another leader, or was deleted.
         """
         if self._committed and self._new_bytes:
             return True  # the end of a transaction lets out more than its own bytes
@@ -417,7 +436,10 @@ class Fetch:
 
     @staticmethod
     def _diverges(partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
-        """Add the offset at which a fetcher must truncate its log, if that log diverges (KIP-595)."""
+        """Whether the fetcher's log diverges from this one (KIP-595).
+
+        If so, put the epoch and the offset to which the fetcher must truncate its log into `data`.
+        """
         epoch, end_offset = partition.end_offset_for_epoch(target.last_fetched_epoch)
         if epoch == NO_LEADER_EPOCH:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -431,7 +453,7 @@ class Fetch:
         results: Iterable[tuple[FetchTarget, PartitionData | None]],
         topics: list[FetchableTopicResponse],
     ) -> None:
-        """Add some of the results to the response's `topics`."""
+        """Add results to the response's `topics`, and tell the session what the response contains."""
         session = self._session
         current: TopicKey | None = (topics[-1].topic or topics[-1].topic_id) if topics else None
         for target, data in results:
@@ -469,6 +491,6 @@ class Fetch:
 
 
 def _steps_of(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Divide items into groups of one step each."""
+    """Yield `items` in groups of at most `_TARGETS_A_STEP`."""
     for start in range(0, len(items), _TARGETS_A_STEP):
         yield items[start : start + _TARGETS_A_STEP]

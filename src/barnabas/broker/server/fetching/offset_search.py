@@ -1,4 +1,4 @@
-"""Searches for offsets by time that take more than one turn of the event loop, or wait for the disk."""
+"""Finds offsets by timestamp, in several turns of the event loop if the search is long or needs the disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ MAX_TIMESTAMP = -3
 async def first_since(
     long_work: LongWork, cold_reads: ColdReads, partition: Partition, timestamp: int
 ) -> OffsetAtTimestamp | None:
-    """The first record at or after a time. Raises KafkaError as `PartitionLog.offset_for_timestamp`."""
+    """Return the first record at or after `timestamp` (in ms); None if there is none.
+
+    Raises:
+        KafkaError: the log cannot be read.
+    """
     try:
         return partition.log.offset_for_timestamp(timestamp, may_wait=False)
     except (LongSearch, ColdRead) as search:
@@ -28,7 +32,12 @@ async def find_offset(
     timestamp: int,
     search: LongSearch | ColdRead,
 ) -> OffsetAtTimestamp | None:
-    """Continue a search for the first record at or after a time."""
+    """Return the first record at or after `timestamp`; None if there is none.
+
+    Args:
+        timestamp: time in milliseconds, or `MAX_TIMESTAMP` for the record with the largest timestamp.
+        search: the search to continue, which `PartitionLog.offset_for_timestamp` raised.
+    """
     start = 0
 
     def look(may_wait: bool) -> OffsetAtTimestamp | None:

@@ -15,10 +15,10 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 def replica_in_rack(
     brokers: Mapping[BrokerId, BrokerImage], rack: str, listener: str, partition: Partition, offset: Offset
 ) -> BrokerId:
-    """Choose the in-sync follower in the consumer's rack that has `offset` and the highest log end offset.
+    """Return the follower from which a consumer in `rack` should fetch; -1 to stay with this broker.
 
-    Return -1 if the consumer should stay: the leader is in the rack too, no follower is in it, or
-    this broker is a follower.
+    The follower is in sync, has `offset`, and has the highest log end offset in the rack. The consumer stays
+    if the leader is in the rack too, or if the rack has no such follower. It also stays with a follower.
 
     Args:
         brokers: live brokers.

@@ -1,13 +1,13 @@
 """Proves, by the fetches of followers, that no other broker leads a partition (ADR 15: a read index).
 
-If a broker's session with the metadata store is in doubt, other brokers may have become leaders. Then its
-memory may be stale: a committed offset, a log end, or the owner of a transactional id. So it delays an answer
-until each possible new leader has fetched from it, in its leader epoch, after the request arrived. A broker
-that knows a later leader epoch never does that. So no other broker led when the request arrived
-(docs/adr/0015-a-leader-in-doubt-answers-by-a-read-index.md).
+If a leader's session with the metadata store is in doubt, another broker may have become the leader. Then the
+first leader may have stale state: a committed offset, a log end, or the owner of a transactional id. So it
+delays a response until each possible new leader has fetched from it after the request arrived. These fetches
+must have its leader epoch. A broker that knows a later leader epoch never sends such a fetch. So no other
+broker led when the request arrived (docs/adr/0015-a-leader-in-doubt-answers-by-a-read-index.md).
 
-The proof uses neither a clock nor the store. While the whole ensemble is away and all followers fetch, the
-broker still answers.
+The proof uses neither a clock nor the store. So a leader whose followers fetch still answers while the whole
+store is unreachable.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class ReadIndex:
     """Confirms that this broker led partitions at the time of a request.
 
     Args:
-        replicas: the partitions of this broker.
+        replicas: finds the partitions of this broker.
         sessions: fetch sessions of the followers.
-        view: the broker's state.
+        view: settings of this broker.
     """
 
     def __init__(self, replicas: ReplicaManager, sessions: FetchSessions, view: BrokerView) -> None:
@@ -59,11 +59,12 @@ class ReadIndex:
     def confirm(self, partitions: Iterable[TopicPartition]) -> asyncio.Future[bool] | None:
         """Prove that no other broker leads these partitions at the time of this call.
 
-        Partitions that this broker does not lead need no proof: their answer is already an error.
+        Partitions that this broker does not lead need no proof: the handler answers them with an error.
 
         Returns:
-            None if it is already proven. Otherwise a future, which raises KafkaError NOT_LEADER_OR_FOLLOWER
-            when this broker's leadership ends, or after the time limit.
+            None if no proof is necessary. Otherwise a future that is done when the proof is complete. It
+            raises KafkaError NOT_LEADER_OR_FOLLOWER when this broker's leadership ends, or after the time
+            limit.
         """
         asked = _Asked(self._sessions, self._led(partitions))
         if asked.is_proven():
@@ -99,14 +100,18 @@ class _Asked:
         return self._led
 
     def hurry(self) -> None:
-        """Make the leader answer the next fetches of the followers at once."""
+        """Answer the next fetches of the followers without delay, so that the proof needs less time."""
         for broker in self._witnesses:
             session = self._sessions.of_replica(broker)
             if session is not None:
                 session.hurry(ROUNDS - 1)
 
     def attempt(self, expired: bool) -> bool | None:
-        """Try to complete the `DelayedOperation`. Return True if the leadership is proven."""
+        """Return True if the leadership is proven, and None if not yet (for a `DelayedOperation`).
+
+        Raises:
+            KafkaError: the leadership has ended, or the time limit has `expired`.
+        """
         for partition, (epoch, _) in self._led.items():
             partition.check_leader(epoch)
         if self.is_proven():
@@ -130,7 +135,7 @@ class _Asked:
         return _NONE_YET if session is None else _Witness(session.session_id, session.epoch)
 
     def _has_followed(self, broker: BrokerId, partition: Partition, epoch: int) -> bool:
-        """Whether a fetch from after the request's arrival has this partition in this leader epoch."""
+        """Whether `broker` fetched the partition in this leader epoch after the client's request arrived."""
         session = self._sessions.of_replica(broker)
         if session is None:
             return False

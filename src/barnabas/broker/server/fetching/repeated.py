@@ -1,8 +1,9 @@
-"""Fetches without a session that a connection repeats: an implicit session (librdkafka has no others).
+"""Keeps a Fetch request without a session in memory while a client repeats it, as librdkafka does.
 
-A client that waits for records sends the same bytes until some come. From the second time on, its fetch is
-kept: it watches its partitions, and reads again only those that have changed. It ends with the first answer
-that has records or errors, since the client then asks for something else.
+A client that waits for records sends the same bytes again after each empty response. From the second time
+on, the broker keeps the `Fetch` between the requests. A kept fetch watches its partitions, and reads again
+only those that have changed. It ends with the first response that has records or errors, because the next
+request then differs.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _VARYING = slice(4, 8)
 
 
 class _Seen:
-    """A fetch that the client may repeat unchanged."""
+    """Remembers the length and hash of a connection's last request, to recognise its repetition (`Memo`)."""
 
     __slots__ = ("key",)
 
@@ -46,11 +47,11 @@ class _Seen:
         self.key = key
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: this memo holds no resources."""
 
 
 class _Kept:
-    """A fetch that has come again."""
+    """A fetch that the broker keeps, because the client has repeated its request (`Memo`)."""
 
     __slots__ = ("_end", "_sessions", "_size", "_start", "config", "fetch", "header", "request")
 
@@ -74,7 +75,7 @@ class _Kept:
         self.config = config
 
     def is_repeated_by(self, frame: Readable) -> bool:
-        """Whether a frame has the same bytes, but for the correlation id."""
+        """Whether `frame` differs from the kept request in the correlation id only."""
         return (
             len(frame) == len(self._end) + _VARYING.stop
             and frame.endswith(self._end)
@@ -82,21 +83,21 @@ class _Kept:
         )
 
     def close(self) -> None:
-        """Watch the partitions no more. Can be called again."""
+        """Stop watching the partitions, and release their reservation. A second call does nothing."""
         self.fetch.end()
         self._sessions.release(self._size)
         self._size = 0
 
 
 class RepeatedFetches:
-    """Answers fetches without a session that repeat the last one of their connection (`Direct`).
+    """Answers Fetch requests without a session that repeat the previous one on their connection (`Direct`).
 
     Args:
-        key: the API's.
-        sessions: bounds the partitions that are remembered.
-        view: the settings of the broker.
-        keep: makes a fetch that is kept.
-        answer: answers by a fetch.
+        key: API key of Fetch.
+        sessions: limits the number of partitions of all kept fetches.
+        view: settings of the broker.
+        keep: creates the kept fetch for a request.
+        answer: makes the response to a request with its kept fetch.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class RepeatedFetches:
 
 
 def _is_ordinary(request: FetchRequest) -> bool:
-    """Whether it is the request of a consumer without a session and without a rack."""
+    """Whether a consumer without a session and without a rack has sent the request."""
     return (
         request.session_epoch == FINAL_EPOCH
         and not request.session_id

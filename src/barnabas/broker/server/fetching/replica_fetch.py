@@ -1,4 +1,4 @@
-"""A follower's fetch: returns records up to the log end, and records the follower's position."""
+"""Executes a follower's fetch: reads up to the log end, and reports the follower's position."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 class ReplicaFetch(Fetch):
     """A follower's fetch: it reads up to the log end, and reports the follower's position to each partition.
 
-    It does not update partitions without new records: a follower at the log end stays there until the next
-    append.
+    It reports each position only once. A follower that does not send a new position has not moved.
 
     Args:
         replica: broker id of the follower.
@@ -93,7 +92,8 @@ class ReplicaFetch(Fetch):
     def _parts_ways(self, partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
         """Whether the follower's log diverges from this one.
 
-        If this leader lost its log, each of its epochs ends at its log end.
+        If so, put the epoch and the offset to which the follower must truncate its log into `data`. If this
+        leader has lost its log, the follower must truncate to the leader's log end.
         """
         log = partition.log
         if log.latest_epoch != NO_LEADER_EPOCH or log.log_start_offset < log.log_end_offset:

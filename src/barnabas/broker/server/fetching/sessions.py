@@ -1,8 +1,8 @@
 """Fetch sessions (KIP-227): the broker remembers a client's partitions, and the client sends only changes.
 
-The numbers of sessions and of their partitions have limits. When all sessions are in use, a new one replaces
-a session without requests for two minutes. If there is none, session id 0 tells the client to fetch without a
-session. Each follower has one session, which no client can replace.
+The numbers of sessions and of their partitions have limits. When all sessions are in use, a new session
+replaces one that has had no request for two minutes. If all have had one, the response has session id 0, and
+the client fetches without a session. Each follower has one session, which no client can replace.
 """
 
 from __future__ import annotations
@@ -38,19 +38,22 @@ MAX_PARTITIONS = 400_000
 
 
 class NewsListener(Protocol):
-    """Receives notifications about the partitions of its targets."""
+    """Receives notifications when the partitions of fetch targets change."""
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """A target's partition has new records to read (`Watcher.progressed`)."""
+        """Handle new records of a target's partition, or (with `new_bytes` 0) another change.
+
+        A waiting fetch may now respond (`Watcher.progressed`).
+        """
 
     def has_changed(self, target: FetchTarget) -> None:
-        """The next response must contain a change of `target`; no earlier response is necessary."""
+        """Handle a change of `target` that the next response must contain, but that causes no response."""
 
 
 class FetchTarget:
-    """One partition as a client requested it, with the state that the broker last sent.
+    """A partition in a fetch: the position that the client requests, and the offsets that it last received.
 
-    It watches its partition from `watch` to `unwatch`, once the partition was found.
+    Between `watch` and `unwatch`, the target notifies its listener when the partition changes.
     """
 
     __slots__ = (
@@ -85,10 +88,10 @@ class FetchTarget:
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
     def find_partition(self, replicas: ReplicaManager) -> Partition:
-        """Return the partition. It is looked up again only after its topic was deleted.
+        """Return the partition. Look it up the first time, and again after it became unavailable.
 
         Raises:
-            KafkaError: as `ReplicaManager.find`.
+            KafkaError: this broker does not have the partition, or cannot serve it (`ReplicaManager.find`).
         """
         partition = self.partition
         if partition is None or partition.unavailable is not None:
@@ -107,7 +110,7 @@ class FetchTarget:
             self._enter(self.partition)
 
     def unwatch(self) -> None:
-        """Stop the notifications of `watch`."""
+        """Stop to notify the listener."""
         self.listener = None
         if self.partition is not None:
             self._leave(self.partition)
@@ -119,12 +122,12 @@ class FetchTarget:
         partition.watchers.pop(self, None)
 
     def progressed(self, new_bytes: int) -> None:
-        """Handle new records or a change of the partition (`Watcher`)."""
+        """Notify the listener of new records or another change of the partition (`Watcher`)."""
         if self.listener is not None:
             self.listener.has_news(self, new_bytes)
 
     def is_news(self, data: PartitionData) -> bool:
-        """Whether `data` has anything new for the client. If it has, the target then treats it as sent."""
+        """Whether `data` has anything new for the client. Remember the offsets in `data` as sent."""
         if data.error_code:
             # Told again after every error, whatever the numbers then are.
             self.high_watermark = -1
@@ -141,7 +144,7 @@ class FetchTarget:
 
 
 class ReplicaTarget(FetchTarget):
-    """One partition of a follower's session: it is read up to the log end, beyond the high watermark.
+    """A partition in a follower's fetch, which reads up to the log end instead of the high watermark.
 
     The next response contains a new high watermark, but a new high watermark alone causes no response.
     Otherwise each append would cost two fetches (KAFKA-9731).
@@ -173,13 +176,13 @@ class ReplicaTarget(FetchTarget):
             self.listener.has_news(self, 0)
 
     def appended(self, new_bytes: int) -> None:
-        """Handle an append of this number of bytes by the leader (`AppendListener`)."""
+        """Notify the listener that the leader has appended `new_bytes` bytes (`AppendListener`)."""
         if self.listener is not None:
             self.listener.has_news(self, new_bytes)
 
 
 def requested(request: FetchRequest, target: type[FetchTarget] = FetchTarget) -> Iterable[FetchTarget]:
-    """Yield the partitions of a request, in its order."""
+    """Yield a new target for each partition of a request, in the request's order."""
     for topic in request.topics:
         key: TopicKey = topic.topic or topic.topic_id
         for wanted in topic.partitions:
@@ -187,10 +190,10 @@ def requested(request: FetchRequest, target: type[FetchTarget] = FetchTarget) ->
 
 
 class FetchSession:
-    """One client's fetch session. The cost of a fetch grows with the number of changed partitions only.
+    """A client's fetch session. The cost of a fetch grows only with the number of changed partitions.
 
     `ready` has the partitions that may have something new for the client, in the order of the reads. A
-    partition moves to the end after its records were sent, so that every partition has its turn.
+    partition moves to the end after its records were sent. So no partition waits behind a busy one.
     """
 
     #: what a partition of the session is
@@ -229,7 +232,10 @@ class FetchSession:
             pass
 
     def advance_in_steps(self, request: FetchRequest) -> Iterator[None]:
-        """Apply the changes of an incremental request, in steps. Stop if the session is closed."""
+        """Apply the changes of an incremental request, and yield between the steps.
+
+        The caller must not continue the iteration if the session was closed meanwhile.
+        """
         self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
@@ -255,7 +261,7 @@ class FetchSession:
                 self.has_news(target, 0)
 
     def to_read(self, *, committed: bool) -> list[FetchTarget]:
-        """Return the targets that a fetch must read, in this order.
+        """Return the targets that a fetch must read, in the order of the reads.
 
         Args:
             committed: whether the fetch reads only up to the last stable offset.
@@ -266,46 +272,46 @@ class FetchSession:
         return list(self.ready)
 
     def join(self, fetch: NewsListener) -> None:
-        """Notify a fetch of changes until it calls `leave`."""
+        """Notify `fetch` when partitions of the session change, until `leave` is called."""
         self._fetches.append(fetch)
 
     def leave(self, fetch: NewsListener) -> None:
-        """End the notifications of a fetch: it has its response, or its client is gone."""
+        """Stop to notify `fetch`, because it has its response or its client is gone."""
         self._fetches.remove(fetch)
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """Add `target` to those to read, because it has new records, and notify waiting fetches."""
+        """Add `target` to `ready`, and tell the waiting fetches of its new records."""
         self.ready[target] = None
         for fetch in self._fetches:
             fetch.has_news(target, new_bytes)
 
     def has_changed(self, target: FetchTarget) -> None:
-        """Add `target` to those to read, because its state has changed, and notify waiting fetches."""
+        """Add `target` to `ready`, and tell the waiting fetches of its change."""
         self.ready[target] = None
         for fetch in self._fetches:
             fetch.has_changed(target)
 
     def was_told(self, target: FetchTarget) -> None:
-        """Remove `target` from the targets to read, until its partition changes."""
+        """Remove `target` from `ready` until its partition changes: the client has all its records."""
         self.ready.pop(target, None)
 
     def was_served(self, target: FetchTarget) -> None:
-        """Move `target` to the end of the order, because its records were sent."""
+        """Move `target` to the end of `ready`, because its records were sent."""
         if target in self.ready:
             del self.ready[target]
             self.ready[target] = None
 
     def close(self) -> None:
-        """Stop to watch all partitions."""
+        """Stop watching all partitions."""
         for target in self.targets.values():
             target.unwatch()
 
 
 class ReplicaSession(FetchSession):
-    """A follower's fetch session: its partitions that this broker leads.
+    """A follower's fetch session, for the partitions that this broker leads.
 
     Attributes:
-        parked: the fetch that waits for appends.
+        parked: the delayed fetch, which waits for appends; None if there is none.
     """
 
     target = ReplicaTarget
@@ -315,19 +321,19 @@ class ReplicaSession(FetchSession):
 
     @property
     def is_hurried(self) -> bool:
-        """Whether the broker must answer the present fetch at once."""
+        """Whether the broker must answer the current fetch without delay (`hurry`)."""
         return self.epoch <= self._hurried
 
     def hurry(self, fetches: int) -> None:
-        """Answer this number of fetches without delay, so that the next ones arrive soon."""
+        """Answer the delayed fetch now, and the next `fetches` fetches of the follower without delay."""
         self._hurried = self.epoch + fetches
         self.unpark()
 
     def unpark(self) -> None:
-        """Answer the delayed fetch now.
+        """Answer the delayed fetch now, if there is one.
 
-        After it a follower can send a fetch with other partitions. The delayed fetch must not read these: the
-        follower does not expect them in its response.
+        The follower's next fetch can add partitions to the session. The response to the delayed fetch must
+        not contain these, because the follower does not expect them there.
         """
         if self.parked is not None:
             self.parked.expire()
@@ -335,7 +341,13 @@ class ReplicaSession(FetchSession):
 
 
 class FetchSessions:
-    """The fetch sessions of a broker, the least recently used first."""
+    """Creates and finds the fetch sessions of clients and followers, and limits their number.
+
+    Args:
+        slots: largest number of clients' sessions.
+        clock: tells how long a session has not been used.
+        rng: generates session ids.
+    """
 
     def __init__(self, slots: int, clock: Clock, rng: Random) -> None:
         self._slots = slots
@@ -383,10 +395,10 @@ class FetchSessions:
         return session
 
     def find(self, request: FetchRequest, uses_topic_ids: bool, owner: Principal = ANONYMOUS) -> FetchSession:
-        """Return the session of an incremental request. The caller then calls `advance`.
+        """Return the session of an incremental request. The caller must then call `advance`.
 
         Raises:
-            KafkaError: as `resolve`.
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         session = self._of(request.session_id, owner)
         if session is None:
@@ -398,7 +410,7 @@ class FetchSessions:
         return session
 
     def advance(self, session: FetchSession, request: FetchRequest) -> Iterator[None]:
-        """Apply the changes of an incremental request to its session, in steps.
+        """Apply the changes of an incremental request to its session, and yield between the steps.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, the session was closed meanwhile, or has too many
@@ -430,9 +442,12 @@ class FetchSessions:
         replica: BrokerId,
         targets: Iterable[FetchTarget] = (),
     ) -> ReplicaSession | None:
-        """Find or create the session of a follower (see `resolve`).
+        """Return the session that a follower's request opens or continues; None if the fetch has no session.
 
-        If another fetch of the session is delayed, answer that one first.
+        First answer a delayed fetch of this session. Notify `watchers` of the request.
+
+        Raises:
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         for watcher in self.watchers:
             watcher.progressed(0)  # it looks in a later turn of the event loop
@@ -459,26 +474,29 @@ class FetchSessions:
         return session
 
     def of_replica(self, replica: BrokerId) -> ReplicaSession | None:
-        """Return the session of a follower."""
+        """Return the session of a follower; None if it has no session."""
         return self._of_replicas.get(replica)
 
     def reserve(self, partitions: int) -> bool:
-        """Count the partitions of a fetch that is kept without a session; False if there are too many."""
+        """Reserve room for the partitions of a kept fetch (`RepeatedFetches`). Return False if there is none.
+
+        All sessions and kept fetches together can have `MAX_PARTITIONS`.
+        """
         if self.partitions + partitions > MAX_PARTITIONS:
             return False
         self.partitions += partitions
         return True
 
     def release(self, partitions: int) -> None:
-        """Count reserved partitions no more."""
+        """Free the room for this number of partitions that `reserve` has reserved."""
         self.partitions -= partitions
 
     def drop(self, session: FetchSession) -> None:
-        """Remove a session whose id no response has contained."""
+        """Remove a session that its client does not know, because no response has contained its id."""
         self._drop(session.session_id)
 
     def forget_replica(self, replica: BrokerId) -> None:
-        """Remove the sessions of a broker that has left the cluster."""
+        """Remove the session of a follower that has left the cluster, and answer its delayed fetch."""
         if replica in self._of_replicas:
             self._close_replica(replica)
 

@@ -16,10 +16,10 @@ from barnabas.broker.server.requests.api import Api
 
 @functools.cache
 def load() -> dict[int, Api[Any]]:
-    """Import the handlers' modules, and return the APIs by key.
+    """Import the modules of the handlers, and return the APIs by API key.
 
     Raises:
-        ValueError: two APIs have one key.
+        ValueError: two APIs have the same key.
     """
     modules = (
         importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)
@@ -29,7 +29,7 @@ def load() -> dict[int, Api[Any]]:
 
 
 def by_key(apis: Iterable[Api[Any]]) -> dict[int, Api[Any]]:
-    """Return APIs by their keys, in this order. Raises ValueError if two of them have one key."""
+    """Return APIs by API key, in the order of the keys. Raises ValueError if two APIs have the same key."""
     found: dict[int, Api[Any]] = {}
     for api in sorted(apis, key=lambda api: api.key):
         if found.setdefault(api.key, api) is not api:

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn v0-4: adds a group to a transaction, which will commit the group's offsets (KIP-98).
 
-The coordinator adds the partition of `__consumer_offsets` that stores the group. PRODUCER_FENCED from v2 on
-(KIP-588).
+The coordinator adds the partition of `__consumer_offsets` that stores the group. From v2 on a fenced producer
+gets PRODUCER_FENCED (KIP-588).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """AddPartitionsToTxn v0-5: adds partitions to a transaction before it writes to them (KIP-98).
 
-Up to v3 a producer sends it for its own transaction. From v4 on a broker sends it for several transactions
-(KIP-890), to add partitions or only to verify them. If one partition does not exist, none is added: the
-others get OPERATION_NOT_ATTEMPTED.
+Up to v3 a producer sends the request for its own transaction. From v4 on a broker sends it for several
+transactions (KIP-890), to add partitions or only to verify them. If one partition does not exist, the
+coordinator adds none: the others get OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations
@@ -140,9 +140,9 @@ def _serve(
 def _impossible(
     image: ClusterImage, access: Access, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return an error for each partition if one does not exist or the client may not write to one.
+    """Return an error for each partition if any of them cannot be added; otherwise no errors.
 
-    Otherwise the result is empty.
+    A partition cannot be added if it does not exist, or if the client may not write to it.
     """
     errors = {}
     for tp in partitions:

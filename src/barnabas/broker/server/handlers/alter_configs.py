@@ -1,6 +1,6 @@
 """AlterConfigs v0-2: replaces all settings of topics or brokers (KIP-133).
 
-It removes each setting that the request does not name. So clients should use IncrementalAlterConfigs.
+The request removes each setting that it does not name. So clients should use IncrementalAlterConfigs.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def _failed(
 ) -> AlterPartitionReassignmentsResponse:
     """Make a response with the error for the whole request and for each partition.
 
-    Kafka's own client counts the partitions in a response.
+    Kafka's own client expects each partition in the response.
     """
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,

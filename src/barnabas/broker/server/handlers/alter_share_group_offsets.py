@@ -1,7 +1,7 @@
-"""AlterShareGroupOffsets v0: set share-partition start offsets of a share group without members (KIP-932).
+"""AlterShareGroupOffsets v0: sets share-partition start offsets of a share group without members (KIP-932).
 
-The group is made if there is none. The state epoch of each partition grows, so that its leader writes nothing
-of the former state any more.
+The coordinator creates the group if it does not exist. It also raises the state epoch of each partition. So
+the share coordinator rejects later writes of the earlier state by the partition's leader.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def consumer_group_describe(
 
 
 def _check_topics(group: DescribedGroup, access: Access) -> None:
-    """Raises KafkaError for a group with topics that the client may not describe (KAFKA-18813)."""
+    """Raise KafkaError if the group uses topics that the client may not describe (KAFKA-18813)."""
     if access.is_unrestricted:
         return
     for member in group.members:

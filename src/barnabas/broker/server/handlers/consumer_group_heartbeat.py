@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat v0-1: joins, stays in and leaves a group of the consumer protocol (KIP-848).
+"""ConsumerGroupHeartbeat v0-1: lets a client join, stay in and leave a consumer group (KIP-848).
 
-It supports subscriptions by regular expression, and from v1 on member ids that clients make (KIP-1082).
+Subscriptions by regular expression are supported. From v1 on the client generates its member id (KIP-1082).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CreateAcls v1-3: adds ACLs (KIP-140, prefixes by KIP-290). It succeeds if an ACL exists already."""
+"""CreateAcls v1-3: adds ACLs (KIP-140), also for prefixes (KIP-290). An ACL that exists is no error."""
 
 from __future__ import annotations
 

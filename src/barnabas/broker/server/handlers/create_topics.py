@@ -37,7 +37,10 @@ _STRICT_SINCE = 6
 
 
 def _check(request: CreateTopicsRequest) -> None:
-    """Check the limit for the whole request, before it is divided into pieces."""
+    """Raise KafkaError if the whole request would create too many partitions.
+
+    The dispatcher calls this before it divides the request into pieces.
+    """
     check_partition_count(
         sum(len(topic.assignments) or max(1, topic.num_partitions) for topic in request.topics)
     )
@@ -106,7 +109,10 @@ def _created(
     asked: NewTopic,
     plain: list[CreatableTopicConfigs],
 ) -> CreatableTopicResult:
-    """Return the answer about a topic. Those without own settings share `plain`, once it is filled."""
+    """Return the result for a created topic.
+
+    Results of topics without settings of their own share the list `plain`. The first such topic fills it.
+    """
     if not access.on_topic(Operation.DESCRIBE_CONFIGS, topic.name):
         return CreatableTopicResult(
             name=topic.name,

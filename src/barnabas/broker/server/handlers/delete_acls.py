@@ -1,4 +1,4 @@
-"""DeleteAcls v1-3: deletes the ACLs that match filters (KIP-140, prefixes by KIP-290)."""
+"""DeleteAcls v1-3: deletes the ACLs that match filters (KIP-140), also for prefixes (KIP-290)."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ async def delete_records(
 
 
 class _Deletion(NamedTuple):
-    """A deletion of records in one partition that this broker leads."""
+    """A planned deletion of records in one partition that this broker leads."""
 
     partition: Partition
     leader_epoch: LeaderEpoch
@@ -88,7 +88,10 @@ class _Deletion(NamedTuple):
 
 
 async def _followers_have_deleted(deletions: list[_Deletion], timeout_ms: int) -> None:
-    """Wait until no live replica has the deleted records, and write the outcome into the results."""
+    """Wait until no live replica has the deleted records, or until `timeout_ms` have passed.
+
+    Write each partition's low watermark or error into its result.
+    """
     left = [deletion for deletion in deletions if not deletion.result.error_code]
 
     def attempt(expired: bool) -> bool | None:
@@ -117,7 +120,7 @@ async def _followers_have_deleted(deletions: list[_Deletion], timeout_ms: int) -
 def _plan(
     replicas: ReplicaManager, topic: str, index: int, offset: Offset, result: DeleteRecordsPartitionResult
 ) -> _Deletion:
-    """Plan the deletion in one partition. Raises KafkaError if it is not allowed."""
+    """Return the deletion of the records before `offset`. Raises KafkaError if this is not allowed."""
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = replicas.find(topic, index)

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets v0: delete the offsets of topics in a share group without members (KIP-932)."""
+"""DeleteShareGroupOffsets v0: deletes the offsets of topics in a share group without members (KIP-932)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""DeleteShareGroupState v0: delete the state of a share group in partitions (KIP-932).
+"""DeleteShareGroupState v0: deletes the state of a share group in partitions (KIP-932).
 
-The group coordinator sends it. A missing state is no error.
+The group coordinator sends the request to the share coordinator. A missing state is no error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DeleteTopics v1-6: deletes topics by name or by id (KIP-516), within the client's quota (KIP-599).
 
-When the response is sent, the metadata no longer has the topic. Brokers delete its folders later. The handler
-ignores the request's timeout.
+When the broker sends the response, the metadata no longer has the topic. Brokers delete the topic's folders
+later. The handler ignores the request's timeout.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeAcls v1-3: returns the ACLs that match a filter (KIP-140, prefixes by KIP-290)."""
+"""DescribeAcls v1-3: returns the ACLs that match a filter (KIP-140), also for prefixes (KIP-290)."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _entries(
 
 
 def entity_matches(entity: QuotaEntity, filters: dict[str, ComponentData], *, strict: bool) -> bool:
-    """Whether an entity has all requested components and, if `strict`, no others."""
+    """Whether a quota entity matches all `filters` and, if `strict`, has no other components."""
     for kind, name in zip(_TYPES, entity, strict=True):
         asked = filters.get(kind)
         if asked is None:
@@ -97,9 +97,9 @@ def _filters(components: list[ComponentData]) -> dict[str, ComponentData]:
 
 
 def _order(entity: QuotaEntity) -> tuple[tuple[int, str], ...]:
-    """Return the sort key of an entity: by user, client id and address.
+    """Return the sort key of a quota entity: by user, then client id, then address.
 
-    No value sorts before the default, and the default before names.
+    For each of these, entities without a value come first, then the default, then names.
     """
     return tuple(
         (0, "") if name is None else (1, "") if isinstance(name, Default) else (2, name) for name in entity

@@ -1,7 +1,7 @@
 """DescribeCluster v0-2: returns the live brokers, the controller and the cluster's id (KIP-700).
 
-It lists only brokers: controllers have no endpoints of their own (KIP-919), and a live broker is never
-fenced.
+The response lists only brokers, because controllers have no endpoints of their own (KIP-919). It has no
+fenced brokers.
 """
 
 from __future__ import annotations

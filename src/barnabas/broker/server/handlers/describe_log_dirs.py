@@ -1,7 +1,7 @@
 """DescribeLogDirs v1-4: returns the log directories and the replicas in them (KIP-113).
 
-It also returns the sizes of their volumes (KIP-827). It lists a log that moves to another directory in both
-directories: in the new one as a future replica.
+The response also has the sizes of the directories' volumes (KIP-827). It lists a log that moves to another
+directory in both directories: in the new one as a future replica.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""DescribeProducers v0: returns the producers that partitions on this broker remember (KIP-664).
+"""DescribeProducers v0: returns the active producers of partitions on this broker (KIP-664).
 
-These are idempotent and transactional producers. As in Apache Kafka, followers answer, too.
+These are the idempotent and transactional producers. As in Apache Kafka, followers also answer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""DescribeShareGroupOffsets v0-1: share-partition start offsets (KIP-932), and the lag from v1 on (KIP-1226).
+"""DescribeShareGroupOffsets v0-1: returns start offsets (KIP-932) and, from v1 on, the lag (KIP-1226).
 
-A null list of topics requests all partitions that the group has a state for. A partition without a start
-offset is answered with -1. A group that does not exist gets the same answer, as in Apache Kafka. The lag is
-the number of records from there to the high watermark that are not finished yet. It is -1 if the coordinator
-does not know both numbers: the leader stores the number of finished records with the first ones.
+A null list of topics requests all partitions in which the group has a state. A partition without a start
+offset gets -1. So do all partitions of a group that does not exist, as in Apache Kafka.
+
+The lag is the number of records from the start offset to the high watermark that are not finished yet. It is
+-1 while the number of finished records or the high watermark is unknown. A partition's leader stores the
+number of finished records with its first write.
 """
 
 from __future__ import annotations
@@ -131,7 +133,11 @@ async def _describe(
 
 
 def _share_group(groups: GroupCoordinator, group_id: str) -> ShareGroup | None:
-    """The share group with this id, if there is one; raises KafkaError if this broker does not know."""
+    """Return the share group with this id; None if there is none.
+
+    Raises:
+        KafkaError: this broker does not coordinate the group, or has not loaded it yet.
+    """
     try:
         group = groups.group(group_id)
     except KafkaError as error:
@@ -142,7 +148,7 @@ def _share_group(groups: GroupCoordinator, group_id: str) -> ShareGroup | None:
 
 
 def _all_topics(group: ShareGroup | None, access: Access) -> Mapping[str, Collection[int]]:
-    """The partitions that the group has a state for, of topics that the client may describe."""
+    """Return the partitions in which the group has a state, of topics that the client may describe."""
     return {
         topic.name: sorted(topic.partitions)
         for topic in (group.partitions.initialized.values() if group is not None else ())
@@ -153,7 +159,11 @@ def _all_topics(group: ShareGroup | None, access: Access) -> Mapping[str, Collec
 async def _ends(
     ports: Ports, states: Mapping[TopicPartition, ShareState | KafkaError]
 ) -> dict[TopicPartition, Offset]:
-    """The high watermarks of the partitions that have a start offset, as far as they can be known."""
+    """Return the high watermarks of the partitions that have a start offset.
+
+    Ask their leaders for those that this broker does not lead. Leave out partitions whose leader does not
+    answer.
+    """
     ends: dict[TopicPartition, Offset] = {}
     unknown = []
     for partition, state in states.items():
@@ -171,7 +181,13 @@ async def _ends(
 def described(
     index: int, state: ShareState | KafkaError, end: Offset | None
 ) -> DescribeShareGroupOffsetsResponsePartition:
-    """The answer for one partition, by its state and its high watermark."""
+    """Return the part of the response about one partition.
+
+    Args:
+        index: the partition's number.
+        state: the group's state in the partition, or the error of reading it.
+        end: the partition's high watermark; None if unknown.
+    """
     if isinstance(state, KafkaError):
         return DescribeShareGroupOffsetsResponsePartition(
             partition_index=index,

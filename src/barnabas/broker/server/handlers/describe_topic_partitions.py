@@ -75,7 +75,12 @@ def _fill(
     refused: Container[str],
     most: int,
 ) -> Iterator[str]:
-    """Fill one page, topic by topic: the allowed operations of a topic take about ten decisions.
+    """Add the topics of one page to `response`. Yield each topic's name before the work on the topic.
+
+    Args:
+        names: names of the topics, sorted.
+        refused: names of the topics that the client may not describe.
+        most: largest number of partitions in a page.
 
     Raises:
         KafkaError: INVALID_REQUEST, the cursor is invalid.
@@ -108,7 +113,7 @@ def _fill(
 
 
 def _cursor(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
-    """Return the first topic and partition of the page."""
+    """Return the first topic and partition of the page. Raises KafkaError if the cursor is invalid."""
     cursor = request.cursor
     if cursor is None:
         return "", 0

@@ -1,7 +1,7 @@
 """Envelope v0: contains a client's request that another broker forwards to the controller (KIP-590).
 
-It may contain only requests that brokers forward. The controller authorises the request for the principal and
-client address in the envelope. The response in the answer is the controller's own.
+An envelope can contain only requests that brokers forward. The controller authorises the request for the
+principal and the client address in the envelope. The envelope's response contains the controller's response.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIZE = 4
 
 
 class _ForwardedConnection:
-    """A client's connection to another broker, as the controller sees it."""
+    """Represents a client's connection to another broker, in the context of a forwarded request."""
 
     client_software_name = ""
     client_software_version = ""

@@ -1,8 +1,8 @@
 """Fetch v4-18: returns record batches to consumers and followers, and waits for records (long poll).
 
-It supports fetch sessions (KIP-227), leader epochs (KIP-320), divergence (KIP-595), topic ids (KIP-516) and
-the broker epochs of followers (KIP-903). Consumers can read from followers in their own rack (KIP-392). The
-handler ignores the high watermark in a follower's request (KIP-1166). A follower learns of a new high
+The API supports fetch sessions (KIP-227), leader epochs (KIP-320), divergence (KIP-595), topic ids (KIP-516)
+and the broker epochs of followers (KIP-903). Consumers can read from followers in their own rack (KIP-392).
+The handler ignores the high watermark in a follower's request (KIP-1166). A follower learns of a new high
 watermark with the next records, or when its fetch times out.
 """
 
@@ -75,9 +75,9 @@ NOTED_A_STEP = 200
 
 
 def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = None) -> FetchResponse:
-    """Make a response with the error for every partition.
+    """Make a response with `error` for every partition.
 
-    Before v7 the `whole` response has no error field.
+    `whole` is the error of the whole response; None for `error`. Before v7 only partitions have errors.
     """
     topics = [
         FetchableTopicResponse(
@@ -123,7 +123,7 @@ def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> Maybe
 async def _fetch_named(
     ports: Ports, context: RequestContext, request: FetchRequest, is_of_replica: bool
 ) -> FetchResponse:
-    """Execute a fetch that names so many partitions that even to record them takes several steps."""
+    """Execute a fetch that names many partitions: process the names in steps, then fetch."""
     if not is_of_replica and request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         sessions, uses_topic_ids = ports.sessions, context.api_version >= TOPIC_ID_VERSION
         try:
@@ -143,9 +143,9 @@ async def _fetch_named(
 def _fetch(
     ports: Ports, context: RequestContext, request: FetchRequest, targets: Sequence[FetchTarget] = ()
 ) -> MaybeAwaitable[FetchResponse]:
-    """Execute a client's fetch.
+    """Execute a client's fetch, and first open or continue its session.
 
-    `targets` are the partitions that the request names, if the caller has already made them.
+    `targets` are the targets of the request's partitions, if the caller has already created them.
     """
     try:
         session = ports.sessions.resolve(
@@ -163,7 +163,7 @@ def _fetch_of(
     session: FetchSession | None,
     wanted: FetchSession | Iterable[FetchTarget],
 ) -> MaybeAwaitable[FetchResponse]:
-    """Read the records of `wanted`: partitions of the session, or without a session of the request."""
+    """Read records from `wanted`: the session, or the request's partitions if there is no session."""
     max_bytes = _most(ports, request)
     admits = None
     if context.usage is not None and context.usage.most_fetched < math.inf:
@@ -184,12 +184,12 @@ def _fetch_of(
 
 
 def _most(ports: Ports, request: FetchRequest) -> int:
-    """The size of the largest answer, in bytes."""
+    """Return the largest allowed size of the response's records, in bytes."""
     return max(0, min(request.max_bytes, ports.view.config.fetch_max_bytes))
 
 
 def _keep(ports: Ports, context: RequestContext, request: FetchRequest) -> Fetch:
-    """The fetch of a request that is repeated (`RepeatedFetches`)."""
+    """Create the kept fetch of a request that the client repeats (`RepeatedFetches`)."""
     return Fetch(
         ports.replicas,
         requested(request),
@@ -208,9 +208,9 @@ def _repeat(
 
 
 def _admits(sessions: FetchSessions, session: FetchSession | None, usage: Metered, size: int) -> bool:
-    """Whether the client's quota allows this number of bytes now.
+    """Whether the client's quota allows `size` bytes now.
 
-    If not, drop a session that the client does not know yet.
+    If not, remove a session that the client does not know yet.
     """
     if usage.admits_fetch(size):
         return True
@@ -266,9 +266,9 @@ def _attempt(
     max_wait_ms: int,
     session: ReplicaSession | None = None,
 ) -> MaybeAwaitable[FetchResponse]:
-    """Respond at once if possible.
+    """Return the response if there are enough records in memory.
 
-    Otherwise continue in steps, from disk, or when partitions have new records.
+    Otherwise return an awaitable. It reads many partitions in steps, reads from disk, or waits for records.
     """
     if operation.unread > DIRECT_PARTITIONS:
         return LongResponse(_fetch_many(ports, operation, max_wait_ms))
@@ -288,7 +288,7 @@ def _attempt(
 
 
 async def _fetch_from_disk(ports: Ports, operation: Fetch, max_wait_ms: int) -> FetchResponse:
-    """Execute a fetch that waits for the disk, while the loop serves other requests."""
+    """Execute a fetch that reads from disk. A thread reads, while the event loop serves other requests."""
     clock = asyncio.get_running_loop().time
     end = clock() + max_wait_ms / 1000
     try:

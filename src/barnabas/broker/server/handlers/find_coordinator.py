@@ -1,8 +1,9 @@
 """FindCoordinator v0-6: returns the coordinator of a group, a transactional id or a share partition (KIP-98).
 
-From v4 on a request can ask for several at once (KIP-699). The first request creates the internal topic and
-waits for it. (Apache Kafka returns an error, and the client retries.) From v6 on brokers can ask for share
-partitions by keys `GROUP:TOPIC_ID:PARTITION` (KIP-932), while the cluster uses the feature `share.version`.
+From v4 on a request can ask for several coordinators (KIP-699). If the internal topic does not exist, the
+broker creates it and then answers. (Apache Kafka returns an error, and the client retries.) From v6 on
+brokers can ask for share partitions, if the cluster uses the feature `share.version` (KIP-932). The keys are
+`GROUP:TOPIC_ID:PARTITION`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from barnabas.kafka.security.acls import CLUSTER_NAME, Operation, ResourceType
 
 
 class _Kind(NamedTuple):
-    """A type of keys."""
+    """A type of coordinator keys: groups, transactional ids or share partitions."""
 
     #: the internal topic, the leaders of whose partitions coordinate
     topic: str

@@ -1,8 +1,7 @@
 """GetTelemetrySubscriptions v0: tells a client which metrics it must push, and how often (KIP-714).
 
-The broker advertises this API while there is a client-metrics resource. Without one, clients see the same as
-with Apache Kafka without a receiver plugin. After the last resource was deleted, the response requests no
-metrics.
+The broker advertises this API only while there is a client-metrics resource. (Apache Kafka advertises it only
+with a receiver plugin.) After the last resource was deleted, the response requests no metrics.
 """
 
 from __future__ import annotations

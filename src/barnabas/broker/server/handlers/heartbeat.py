@@ -1,6 +1,6 @@
 """Heartbeat v0-4: keeps a member of a classic group alive, and tells it to rejoin during a rebalance.
 
-It supports static members (KIP-345).
+Static members are supported (KIP-345).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""InitializeShareGroupState v0: begin the state of a share group in partitions (KIP-932).
+"""InitializeShareGroupState v0: creates the state of a share group in partitions (KIP-932).
 
-The group coordinator sends it. A state that exists is replaced, unless its state epoch is higher.
+The group coordinator sends the request to the share coordinator. It replaces an existing state, unless the
+existing state has a higher state epoch.
 """
 
 from __future__ import annotations

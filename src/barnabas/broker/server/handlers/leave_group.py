@@ -1,7 +1,7 @@
 """LeaveGroup v0-5: removes members from a classic group.
 
-From v3 on a request can name several members, and static ones (KIP-345). The coordinator logs the reason,
-which v5 has (KIP-800).
+From v3 on a request can name several members, also static members (KIP-345). In v5 a request has a reason,
+which the coordinator logs (KIP-800).
 """
 
 from __future__ import annotations
@@ -52,5 +52,5 @@ def leave_group(
 
 
 def _single(answer: LeaveGroupResponse) -> LeaveGroupResponse:
-    """Move the error of the only member to the response itself, as versions below v3 require."""
+    """Return a response with the error of the only member as its own error, as versions below v3 require."""
     return LeaveGroupResponse(error_code=answer.error_code or answer.members[0].error_code)

@@ -1,7 +1,7 @@
 """ListConfigResources v0-1: lists topics, brokers, groups and client-metrics resources (KIP-1142).
 
-Every topic and broker has settings. A group is listed only if it has settings of its own. v0 lists only
-client-metrics resources (KIP-714). Broker loggers have no settings, so it lists none.
+The response has all topics and brokers, but only groups with settings of their own. v0 lists only
+client-metrics resources (KIP-714). Broker loggers have no settings, so the response has none.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def list_offsets(
 
 
 class _LongLookUp(NamedTuple):
-    """A search by timestamp that takes long, or waits for the disk."""
+    """A search by timestamp that is too long for one turn of the event loop, or needs the disk."""
 
     partition: Partition
     timestamp: int
@@ -132,10 +132,10 @@ def _check_timestamp(timestamp: int, version: int) -> None:
 
 
 def _why_unknown(partition: Partition, request: ListOffsetsRequest, version: int) -> KafkaError | None:
-    """Return the error for an offset beyond the high watermark of a new leader (KIP-207).
+    """Return the error for offsets beyond the high watermark, while this leader is new (KIP-207).
 
     A new leader may know a lower high watermark than the earlier leader. Without the error, clients would see
-    offsets go back.
+    the latest offset decrease. Return None if the leader knows the high watermark, or a follower asks.
     """
     if partition.has_committed_former_epochs or request.replica_id != CONSUMER:
         return None
@@ -165,7 +165,7 @@ def _look_up(
 
 
 def _bound(partition: Partition, request: ListOffsetsRequest) -> Offset:
-    """Return the end of the records that the client may see."""
+    """Return the offset after the last record that the client or follower may read."""
     log = partition.log
     if request.replica_id != CONSUMER:
         return log.log_end_offset

@@ -1,6 +1,7 @@
 """ListPartitionReassignments v0: lists the current reassignments of all partitions, or of some (KIP-455).
 
-As in Kafka, it leaves out topics and partitions that do not exist. The handler ignores the request's timeout.
+As in Kafka, the response leaves out topics and partitions that do not exist. The handler ignores the
+request's timeout.
 """
 
 from __future__ import annotations

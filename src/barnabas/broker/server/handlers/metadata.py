@@ -95,7 +95,7 @@ def metadata(
 
 
 async def _list_many(ports: Ports, context: RequestContext, listing: _Listing) -> MetadataResponse:
-    """List all topics. A thread sorts them, and encodes those that no earlier request has requested."""
+    """List all topics. A thread sorts the topics, and encodes those that are not in the cache."""
     topics = await ports.long_work.run(ports.topic_answers.in_order, listing.image)
     if not context.access.is_unrestricted:
         return await resolve(ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond))
@@ -128,7 +128,7 @@ def _encode(topics: Iterable[MetadataResponseTopic], version: int) -> list[bytes
 
 
 class _Listing:
-    """The listing for one request, from one image."""
+    """Builds the response to one Metadata request from one cluster image."""
 
     def __init__(self, ports: Ports, context: RequestContext, request: MetadataRequest) -> None:
         self._ports = ports
@@ -139,7 +139,7 @@ class _Listing:
         self.makes_topics = request.allow_auto_topic_creation and ports.view.config.auto_create_topics_enable
 
     def may_make(self, name: str) -> bool:
-        """Whether the client may create a missing topic."""
+        """Whether the client may describe and create the missing topic `name`."""
         return self._may_describe(name) and self._may_create(name)
 
     def _may_describe(self, name: str) -> bool:
@@ -184,7 +184,7 @@ class _Listing:
         return self.respond(topics)
 
     def encoded(self) -> EncodedTopics:
-        """Return the parts of the response that were encoded for earlier requests of the same kind."""
+        """Return the cache of encoded topics for requests with the same listener, version and options."""
         return self._ports.topic_answers.encoded(
             self.image,
             self._context.listener,
@@ -213,7 +213,7 @@ class _Listing:
         )
 
     def describe_if_allowed(self, topic: TopicImage) -> MetadataResponseTopic | None:
-        """Describe a topic; None if the client may not describe it."""
+        """Return the part of the response about a topic; None if the client may not describe the topic."""
         return self.describe(topic) if self._may_describe(topic.name) else None
 
     def describe(self, topic: TopicImage) -> MetadataResponseTopic:

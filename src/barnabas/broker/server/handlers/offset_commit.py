@@ -54,9 +54,9 @@ def offset_commit(
 def _take_unknown(
     image: ClusterImage, request: OffsetCommitRequest, by_id: bool
 ) -> list[OffsetCommitResponseTopic]:
-    """Add the missing names or ids of topics to a request.
+    """Remove unknown topics and partitions from a request, and return their errors.
 
-    Remove unknown partitions, and return their errors.
+    Also set the topics' missing names or ids in the request.
     """
     accepted: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []

@@ -100,9 +100,10 @@ def offset_fetch(
 
 
 class _Offsets:
-    """The committed offsets of a group that one client may read.
+    """The committed offsets of a group, as far as one client may read them.
 
-    Raises KafkaError if it may not read them.
+    Raises:
+        KafkaError: the client may not describe the group, or is not a valid member of it.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ def _nothing(partition: int, error: int) -> OffsetFetchResponsePartitions:
 def _single(
     answer: OffsetFetchResponseGroup, request: OffsetFetchRequestGroup, version: int
 ) -> OffsetFetchResponse:
-    """Make the response for the versions that name one group."""
+    """Convert a group's result to a response of the versions that can request only one group."""
     topics = answer.topics
     if answer.error_code and version < _GROUP_ERROR_FROM:
         topics = [

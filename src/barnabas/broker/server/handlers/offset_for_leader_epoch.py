@@ -1,6 +1,7 @@
 """OffsetForLeaderEpoch v2-4: returns the end offset of a leader epoch (KIP-101, KIP-279, KIP-320).
 
-A replica or a consumer uses it to find out whether its records diverge from the leader's log.
+A follower or a consumer compares this offset with its position, and so finds out whether its records diverge
+from the leader's log.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Produce v3-13: appends record batches to partitions that this broker leads.
 
-The broker advertises v0 on, because librdkafka otherwise stops compressing (its issue 4956). As in Apache
-Kafka 4, it answers only v3 on. It supports errors by record (KIP-467) and topic ids from v13 on (KIP-516).
-For the first batch of a transaction (KIP-98) in a partition, the broker asks the coordinator. From v12 on
-this adds the partition to the transaction (KIP-890).
+The broker advertises versions from v0, because librdkafka otherwise stops compressing (its issue 4956). As in
+Apache Kafka 4, the broker rejects versions below v3. The API supports errors of single records (KIP-467), and
+topic ids from v13 on (KIP-516). Before the first batch of a transaction (KIP-98) in a partition, the broker
+asks the transaction coordinator. From v12 on this request adds the partition to the transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -134,10 +134,12 @@ def _append_all(
     results: list[PartitionProduceResponse],
     waiting: list[Appended | _Unvalidated],
 ) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
-    """Append the batches of a request.
+    """Append the batches of a request, and return the response.
 
-    `results` has the answers to earlier batches of the first topic, and `waiting` those of them that are not
-    acknowledged yet.
+    Args:
+        refused: errors of the batches that must not be appended.
+        results: results of batches of the first topic that the caller has already appended.
+        waiting: those appended batches that still need acknowledgements.
     """
     response = ProduceResponse()
     slices = _append_in_slices(ports, context, request, refused, response, results, waiting)
@@ -177,9 +179,10 @@ def _append_in_slices(
     results: list[PartitionProduceResponse],
     waiting: list[Appended | _Unvalidated],
 ) -> Generator[ProduceRequest, Refusals, None]:
-    """Do the work of `_append_all`.
+    """Append the batches of a request, and add the results to `response` and `waiting`.
 
-    After each slice the generator yields the rest of the request, and receives the errors for that rest.
+    At the end of each slice of time, the generator yields the rest of the request. The caller then sends it
+    the errors of those batches in the rest that must not be appended.
     """
     now, clock = ports.long_work.now, ports.view.clock
     end = now() + SLICE
@@ -228,7 +231,7 @@ def _accepted(
     acks: int,
     waiting: list[Appended | _Unvalidated],
 ) -> PartitionProduceResponse:
-    """The answer to a batch that was appended; it is added to `waiting` if it is not acknowledged yet."""
+    """Return the result of an appended batch. Add the batch to `waiting` if it needs acknowledgements."""
     result = PartitionProduceResponse(
         index=index,
         base_offset=info.base_offset,
@@ -241,7 +244,7 @@ def _accepted(
 
 
 def _plain_partitions(ports: Ports, request: ProduceRequest, topic: TopicKey) -> Mapping[int, Partition]:
-    """Return the partitions of a topic, if its plain batches need none of the checks of `_checked`."""
+    """Return the partitions of a topic; none if every batch of the request needs the checks of `_checked`."""
     partitions = ports.replicas.partitions_of(topic)
     for partition in partitions.values():
         if request.acks not in _ACKS or partition.topic_partition.topic in INTERNAL_TOPICS:
@@ -251,16 +254,13 @@ def _plain_partitions(ports: Ports, request: ProduceRequest, topic: TopicKey) ->
 
 
 def _plain_flags(context: RequestContext, request: ProduceRequest) -> int:
-    """Return the batch attributes that need no check for this request.
-
-    Batches with others go to `_checked`.
-    """
+    """Return the bits of batch attributes that are valid for this request without a check by `_checked`."""
     codecs = COMPRESSION_MASK if context.api_version >= ZSTD_SINCE else 0
     return codecs if request.transactional_id is None else codecs | TRANSACTIONAL_FLAG
 
 
 def _from(request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData) -> ProduceRequest:
-    """Return the part of the request that begins with one partition's batch."""
+    """Return the rest of the request, from the batch `data` of `topic` on."""
     begun, *later = dropwhile(lambda each: each is not topic, request.topic_data)
     left = dropwhile(lambda each: each is not data, begun.partition_data)
     return _about(request, [_part(topic, left), *later])
@@ -283,11 +283,11 @@ def _go_on(
     appended: Sequence[AppendInfo],
     failure: KafkaError | None,
 ) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
-    """Go on with a request of one topic whose first batches were appended from its bytes (`DirectProduce`).
+    """Append the remaining batches of a request of which `DirectProduce` has already appended the first ones.
 
     Args:
-        appended: one item for each of these batches.
-        failure: the reason why the next batch was refused, if it was.
+        appended: one item for each batch that was appended.
+        failure: the error of the next batch, if the partition rejected this batch.
     """
     (topic,) = request.topic_data
     name = topic.name or topic.topic_id
@@ -322,7 +322,10 @@ def _appended(
 def _answer(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[Appended]
 ) -> ProduceResponse | SecondPhase[ProduceResponse] | None:
-    """Make the response when the appended batches have the acks that the request requires."""
+    """Return the response, or a future of it that waits for the acks. Return None for acks=0.
+
+    With acks=0, close the connection if a batch failed.
+    """
     acks = request.acks
     if acks == 0:
         _close_on_error(context, response)
@@ -335,7 +338,7 @@ def _answer(
 
 
 class _Unvalidated(NamedTuple):
-    """A batch whose validation takes long."""
+    """A batch that a thread must validate, because the validation would block the event loop."""
 
     partition: Partition
     topic: TopicProduceData
@@ -384,9 +387,10 @@ async def _validate_and_append(
 
 
 def _noted(partition: Partition, records: Buffer | None, refusal: KafkaError) -> KafkaError:
-    """Return the error of a rejected batch.
+    """Return `refusal`, the error of a rejected batch.
 
-    If the client will send the batch again, also reject later batches of its producer.
+    If the client will retry the batch, first note it in the partition. So the partition also rejects the
+    producer's later batches, which would otherwise be out of order.
     """
     if refusal.code.retriable and records:
         partition.note_refused(records, refusal.code)
@@ -401,7 +405,7 @@ def _append(
     data: PartitionProduceData,
     refused: Refusals,
 ) -> tuple[Partition, AppendInfo]:
-    """Append a batch that is not plain. Raises KafkaError if it is invalid."""
+    """Append a batch that needs the checks of `_checked`. Raises KafkaError if the batch is rejected."""
     name = topic.name or topic.topic_id
     partition = ports.replicas.find(name, data.index)
     if refused and (name, data.index) in refused:
@@ -423,9 +427,11 @@ def _refusal(
 def _checked(
     context: RequestContext, request: ProduceRequest, partition: Partition, records: Buffer | None
 ) -> Buffer:
-    """Return the records of a partition.
+    """Return `records` after the checks that do not decode them.
 
-    Raises KafkaError for a request that is invalid whatever its records are.
+    Raises:
+        KafkaError: the request's acks, topic, compression or transaction is not allowed, or there are no
+            records.
     """
     if request.acks not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -463,9 +469,9 @@ def _fail(result: PartitionProduceResponse, error: KafkaError, context: RequestC
 
 
 def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:
-    """Close the connection after an error of a request with acks=0.
+    """Close the connection if a batch of a request with acks=0 has failed.
 
-    The client expects no response that could contain the error.
+    The client expects no response, so there is no other way to report the error.
     """
     for topic in response.responses:
         for partition in topic.partition_responses:

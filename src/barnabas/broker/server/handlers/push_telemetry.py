@@ -1,8 +1,8 @@
 """PushTelemetry v0: stores the latest value of each metric that a client pushes, for ``/metrics`` (KIP-714).
 
-The thread for long work decompresses the metrics to at most ``telemetry.max.bytes`` and reads them. A larger
-push gets TELEMETRY_TOO_LARGE, as in Apache Kafka since KAFKA-21076: after any other error a Java client stops
-pushing. As in Apache Kafka, clients need no permission.
+The thread for long work decompresses the metrics to at most ``telemetry.max.bytes``, and decodes them. A push
+that is larger gets TELEMETRY_TOO_LARGE, as in Apache Kafka since KAFKA-21076. After any other error a Java
+client would stop pushing. As in Apache Kafka, clients need no permission.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def _take(
 
 
 def _read(compression: int, metrics: bytes, most: int) -> Pushed:
-    """Decompress and read a push, in the thread. Raises KafkaError."""
+    """Decompress and decode the metrics of a push. Raises KafkaError if they are too large or invalid."""
     try:
         data = decompress(compression, metrics, most)
     except ExpandsTooFarError as error:

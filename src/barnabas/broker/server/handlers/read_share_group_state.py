@@ -1,7 +1,7 @@
-"""ReadShareGroupState v0: the state of a share group in partitions (KIP-932).
+"""ReadShareGroupState v0: returns the state of a share group in partitions (KIP-932).
 
-The leader of a partition sends it. The share coordinator stores a new leader epoch before it answers. So it
-fences earlier leaders, also after a failover.
+The leader of a partition sends the request to the share coordinator. The coordinator stores a new leader
+epoch before it answers. So it fences earlier leaders, even after a failover of the coordinator.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""ReadShareGroupStateSummary v0-1: the state of a share group in partitions, without batches (KIP-932).
+"""ReadShareGroupStateSummary v0-1: returns the state of a share group without its batches (KIP-932).
 
-The group coordinator sends it, to describe the offsets of a group. v1 has the number of finished records
-(KIP-1226). A missing state has the start offset -1.
+The group coordinator sends the request to describe the offsets of a group. From v1 on the response has the
+number of finished records (KIP-1226). A missing state has the start offset -1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RenewDelegationToken v1-2: sets a later expiry of a token (KIP-48).
+"""RenewDelegationToken v1-2: sets a later expiry time of a delegation token (KIP-48).
 
 Only the owner and the renewers of the token may do this.
 """

@@ -1,7 +1,7 @@
-"""ShareAcknowledge v1-2: acknowledge records that a member of a share group has acquired (KIP-932, KIP-1222).
+"""ShareAcknowledge v1-2: acknowledges records that a share group's member has acquired (KIP-932, KIP-1222).
 
-The broker answers when the share coordinator has stored the outcome. The final epoch closes the session, and
-releases the records that are not acknowledged.
+The broker answers when the share coordinator has stored the acknowledgements. A request with the final epoch
+closes the share session, and releases the records that are not acknowledged.
 """
 
 from __future__ import annotations

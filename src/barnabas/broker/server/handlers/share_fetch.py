@@ -1,8 +1,8 @@
-"""ShareFetch v1-2: acquire records as a member of a share group, and acknowledge earlier ones, by long poll.
+"""ShareFetch v1-2: acquires records for a member of a share group, and acknowledges earlier ones (long poll).
 
-Share sessions (KIP-932), the strict limit of records (KIP-1206), renewals of locks (KIP-1222). A request with
-renewals fetches nothing. `min_bytes` is taken for 1: a member that waits for more would keep records from the
-others.
+The API supports share sessions (KIP-932), the strict limit of records (KIP-1206), and renewals of locks
+(KIP-1222). A request with renewals fetches nothing. The handler ignores `min_bytes` and waits for one byte: a
+member that waits for more would keep records from the other members.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ def _check(request: ShareFetchRequest) -> None:
 
 
 def _session(ports: SharePorts, context: RequestContext, request: ShareFetchRequest) -> ShareSession:
-    """The session with the partitions that the request names.
+    """Open or find the share session of the request, apply the request's partitions to it, and return it.
 
     Raises:
         KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED;
-            INVALID_REQUEST for an impossible member.
+            INVALID_REQUEST, the member id is invalid.
     """
     sessions, member, epoch = ports.sessions, member_of(request), request.share_session_epoch
     if epoch == INITIAL_EPOCH:
@@ -118,7 +118,7 @@ def _session(ports: SharePorts, context: RequestContext, request: ShareFetchRequ
 
 
 class _Exchange:
-    """One request: its acknowledgements, its fetch, and the answer when both are done."""
+    """Executes one request: its acknowledgements, then its fetch, then the response."""
 
     def __init__(
         self, ports: SharePorts, context: RequestContext, request: ShareFetchRequest, session: ShareSession
@@ -149,14 +149,17 @@ class _Exchange:
         self._waits = not wants_none and request.max_wait_ms > 0 and bool(session.targets)
 
     def steps(self) -> Iterator[None]:
-        """Acknowledge, then fetch: what the member releases is there for others, and for itself."""
+        """Apply the acknowledgements, then fetch, and yield between the steps.
+
+        In this order, any member can acquire the records that this member releases, also this member itself.
+        """
         yield from self.acknowledging.steps()
         if self._request.share_session_epoch == FINAL_EPOCH:
             self._ports.sessions.close(self._session, counts=False)
         yield from self._fetch.steps()
 
     def answer(self) -> MaybeAwaitable[ShareFetchResponse]:
-        """The response, or the poll that waits for records and for the outcomes of acknowledgements."""
+        """Return the response; or a future of it, if it waits for records or for stored acknowledgements."""
         waits = self._waits and not self._fetch.results
         if not waits and self.acknowledging.is_stored:
             return self._response()
@@ -173,7 +176,7 @@ class _Exchange:
         return poll
 
     def _fetched(self, poll: LongPoll[ShareFetchResponse]) -> None:
-        """The fetch is over; the outcomes of acknowledgements may not be known yet."""
+        """End the fetch, and send the response when the acknowledgements are stored."""
         self._fetch.leave()
         self.acknowledging.when_stored(partial(self._settle, poll))
 

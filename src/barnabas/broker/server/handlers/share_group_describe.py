@@ -1,6 +1,6 @@
-"""ShareGroupDescribe v1: share groups with their members' assignments (KIP-932).
+"""ShareGroupDescribe v1: describes share groups, with their members' assignments (KIP-932).
 
-A group of another type is answered with GROUP_ID_NOT_FOUND.
+A group of another type gets GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def share_group_describe(
 
 
 def _check_topics(group: DescribedGroup, access: Access) -> None:
-    """Raises KafkaError for a group with topics that the client may not describe."""
+    """Raise KafkaError if the group uses topics that the client may not describe."""
     if access.is_unrestricted:
         return
     for member in group.members:

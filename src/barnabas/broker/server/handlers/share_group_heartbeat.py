@@ -1,7 +1,8 @@
-"""ShareGroupHeartbeat v1: join, stay in and leave a share group (KIP-932).
+"""ShareGroupHeartbeat v1: lets a client join, stay in and leave a share group (KIP-932).
 
-Clients make their member ids. A member gets partitions when the share coordinator has made the group's state
-for them. Until then the answer to a member without partitions asks for the next heartbeat soon.
+The client generates its member id. A member gets a partition only after the share coordinator has created the
+group's state for this partition. Until then, the response asks a member without partitions to send its next
+heartbeat soon.
 """
 
 from __future__ import annotations

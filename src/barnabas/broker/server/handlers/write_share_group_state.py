@@ -1,7 +1,8 @@
-"""WriteShareGroupState v0-1: change the state of a share group in partitions (KIP-932).
+"""WriteShareGroupState v0-1: changes the state of a share group in partitions (KIP-932).
 
-The leader of a partition sends it, in v1 with the number of finished records (KIP-1226). Of two states of one
-record the higher delivery count remains, then the higher delivery state.
+The leader of a partition sends the request to the share coordinator. In v1 it has the number of finished
+records (KIP-1226). If a record already has a state, the coordinator keeps the state with the higher delivery
+count. With equal counts, it keeps the higher delivery state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """WriteTxnMarkers v1-2: writes the markers that end transactions, to partitions of this broker (KIP-98).
 
-Coordinators send it. Administrators also send it, to abort a hanging transaction (KIP-664).
+Transaction coordinators send the request. Administrators also send it to abort a hanging transaction
+(KIP-664).
 """
 
 from __future__ import annotations

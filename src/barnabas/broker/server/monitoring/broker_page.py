@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The data for one reading of the page."""
+    """The data for one response of ``/metrics``."""
 
     sources: Sources
     census: Census
@@ -37,7 +37,7 @@ Sampler = Callable[[Reading], Iterator[Sample]]
 
 
 def _one(value: Callable[[Reading], float | None]) -> Sampler:
-    """Make the sample of a metric without labels; no sample if there is no value."""
+    """Return a sampler of a metric without labels. It yields no sample if `value` returns None."""
 
     def sample(reading: Reading) -> Iterator[Sample]:
         found = value(reading)
@@ -269,9 +269,10 @@ _ESCAPES = str.maketrans({"\\": r"\\", ",": r"\,"})
 
 
 def telemetry_samples(clients: TelemetryClients, *, is_sum: bool) -> Iterator[Sample]:
-    """Make the samples of all pushed series of one kind.
+    """Yield a sample for each series that clients have pushed: for sums if `is_sum`, otherwise for gauges.
 
-    The labels are the metric's name, three of the client, and four of the series' attributes.
+    The labels are the metric's name, three attributes of the client, and the series' attributes. Those that
+    have no label of their own share the last label.
     """
     for client in clients.shown():
         about = client.about

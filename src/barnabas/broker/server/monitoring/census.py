@@ -1,4 +1,4 @@
-"""Counts partitions, producers and the cluster's topics for each reading of the metrics."""
+"""Counts partitions, groups, transactions and the cluster's topics for each response of ``/metrics``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AT_ONCE = 500
 
 
 class Census:
-    """The counts that `steps` make. Each step takes a fraction of a millisecond."""
+    """Counts for the metrics, complete after all `steps`. Each step takes less than a millisecond."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -37,7 +37,7 @@ class Census:
         self.cluster_topics = self.cluster_partitions = self.without_leader = self.not_preferred = 0
 
     def steps(self) -> Iterator[None]:
-        """Count in steps, between which the event loop can serve others."""
+        """Count, and yield between the steps so that the event loop can serve requests."""
         for partition in list(self._sources.replicas):
             self._count(partition)
             yield

@@ -13,8 +13,7 @@ class Health:
     """The state of a broker between start and stop, for ``/readyz``.
 
     A broker that cannot reach its metadata store stays ready, because it still serves the partitions that it
-    leads. Otherwise an outage of the store would make all brokers unready, and so become an outage of the
-    cluster.
+    leads. Otherwise, in an outage of the store, no broker would be ready, and clients could use none.
     """
 
     def __init__(self, view: BrokerView, session: SessionHistory) -> None:
@@ -28,11 +27,11 @@ class Health:
         self.failure = ""
 
     def running(self) -> None:
-        """Note that the broker serves clients."""
+        """Set the state to RUNNING, because the broker now serves clients."""
         self.state = RUNNING
 
     def reasons(self) -> list[str]:
-        """Reasons why the broker is not ready; empty if it is."""
+        """Return the reasons why the broker is not ready; an empty list if it is ready."""
         found = [f"it has to stop: {self.failure}"] if self.failure else []
         if self.state == STARTING:
             found.append(f"it starts: {self.step}")

@@ -1,7 +1,7 @@
-"""Present and earlier end offsets of partitions, from which the metrics compute the lag of groups.
+"""Finds and remembers end offsets of partitions, from which the metrics compute the lag of groups.
 
-The coordinator of a group does not always lead the partitions that the group reads. For these, this broker
-requests the end offsets from the leaders, once for each reading of the page.
+A group's coordinator does not lead all partitions that the group reads. It requests the end offsets of the
+others from their leaders, once for each response of ``/metrics/partitions``.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _MOST_PARTITIONS = 100_000
 async def ask_ends(
     peers: BrokerClient, image: ClusterImage, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Offset]:
-    """Request the end offsets of partitions that other brokers lead.
+    """Return the high watermarks of partitions that other brokers lead, from these brokers.
 
-    Leave out leaders that do not answer in time.
+    Leave out a partition if its leader does not answer within 2 seconds or answers with an error, and all
+    partitions after the first 50,000.
     """
     by_leader: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
     for partition in list(partitions)[:_MOST_ASKED]:
@@ -76,7 +77,7 @@ def _request(partitions: Collection[TopicPartition]) -> ListOffsetsRequest:
 
 
 def known_end(replicas: ReplicaManager, partition: TopicPartition) -> Offset | None:
-    """Return the high watermark, if this broker leads the partition."""
+    """Return the partition's high watermark; None if this broker does not lead the partition."""
     try:
         found = replicas.find(*partition)
     except KafkaError:
@@ -85,19 +86,19 @@ def known_end(replicas: ReplicaManager, partition: TopicPartition) -> Offset | N
 
 
 class EndHistory:
-    """Remembers end offsets of partitions, one for each reading of the metrics."""
+    """Remembers up to 32 earlier end offsets of each partition, with their times."""
 
     def __init__(self) -> None:
         #: by partition: (seconds, end), oldest first, each end above the one before
         self._seen: dict[TopicPartition, list[tuple[float, Offset]]] = {}
 
     def keep_only(self, partitions: Mapping[TopicPartition, object]) -> None:
-        """Remove all other partitions, because no group has offsets in them any more."""
+        """Remove all partitions but these, because no group has offsets in the others any more."""
         for partition in [each for each in self._seen if each not in partitions]:
             del self._seen[partition]
 
     def note(self, partition: TopicPartition, end: Offset, now: float) -> None:
-        """Remember that the partition ends at `end` now."""
+        """Remember that the partition ends at `end` at the time `now` (in seconds)."""
         seen = self._seen.get(partition)
         if seen is None:
             if len(self._seen) < _MOST_PARTITIONS:
@@ -111,10 +112,10 @@ class EndHistory:
                 del seen[1:-1:2]  # coarser, and as far back as before
 
     def seconds_behind(self, partition: TopicPartition, offset: Offset, end: Offset, now: float) -> float:
-        """Return the seconds since the partition ended at `offset`; 0 if it ends there now.
+        """Return an estimate of the seconds since the partition ended at `offset`; 0 if it ends there now.
 
-        This assumes that the partition grew evenly between two remembered ends. Before the first one, it
-        assumes the average rate since then.
+        The estimate assumes that the partition grew evenly between two remembered ends. Before the first
+        remembered end, it assumes the average rate since that end.
         """
         if offset >= end:
             return 0.0

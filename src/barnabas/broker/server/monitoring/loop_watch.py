@@ -11,9 +11,9 @@ STALL = 0.1
 
 
 class LoopWatch:
-    """Measures the delay of its own timer.
+    """Counts the stalls of the event loop: each time that code blocks the loop for `STALL` seconds or longer.
 
-    So it finds all code that blocks the loop for `STALL` or longer.
+    It measures how late its own timer runs.
     """
 
     def __init__(self) -> None:

@@ -18,13 +18,13 @@ _NOT_YET: Short = (503, "the broker starts: there are no metrics yet")
 
 
 class Monitor:
-    """Serves health from the start of the broker, and metrics from the call of `begin`.
+    """Serves the broker's health after `start`, and metrics after `begin`.
 
     Args:
         listener: HOST:PORT to listen on.
-        environment: gives the network, the volumes and the process.
+        environment: provides the network, and values of the volumes and the process.
         health: health of the broker.
-        long_work: divides long work into slices.
+        long_work: makes long pages in slices.
 
     Raises:
         ConfigError: `listener` is not an address.
@@ -38,7 +38,7 @@ class Monitor:
         self.responder = Responder(*parse_listener(listener), environment.network)
 
     async def start(self) -> None:
-        """Start to listen.
+        """Bind the address, and start to serve health.
 
         Raises:
             ConfigError: the address cannot be bound.
@@ -55,7 +55,7 @@ class Monitor:
         log.info("metrics at %s/metrics", self.responder.url)
 
     def begin(self, sources: Sources) -> None:
-        """Start to serve metrics, which are read from `sources`."""
+        """Start to serve metrics, with values from `sources`."""
         self._pages = Pages(sources, self._long_work, self._environment)
 
     async def stop(self) -> None:

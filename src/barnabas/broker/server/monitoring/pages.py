@@ -1,4 +1,4 @@
-"""Makes the pages of metrics as text, in slices of the event loop's time."""
+"""Makes the pages of metrics as text, in slices of time, so that the event loop can serve requests."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Pages:
     """Makes the pages of metrics of one broker.
 
     Args:
-        sources: parts of the broker that the metrics are read from.
-        long_work: divides long work into slices.
-        environment: gives values of the volumes and the process.
+        sources: parts of the broker from which the pages read their values.
+        long_work: makes the pages in slices.
+        environment: provides values of the volumes and the process.
     """
 
     def __init__(self, sources: Sources, long_work: LongWork, environment: Environment) -> None:
@@ -54,7 +54,7 @@ class Pages:
         self._thread.abandon()
 
     async def broker(self) -> AsyncIterator[str]:
-        """Make the page ``/metrics``."""
+        """Yield the text of the page ``/metrics``, in parts."""
         census = Census(self._sources)
         async for _ in self._long_work.slices(census.steps()):
             pass
@@ -64,7 +64,7 @@ class Pages:
             yield text
 
     async def partitions(self) -> AsyncIterator[str]:
-        """Make the page ``/metrics/partitions``."""
+        """Yield the text of the page ``/metrics/partitions``, in parts."""
         reading = PartitionReading(
             self._sources,
             [each for each in self._sources.replicas if each.unavailable is None],
@@ -132,9 +132,9 @@ class Pages:
         return Committed(group, topic, str(index), offset, max(0, end - offset), round(seconds, 3))
 
     async def _ask_system(self) -> tuple[ProcessUse | None, dict[str, Volume]]:
-        """Read the values of the operating system.
+        """Return the use of the process, and the volume of each log directory, from the operating system.
 
-        After a timeout return none: a disk that hangs must not delay the metrics.
+        Return None and no volumes if a disk hangs: after one second, or while an earlier call still waits.
         """
         if self._is_asking_system:
             return None, {}

@@ -15,7 +15,7 @@ from barnabas.broker.server.monitoring.sources import Sources
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A group's committed offset in one partition, and its lag."""
+    """A group's committed offset in one partition, and the group's lag there."""
 
     group: str
     topic: str
@@ -29,7 +29,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReading:
-    """The data for one reading of the page."""
+    """The data for one response of ``/metrics/partitions``."""
 
     sources: Sources
     partitions: list[Partition]
@@ -42,17 +42,20 @@ Sampler = Callable[[PartitionReading], Iterator[Sample]]
 
 
 def _local(value: Callable[[Partition], float]) -> Sampler:
-    """Yield each replica on this broker."""
+    """Return a sampler that yields `value` of each replica on this broker."""
     return lambda reading: ((_labels(each), value(each)) for each in reading.partitions)
 
 
 def _led(value: Callable[[Partition], float]) -> Sampler:
-    """Yield each partition that this broker leads."""
+    """Return a sampler that yields `value` of each partition that this broker leads."""
     return lambda reading: ((_labels(each), value(each)) for each in reading.partitions if each.is_leader)
 
 
 def _state(value: Callable[[PartitionState], float]) -> Sampler:
-    """Yield each partition that this broker leads. On the controller, also yield those without a leader."""
+    """Return a sampler that yields `value` of the state of each partition that this broker leads.
+
+    On the controller, the sampler also yields partitions without a leader.
+    """
 
     def sample(reading: PartitionReading) -> Iterator[Sample]:
         for each in reading.partitions:
@@ -106,7 +109,7 @@ def _lacks_replicas(state: PartitionState) -> bool:
 
 
 def _missing(partition: Partition) -> int:
-    """Return the number of missing in-sync replicas: ``min.insync.replicas`` less the size of the ISR."""
+    """Return ``min.insync.replicas`` minus the size of the ISR: the number of missing in-sync replicas."""
     return partition.log.config.min_insync_replicas - len(partition.state.isr)
 
 
@@ -142,7 +145,7 @@ SAMPLERS: Mapping[str, Sampler] = {
 def leaderless(reading: Sources) -> Iterator[tuple[str, int, PartitionState] | None]:
     """Yield the partitions without a leader, if this broker is the controller.
 
-    Yield None between them, so that the loop can serve others.
+    Also yield None after each topic, so that the caller can let the event loop serve requests.
     """
     if not reading.controller.active:
         return

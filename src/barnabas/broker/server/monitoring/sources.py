@@ -1,4 +1,4 @@
-"""The parts of a broker that the metrics are read from."""
+"""The parts of a broker from which the metrics read their values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from barnabas.broker.view import BrokerView
 
 @dataclass(slots=True)
 class SessionHistory:
-    """State of the session with the metadata store, and the number of its changes since the start."""
+    """The state of the session with the metadata store, and how often it changed to each state."""
 
     state: SessionState = SessionState.CONNECTED
     #: how often it has come to each state since the start
@@ -38,7 +38,7 @@ class SessionHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The parts of a broker that the metrics read, on the broker's event loop."""
+    """The parts of a broker from which the metrics read. Only the broker's event loop may use them."""
 
     view: BrokerView
     #: 1 starting, 3 running, 6 shutting down, as Kafka numbers it

@@ -1,1 +1,1 @@
-"""Listeners, connections, and the bytes that they receive and send."""
+"""The broker's network side: listeners, connections, TLS and logins."""

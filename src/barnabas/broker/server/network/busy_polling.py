@@ -1,7 +1,7 @@
-"""Polls for the next request for a short time before the event loop sleeps, as long as that saves time.
+"""Polls for the next request for a short time before the event loop sleeps, as long as this saves time.
 
-To wake a sleeping core takes about as long as to serve a small request. A client that waits for each answer
-sends its next request sooner than that. ADR 7 has the measurements.
+The system needs about as long to wake a sleeping core as the broker needs to serve a small request. A client
+that waits for each response sends its next request sooner than that. ADR 7 has the measurements.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ LONGEST_PAUSE = 8192
 
 
 class BusyPolling:
-    """Keeps an event loop awake between requests.
+    """Keeps an event loop awake for about 80 µs after each request.
 
-    The loop must have the process for itself, because other threads need the GIL.
+    Use it only in a process without other busy threads, because polling keeps the GIL from them.
 
-    When more than a third of the requests arrive later than a poll lasts, polling soon pauses. During a pause
-    the loop still tries about 32 polls in 8,192 requests. A single poll would not show whether polling helps,
-    because the system must first move a client that shares the loop's core to another core.
+    If more than about a third of the polls end without a request, polling pauses. After 64 to 8,192 requests
+    it tries again, with about 32 polls. A single poll would not show whether polling helps, because the
+    system must first move a client that shares the loop's core to another core.
 
     Args:
         call_soon: method of the event loop; a scheduled callback keeps the loop awake until its next
@@ -42,7 +42,7 @@ class BusyPolling:
         self._requests_to_skip = 0
 
     def served(self) -> None:
-        """Poll for the next request, unless polling pauses. Call it after requests were served."""
+        """Start to poll for the next request, unless polling pauses. Call this after each served request."""
         if self._requests_to_skip:
             self._requests_to_skip -= 1
             return

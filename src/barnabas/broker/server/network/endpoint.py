@@ -1,4 +1,4 @@
-"""Addresses of listeners, ``NAME://HOST:PORT``: those that a broker binds, and those that it advertises."""
+"""Parses and checks the addresses ``NAME://HOST:PORT`` that a broker binds, and those that it advertises."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str, setting: str) -> Endpoint:
-        """Parse an item of the setting with the name `setting`.
+        """Parse one address. `setting` is the name of the setting that contains it, for the error message.
 
         Raises:
             ConfigError: the item is not NAME://HOST:PORT.
@@ -50,7 +50,7 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """Return ``host:port``; ``0.0.0.0`` for an empty host."""
+        """The text ``host:port``, with ``0.0.0.0`` for an empty host."""
         return f"{self._shown_host or '0.0.0.0'}:{self.port}"
 
     @property
@@ -101,10 +101,10 @@ def bound_endpoints(config: BrokerConfig) -> list[Endpoint]:
 def advertised_endpoints(
     config: BrokerConfig, bound: list[Endpoint], machine_name: Callable[[], str]
 ) -> list[Endpoint]:
-    """Return the addresses for clients, one for each of `bound`, in the same order.
+    """Return the address that the broker advertises for each listener of `bound`, in the same order.
 
-    A port of 0 in ``advertised.listeners`` means the bound port. A listener on every interface without
-    an advertised address gets the name of this machine, which `machine_name` returns.
+    A port of 0 in ``advertised.listeners`` means the bound port. A listener without an advertised address
+    gets its bound address. If this is every interface, the result of `machine_name` replaces the host.
 
     Raises:
         ConfigError: a name is not in ``listeners``, or clients cannot connect to an address.
@@ -170,7 +170,7 @@ def _check_override(override: ListenerSetting, endpoints: Sequence[Endpoint]) ->
 
 
 def inter_broker_listener(config: BrokerConfig, endpoints: list[Endpoint]) -> Endpoint:
-    """Return the listener by which brokers connect to each other.
+    """Return the inter-broker listener.
 
     Raises:
         ConfigError: ``inter.broker.listener.name`` is not among `endpoints`, or brokers of a cluster cannot
@@ -207,9 +207,9 @@ def login_config(config: BrokerConfig, listener: str) -> BrokerConfig:
 
 
 def has_broker_login(config: BrokerConfig) -> bool:
-    """Whether ``sasl.jaas.config`` has a user for this broker's own logins.
+    """Whether ``sasl.jaas.config`` has a username for this broker's own logins.
 
-    It can also have only users of clients (`plain_users`).
+    Without one, the setting has only the users of clients (`plain_users`).
 
     Raises:
         ConfigError: the setting is invalid.
@@ -218,7 +218,7 @@ def has_broker_login(config: BrokerConfig) -> bool:
 
 
 def users_of_listener(config: BrokerConfig, listener: str) -> Mapping[str, str]:
-    """Return the users and passwords in ``listener.name.NAME.plain.sasl.jaas.config`` of a listener.
+    """Return the passwords by user from ``listener.name.NAME.plain.sasl.jaas.config`` of a listener.
 
     Raises:
         ConfigError: the setting is invalid.

@@ -1,6 +1,7 @@
-"""Receives data into buffers of its own.
+"""Protocols of asyncio that receive data into their own buffers.
 
-A large request arrives in its final buffer. Decrypted TLS data arrives in a shared buffer.
+The rest of a large request goes directly into the request's buffer. Decrypted TLS data goes into a buffer
+that all connections share.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ SHARED_BYTES = 256 * 1024
 
 
 class Receiver(asyncio.BufferedProtocol):
-    """Replaces a transport's protocol while data is received in another way.
+    """Base class of protocols that temporarily replace a transport's protocol to receive data differently.
 
-    It passes all other events to the replaced protocol.
+    It passes all events but received data to the replaced protocol, `owner`.
     """
 
     def __init__(self, owner: asyncio.Protocol) -> None:
@@ -37,15 +38,15 @@ class Receiver(asyncio.BufferedProtocol):
 
 
 class SharedReceiver(Receiver):
-    """Receives into a buffer that all connections of an event loop share, and gives its owner a copy.
+    """Receives into a buffer that all connections of an event loop share, and passes a copy to `owner`.
 
-    TLS uses it. Without it, uvloop and asyncio decrypt into 256 KB of new memory each time. The system
-    may have to map, clear and unmap this memory for each request.
+    Connections with TLS use this class. Otherwise uvloop and asyncio would decrypt into 256 KB of new memory
+    each time. The system may have to map, clear and unmap this memory for each request.
 
     Args:
-        owner: protocol that gets the received data, by `data_received`.
-        buffer: memory of `SHARED_BYTES`. A transport fills it and reports this at once, before another
-            transport uses it.
+        owner: protocol whose `data_received` gets the data.
+        buffer: memory of `SHARED_BYTES` bytes. It is safe to share, because this class copies the data before
+            another transport writes to the buffer.
     """
 
     def __init__(self, owner: asyncio.Protocol, buffer: memoryview) -> None:
@@ -62,13 +63,13 @@ class SharedReceiver(Receiver):
 class InPlaceReceiver(Receiver):
     """Receives the rest of a large frame directly into the frame's buffer.
 
-    Small requests are not received in this way, because it costs an additional call.
+    Small requests do not use this class, because it costs an additional call.
 
     Args:
-        owner: protocol that this one replaces, as in `Receiver`.
+        owner: protocol that this protocol replaces.
         frame: the frame to receive.
         on_more: called when a part of the frame has arrived.
-        on_whole: called with the complete frame; it must set another protocol.
+        on_whole: called with the complete frame; it must set another protocol for the transport.
     """
 
     def __init__(

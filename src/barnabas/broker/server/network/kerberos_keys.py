@@ -1,4 +1,4 @@
-"""The broker's Kerberos keys, with which it accepts tickets of GSSAPI (optional dependency `gssapi`)."""
+"""Reads the broker's Kerberos keys, which verify clients' tickets (SASL/GSSAPI; needs package `gssapi`)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ BeginGssapi = Callable[[], GssapiExchange]
 
 
 def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
-    """Read the keytab. Return the exchanges that accept tickets, by listener.
+    """Read the keytab. For each listener with GSSAPI, return a function that begins a client's login.
 
     Raises:
-        ConfigError: the package is missing, or the broker could not accept tickets.
+        ConfigError: the package `gssapi` is missing, or the keys cannot be read.
     """
     by_listener = read_kerberos(config, endpoints)
     for name in by_listener:
@@ -37,7 +37,7 @@ def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mappin
 
 
 def read_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
-    """Check the settings, in any thread. Returns and raises the same as `open_kerberos`."""
+    """Do the same as `open_kerberos`, but log nothing about the listeners. Any thread can call this."""
     by_listener: dict[str, BeginGssapi] = {}
     for endpoint in endpoints:
         if (
@@ -62,7 +62,7 @@ def _begin(gssapi: Any, credentials: Any, names: ShortNames) -> BeginGssapi:
 class _TicketContext:
     """Implements `barnabas.broker.logins.gssapi.Context` with the system's Kerberos library.
 
-    One thread at a time can use it.
+    Only one thread at a time may use a context.
     """
 
     def __init__(self, gssapi: Any, credentials: Any) -> None:
@@ -107,13 +107,17 @@ def _package() -> Any:
 
 
 def _jaas_options(config: BrokerConfig) -> Mapping[str, str]:
-    """Return the options of `Krb5LoginModule`; none if the setting is for another mechanism."""
+    """Return the options of `Krb5LoginModule` in ``sasl.jaas.config``; none if it has another module."""
     jaas = None if config.sasl_jaas_config is None else parse_jaas(config.sasl_jaas_config)
     return jaas.options if jaas is not None and jaas.module == _MODULE else {}
 
 
 def _service(config: BrokerConfig, options: Mapping[str, str]) -> str:
-    """Return the service name: the first part of the broker's principal, for which clients get tickets."""
+    """Return the service name for which clients get tickets: the first part of the broker's principal.
+
+    Raises:
+        ConfigError: no setting has the name, or two settings have different names.
+    """
     setting, option = config.sasl_kerberos_service_name, options.get("serviceName")
     if setting and option and setting != option:
         raise ConfigError(
@@ -130,9 +134,10 @@ def _service(config: BrokerConfig, options: Mapping[str, str]) -> str:
 
 
 def _credentials(gssapi: Any, options: Mapping[str, str], service: str) -> Any:
-    """Return the keys of the configured principal.
+    """Return the keys of the configured principal; without one, those of `service` on this machine.
 
-    Without a configured principal, return all keys of the service for this machine's names.
+    Raises:
+        ConfigError: the keytab has no such keys, or cannot be read.
     """
     principal, keytab = options.get("principal"), options.get("keyTab")
     if principal is None or principal == "*":

@@ -31,7 +31,7 @@ _CLOSING_SECONDS = 2.0
 
 
 class Closings:
-    """Selects the closed connections that are logged: for one host and one reason, one in ten seconds.
+    """Limits log lines about closed connections to one in ten seconds for each host and reason.
 
     Otherwise a health check, or a client that reconnects forever, would fill the log.
     """
@@ -57,7 +57,7 @@ class Closings:
 
 
 def most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
-    """Return the largest number of connections of an address, and the setting that has this limit."""
+    """Return the largest number of connections from the address `host`, and the name of the setting."""
     for override in config.max_connections_per_ip_overrides:
         address, _, most = override.rpartition(":")
         if canonical_address(address) == host:
@@ -66,10 +66,14 @@ def most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
 
 
 class Connections:
-    """Counts all open connections of a broker, and applies ``max.connections`` and the limits per address.
+    """Counts all open connections of a broker, and applies the limits of connections.
 
-    `most` is the number of connections for which the process has file descriptors. With more connections, a
-    log could fail to open a file, and its log directory would go offline.
+    Args:
+        view: settings of the broker.
+        most: number of connections for which the process has file descriptors. With more connections, a log
+            could fail to open a file, and its log directory would go offline.
+        busy_polling: polls for requests before the event loop sleeps.
+        rates: limits the rate of new connections.
     """
 
     def __init__(
@@ -111,9 +115,9 @@ class Connections:
         return next(self._next_id)
 
     def admit(self, session: ClientSession) -> float | None:
-        """Count a new connection. Return the seconds that it must wait before it is served.
+        """Count a new connection. Return the seconds to wait before the broker serves it (often 0).
 
-        If the connection exceeds a limit, log the reason and return None.
+        If the connection exceeds a limit, do not count it. Then log the reason and return None.
         """
         config = self._view.config
         host = session.client_host
@@ -159,8 +163,8 @@ class Connections:
     def _delay(self, config: BrokerConfig, listener: str) -> float:
         """Return the seconds of delay that ``max.connection.creation.rate`` requires (KIP-612).
 
-        The limit of a listener also applies to connections from brokers. The limit of all listeners together
-        does not.
+        The broker-wide limit does not apply to the inter-broker listener. A listener's own limit applies to
+        all its connections, also to those from brokers.
         """
         delay, limit = 0.0, config.max_connection_creation_rate
         if limit < INT_MAX and listener != self.protected:
@@ -171,7 +175,7 @@ class Connections:
         return delay
 
     def forget(self, session: ClientSession) -> None:
-        """Stop counting a connection that ended. A rejected connection was not counted."""
+        """Stop counting a connection that has ended. Do nothing for a rejected connection."""
         if session not in self._open:
             return
         del self._open[session]
@@ -184,7 +188,7 @@ class Connections:
             self._all_gone.set_result(None)
 
     def silent_for(self) -> float:
-        """Return the seconds since any client has sent data or disconnected."""
+        """Return the seconds since a client last sent data or disconnected."""
         last = max((session.last_active for session in self._open), default=-math.inf)
         return asyncio.get_running_loop().time() - max(last, self._last_closed)
 
@@ -193,15 +197,15 @@ class Connections:
             session.shut_down()
 
     def close_users(self, names: Collection[str]) -> None:
-        """Close the connections of deleted users."""
+        """Close the connections on which users with these names have logged in by SASL."""
         for session in list(self._open):
             if session.has_logged_in and session.principal.name in names:
                 session.close(f"{session.principal} cannot log in any more")
 
     async def end(self) -> None:
-        """Close all connections, and wait until the event loop has released them.
+        """Close all connections, and wait up to two seconds until they have ended.
 
-        Otherwise uvloop can hang when the loop closes with an open TLS connection.
+        Without this wait, uvloop can hang when the loop closes with an open TLS connection.
         """
         self.close_all()
         if self._open:
@@ -210,7 +214,14 @@ class Connections:
 
 
 class Listener:
-    """One listener of the setting ``listeners``."""
+    """One listener of the setting ``listeners``: binds its address and accepts connections.
+
+    Args:
+        endpoint: address to bind.
+        connections: counts the connections of all listeners.
+        network: network of the broker.
+        tls: returns the TLS context for the next connection; None without TLS.
+    """
 
     def __init__(
         self,
@@ -264,7 +275,11 @@ class Listener:
         return self._begin()
 
     def user_of(self, certificate: bytes | None) -> Principal:
-        """Return the principal of a client with this certificate (`Host.user_of`)."""
+        """Return the principal for a client's certificate (`Host.user_of`).
+
+        Raises:
+            ValueError: no rule of ``ssl.principal.mapping.rules`` gives a valid name.
+        """
         if certificate is None or self._users is None or self.endpoint.has_sasl:
             return ANONYMOUS
         subject = subject_of(certificate)

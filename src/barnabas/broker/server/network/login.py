@@ -1,4 +1,4 @@
-"""SASL on one connection: until its login, a client can only log in (KIP-43, KIP-152, KIP-368)."""
+"""SASL logins on connections (KIP-43, KIP-152, KIP-368). Before login, a client can send little else."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class LoginClient(Client, Protocol):
     """A connection on which a client logs in."""
 
     def logged_in(self, principal: Principal, serve: Callable[[Readable, LoginClient], None]) -> None:
-        """Note that the client has authenticated. From now on, `serve` handles its requests."""
+        """Set the client's principal after its login. From now on, `serve` handles its requests."""
 
 
 Serve: TypeAlias = Callable[[Readable, LoginClient], None]
 
 
 class _Outcome(NamedTuple):
-    """Answer to one message of a client. If it has a reason, the connection is closed after the answer."""
+    """The response to one message of a login. If `failure` is set, the broker then closes the connection."""
 
     chunks: Chunks
     failure: str | None = None
@@ -59,8 +59,8 @@ class Logins:
         view: settings and clock of the broker.
         sasl: checks the messages of clients.
         serve: handles the requests of clients that have logged in, and every ApiVersions request.
-        blocking: thread that derives keys. It does nothing else, so many logins delay each other, but no
-            requests of clients that have logged in.
+        blocking: provides the thread that checks the messages. The thread does nothing else. So many logins
+            delay each other, but not the requests of clients that have logged in.
         trail: the audit log.
     """
 
@@ -74,16 +74,16 @@ class Logins:
         self.thread = blocking.pool("logins", 1)
 
     def begin(self, listener: str) -> Login:
-        """Start the login of a new connection to a listener."""
+        """Return the login of a new connection to a listener."""
         return Login(self, listener)
 
     def stop(self) -> None:
-        """Complete the check that is running, and start no more."""
+        """Start no more checks of messages. A check that is running can complete."""
         self.thread.abandon()
 
 
 class Login:
-    """The login on one connection, and its later logins if logins expire (`_lifetime_ms`)."""
+    """The logins on one connection. If a login expires, the client must log in again (KIP-368)."""
 
     def __init__(self, logins: Logins, listener: str) -> None:
         self._logins = logins
@@ -101,7 +101,8 @@ class Login:
         """Handle a request of a client that has not logged in.
 
         Raises:
-            ProtocolError: such a client may not send this request; the caller must close the connection.
+            ProtocolError: the client may not send this request before its login. The caller must close the
+                connection.
         """
         if self._is_bare and self._exchange is not None:
             self._respond_later(client, None, bytes(frame))
@@ -124,7 +125,11 @@ class Login:
             raise ProtocolError(f"{type(request).__name__} before the client has logged in by SASL")
 
     def serve_again(self, frame: Readable, client: LoginClient) -> None:
-        """Handle a request of a client whose login expires. Raises ProtocolError if it has expired."""
+        """Handle a request of a client whose login has a time limit, or the messages of its next login.
+
+        Raises:
+            ProtocolError: the login has expired, and this is no request to log in again.
+        """
         key = _api_key(frame)
         if key == SaslHandshakeRequest.api_key or self._exchange is not None:
             self.serve(frame, client)
@@ -162,7 +167,11 @@ class Login:
         return _Outcome(encode_response(header, response))
 
     def _complete(self, client: LoginClient, exchange: Exchange) -> int:
-        """Complete the login. Return its lifetime in milliseconds; 0 means no limit."""
+        """Complete the login, and record it in the audit log. Return its lifetime in ms; 0 means no limit.
+
+        Raises:
+            SaslError: the user name is not allowed, or differs from that of the connection's earlier login.
+        """
         try:
             check_name(exchange.user)
         except ValueError as error:
@@ -181,9 +190,9 @@ class Login:
         return lifetime_ms
 
     def _lifetime_ms(self, exchange: Exchange) -> int:
-        """Return the lifetime of a login in milliseconds; 0 means no limit.
+        """Return the lifetime of a login in milliseconds; 0 means no limit (KIP-368).
 
-        The lifetime of a token limits that of the login (KIP-368).
+        A login ends after ``connections.max.reauth.ms``, or when its token expires, whichever comes first.
         """
         config = self._logins.view.config.for_listener(self._listener, self._mechanism)
         most = config.connections_max_reauth_ms

@@ -1,8 +1,8 @@
 """Sends replies to one client, in order.
 
 The kernel sends most record batches from the page cache (sendfile), as fast as the client receives them. So
-no large response is copied or held in memory. uvloop has no sendfile: its transport and this class write to
-the same socket in turn. This class writes only while the transport's buffer is empty.
+the broker does not copy a large response or hold it in memory. uvloop has no sendfile, so this class and the
+transport write to the same socket. This class writes only while the transport's buffer is empty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LENT = frozenset(get_args(Buffer))
 
 
 class Outbox:
-    """Sends replies over a transport. The transport's protocol must call `resume` in its `resume_writing`."""
+    """Sends replies over a transport. The protocol's method `resume_writing` must call `resume`."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -38,7 +38,7 @@ class Outbox:
         self._is_sending = False
 
     def send(self, chunks: Chunks) -> None:
-        """Send `chunks` after all earlier ones.
+        """Send `chunks` after all earlier chunks. Keep those that the client cannot receive yet.
 
         Raises:
             OSError: a chunk's file cannot be read.
@@ -54,7 +54,11 @@ class Outbox:
             self.resume()
 
     def resume(self) -> None:
-        """Continue when the transport has written all its data. Raises OSError as `send`."""
+        """Send the waiting chunks while the transport's buffer is empty.
+
+        Raises:
+            OSError: a chunk's file cannot be read.
+        """
         waiting = self.waiting
         if not waiting or self._is_sending:
             return

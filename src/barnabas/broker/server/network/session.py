@@ -1,4 +1,4 @@
-"""One client connection: it receives frames and sends replies, in order and with limited memory."""
+"""One client connection: receives requests and sends replies, in order and with limited memory."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ CLOSE_GRACE = 5.0
 
 
 def _nothing() -> None:
-    """Do nothing: a default for the function that ends a connection."""
+    """Do nothing. This replaces the function that ends a connection after the connection has ended."""
 
 
 class Unanswered:
-    """An unanswered request, which keeps its place in the order of replies."""
+    """The place of an unanswered request in the order of replies."""
 
     __slots__ = ("cancels", "chunks", "done", "future")
 
@@ -58,7 +58,7 @@ class Unanswered:
 
 
 class Closings(Protocol):
-    """Selects the closed connections that are logged."""
+    """Limits the log lines about closed connections."""
 
     def line(self, host: str, reason: str, now: float) -> str | None:
         """Return the text to log, or None to log nothing. `now` is in seconds."""
@@ -81,34 +81,35 @@ class Host(Protocol):
 
     @property
     def first_request_bytes(self) -> int:
-        """Size of the largest request that is read before the client has authenticated."""
+        """Largest size in bytes of a request before the client has authenticated."""
 
     def begin(self) -> Serve:
         """Return the function that handles the requests of a new connection."""
 
     def user_of(self, certificate: bytes | None) -> Principal:
-        """Return the principal for a client's certificate, which applies until a login.
+        """Return the principal that a client has before it logs in.
 
-        The certificate is in DER; None means that the client has shown none.
+        Args:
+            certificate: the client's certificate in DER; None if the client has shown none.
 
         Raises:
             ValueError: the certificate gives no principal.
         """
 
     def admit(self, session: ClientSession) -> float | None:
-        """Count a new connection. Return the seconds that it must wait; None if it exceeds a limit."""
+        """Count a new connection. Return the seconds before it is served, or None if it exceeds a limit."""
 
     def forget(self, session: ClientSession) -> None:
-        """Stop counting a connection that ended."""
+        """Stop counting a connection that has ended."""
 
 
 class ClientSession(asyncio.Protocol):
     """A client's connection, from its accept to its close.
 
-    A request begins when all earlier ones are answered, with the exceptions in `requests.order`. Replies
-    leave in the order of requests. The session stops reading in three cases: a request has to wait, too many
-    requests are unanswered, or the client does not read its replies. So the memory of one connection has a
-    limit.
+    The session begins a request when all earlier requests are answered (exceptions: `requests.order`). It
+    sends replies in the order of the requests. It stops reading in three cases: a request has to wait, too
+    many requests are unanswered, or the client does not read its replies. So the memory of one connection has
+    a limit.
     """
 
     client_software_name = ""
@@ -159,7 +160,14 @@ class ClientSession(asyncio.Protocol):
     # --- asyncio's side ---
 
     def arriving(self, host: str, give_up: Callable[[], object]) -> float | None:
-        """Count a connection before its TLS handshake (`Secured.arriving`)."""
+        """Count a new connection, before the TLS handshake if there is one (`Secured.arriving`).
+
+        Return the seconds to wait before the broker serves the connection; None if it exceeds a limit.
+
+        Args:
+            host: the client's address.
+            give_up: ends the connection at once.
+        """
         self.client_host = canonical_address(host)
         self._give_up = give_up
         wait = self._host.admit(self)
@@ -168,7 +176,7 @@ class ClientSession(asyncio.Protocol):
         return wait
 
     def not_secured(self, error: BaseException) -> None:
-        """Close a connection whose TLS handshake failed (`Secured.not_secured`)."""
+        """Stop counting a connection whose TLS handshake failed, and log why (`Secured.not_secured`)."""
         self._closing = True
         self._host.forget(self)
         reason = why_not_secured(error) if isinstance(error, Exception) else None
@@ -264,7 +272,7 @@ class ClientSession(asyncio.Protocol):
     # --- the dispatcher's side ---
 
     def reply(self, chunks: Chunks) -> None:
-        """Send a reply as soon as all earlier ones are sent."""
+        """Send a reply after the replies to all earlier requests."""
         if self._unanswered:
             waiting = Unanswered(None, False)
             self._unanswered.append(waiting)
@@ -305,7 +313,7 @@ class ClientSession(asyncio.Protocol):
         future.add_done_callback(settled)
 
     def mute(self, seconds: float) -> None:
-        """Read nothing for some seconds (`Client.mute`). If it is called twice, the later end applies."""
+        """Begin no request for this number of seconds (`Client.mute`), or until the end of a longer mute."""
         if self._closing:
             return
         if self._unmuting is not None:
@@ -315,7 +323,7 @@ class ClientSession(asyncio.Protocol):
         self._unmuting = self._loop.call_later(seconds, self._unmute)
 
     def close(self, reason: str, level: int = logging.WARNING) -> None:
-        """Close the connection and log the reason. Replies that were already sent still reach the client."""
+        """Close the connection, and log the reason. The client can still receive replies for five seconds."""
         if self._closing:
             return
         self._closing = True
@@ -324,28 +332,28 @@ class ClientSession(asyncio.Protocol):
         self._aborting = self._loop.call_later(CLOSE_GRACE, self._transport.abort)
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call back when the connection has closed (`Connection.when_closed`)."""
+        """Call `callback` when the connection has closed (`ClientConnection.when_closed`)."""
         self._on_closed.append(callback)
 
     def logged_in(self, principal: Principal, serve: Serve) -> None:
-        """Note that the client has authenticated. From now on, `serve` handles its requests."""
+        """Set the client's principal after its login. From now on, `serve` handles its requests."""
         self.has_logged_in = True
         self.principal = principal
         self._serve = serve
         self._frames.max_size = self._host.config.socket_request_max_bytes
 
     def shut_down(self) -> None:
-        """Close the connection because the broker stops."""
+        """Abort the connection, because the broker stops. Discard unsent replies."""
         self._closing = True
         self._give_up()
 
     # --- inside ---
 
     def _let_go(self) -> None:
-        """Remove all references to objects that refer to this session.
+        """Remove the references to objects that refer to this session.
 
-        A reference cycle would keep all data that the session has received, because the collector examines
-        old objects rarely (`broker/server/garbage.py`).
+        Otherwise a reference cycle would keep the received data in memory for long, because Python rarely
+        collects old objects here (`broker/server/garbage.py`).
         """
         self._receiver = None
         self._give_up = _nothing
@@ -360,11 +368,11 @@ class ClientSession(asyncio.Protocol):
             log.log(level, "closing connection %d from %s: %s", self.connection_id, self.client_host, line)
 
     def _more_received(self) -> None:
-        """Handle the arrival of a part of a large frame."""
+        """Record that the client is active, because a part of a large frame has arrived."""
         self.last_active = self._loop.time()
 
     def _large_frame_received(self, frame: Readable) -> None:
-        """Handle a complete large frame, and the bytes after it."""
+        """Serve a complete large frame or queue it, and receive further data in the usual way."""
         self._frames.large = None
         self._transport.set_protocol(self._receiver or self)
         if self._closing:
@@ -384,7 +392,7 @@ class ClientSession(asyncio.Protocol):
                 self._busy_polling.served()
 
     def _send(self, chunks: Chunks | None = None) -> None:
-        """Send `chunks`, or continue with unsent ones."""
+        """Send `chunks`, or continue with unsent chunks. If a file cannot be read, close the connection."""
         try:
             if chunks is None:
                 self._outbox.resume()
@@ -399,7 +407,10 @@ class ClientSession(asyncio.Protocol):
         self._continue()
 
     def _may_begin(self, frame: Readable) -> bool:
-        """Whether the next request can begin now. If not, make an earlier long poll respond at once."""
+        """Whether the request in `frame` can begin now.
+
+        If it has to wait for an unanswered long poll, make this poll respond at once (`LongPoll.give_way`).
+        """
         if (
             self._write_paused
             or self._unmuting is not None
@@ -435,7 +446,7 @@ class ClientSession(asyncio.Protocol):
                 self._send(held)
 
     def _continue(self) -> None:
-        """Handle the bytes that arrived while the session did not read, and then read again."""
+        """Serve the queued frames as far as they can begin. If none is left, start to read again."""
         if not self._backlog:
             return
         try:

@@ -1,4 +1,4 @@
-"""The credentials for logins, from the cluster image and the settings."""
+"""Finds the credentials for logins in the cluster image and the settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.broker.view import BrokerView
 
 
 class ViewedLogins(StoredLogins):
-    """`StoredLogins` from the broker's view of the cluster."""
+    """Implements `StoredLogins` with the current cluster image and settings of a broker."""
 
     def __init__(self, view: BrokerView) -> None:
         self._view = view

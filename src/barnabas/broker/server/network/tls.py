@@ -52,8 +52,8 @@ def tls_context(config: BrokerConfig) -> ssl.SSLContext:
 def peer_context(config: BrokerConfig) -> ssl.SSLContext:
     """Make the TLS context with which a broker connects to other brokers.
 
-    The certificate of another broker must have a signature of a CA in ``ssl.truststore.location``, and
-    contain that broker's advertised host.
+    A CA in the truststore must have signed the other broker's certificate. The certificate must contain that
+    broker's advertised host.
 
     Raises:
         ConfigError: a setting is missing, or a file cannot be used.
@@ -72,7 +72,7 @@ def peer_context(config: BrokerConfig) -> ssl.SSLContext:
 
 
 def renew_key(context: ssl.SSLContext, config: BrokerConfig) -> None:
-    """Load the broker's present key into a context, for all later connections.
+    """Load the key and certificate that `config` names into a context, for all later connections.
 
     Raises:
         ConfigError: the key cannot be used.
@@ -81,10 +81,10 @@ def renew_key(context: ssl.SSLContext, config: BrokerConfig) -> None:
 
 
 def trial_certificate(config: BrokerConfig) -> bytes:
-    """Return the certificate that clients receive. A handshake in memory tests it.
+    """Return the certificate (DER) that clients receive, after a TLS handshake in memory that tests the key.
 
     Raises:
-        ConfigError: the key cannot be used.
+        ConfigError: the key or its certificate cannot be used.
     """
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load_key(server, config)
@@ -115,7 +115,7 @@ _NOT_TLS = frozenset(
 
 
 def why_not_secured(error: Exception) -> str | None:
-    """Return the reason for a failed handshake, for the log; None if the client has only disconnected."""
+    """Return the reason for a failed TLS handshake, for the log; None if the client has only disconnected."""
     if isinstance(error, ssl.SSLError):
         reason = error.reason or str(error)
         if reason in ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST"):
@@ -132,12 +132,12 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 
 
 def has_trust(config: BrokerConfig) -> bool:
-    """Whether the settings have CA certificates for checking the certificates of others."""
+    """Whether the settings have a truststore: CA certificates that verify the certificates of others."""
     return config.ssl_truststore_location is not None or config.ssl_truststore_certificates is not None
 
 
 def key_source(config: BrokerConfig) -> str:
-    """Describe where the broker's key comes from: the setting, and its value if it is a file."""
+    """Return the setting with the broker's key, for messages; with its value if the key is in a file."""
     path = config.ssl_keystore_location
     return "ssl.keystore.key" if path is None else f"ssl.keystore.location={path}"
 

@@ -29,7 +29,7 @@ _MOST_NAMED = 5
 
 
 class _Loaded(NamedTuple):
-    """Contents of the key files, after a successful test."""
+    """A TLS context from the key files, with its certificate and trusted CAs, after a test handshake."""
 
     context: ssl.SSLContext
     #: what a client is shown
@@ -38,37 +38,36 @@ class _Loaded(NamedTuple):
 
 
 class ListenerKeys:
-    """The keys of all listeners with TLS. The settings of each listener can change while the broker runs."""
+    """The TLS keys of all listeners with TLS, by listener."""
 
     def __init__(self, view: BrokerView, listeners: Iterable[str]) -> None:
         self._by_listener = {name: TlsKeys(view, name) for name in listeners}
 
     def of(self, listener: str) -> TlsKeys:
-        """Return the keys of a listener."""
+        """Return the TLS keys of a listener with TLS."""
         return self._by_listener[listener]
 
     def check_now(self, threads: Pool) -> None:
-        """Start a `check`. Calls during a running check share one more check."""
+        """Start to check the files of all listeners for new keys, and return (`TlsKeys.check_now`)."""
         for keys in self._by_listener.values():
             keys.check_now(threads)
 
     async def check(self, threads: Pool, *, is_start: bool = False) -> None:
-        """Load the keys that have changed. Only at the start are other names in the certificates allowed."""
+        """Load the keys that have changed (`TlsKeys.check`)."""
         for keys in self._by_listener.values():
             await keys.check(threads, is_start=is_start)
 
     async def try_out(self, config: BrokerConfig, threads: Pool) -> None:
-        """Check that the listeners could use the keys in `config`. Raises ConfigError otherwise."""
+        """Check that the listeners could use the keys that `config` names. Raises ConfigError if not."""
         for name, keys in self._by_listener.items():
             await threads.run(_try, config.for_listener(name), keys.certificate)
 
 
 class TlsKeys:
-    """Holds the TLS context for new connections. Open connections keep their context.
+    """Holds the TLS context for new connections of a listener, and renews it when the key files change.
 
-    It reads the files from time to time, and tests their contents in a handshake before it uses them. If a
-    key does not belong to its certificate, nothing changes. This happens, for example, when only one of the
-    two files was written yet.
+    Each new key must pass a test handshake. If it does not, the present key stays in use. For example, only
+    one of two files may be written yet. Open connections keep their context.
 
     Args:
         view: settings of this broker.
@@ -99,7 +98,7 @@ class TlsKeys:
         return self._view.config.for_listener(self._listener)
 
     def context(self) -> ssl.SSLContext:
-        """TLS context for the next connection."""
+        """Return the TLS context for the next connection."""
         return self._now.context
 
     @property
@@ -108,17 +107,21 @@ class TlsKeys:
         return self._now.certificate
 
     def shown_by(self, context: ssl.SSLContext) -> None:
-        """Update the key of another context, too."""
+        """Load each new key into `context`, too. This broker uses it to connect to others."""
         self._as_client.append(context)
 
     def check_now(self, threads: Pool) -> None:
-        """Start a `check`. Calls during a running check share one more check."""
+        """Start a `check` in a new task. Do nothing if a check has been requested and not begun."""
         if not self._is_wanted:
             self._is_wanted = True
             self._asked = start_task(self.check(threads), f"reading the key of listener {self._listener}")
 
     async def check(self, threads: Pool, *, is_start: bool = False) -> None:
-        """Load the key if it has changed. Only at the start are other names in the certificate allowed."""
+        """Read the key files in a thread, and use a changed key for new connections.
+
+        If the key cannot be used, log the reason and keep the present key. Other names in the certificate are
+        allowed only at the start, or if settings allow them (KIP-978).
+        """
         async with self._turn:
             self._is_wanted = False
             await self._check(threads, is_start=is_start)
@@ -174,7 +177,7 @@ class TlsKeys:
 
 
 def _load(config: BrokerConfig) -> _Loaded:
-    """Load the files. Raises ConfigError, also if they change during each attempt."""
+    """Load and test the key files. Raises ConfigError if they are invalid, or change during each attempt."""
     certificate = trial_certificate(config)
     for _ in range(_MOST_READINGS):
         context = tls_context(config)
@@ -185,14 +188,17 @@ def _load(config: BrokerConfig) -> _Loaded:
 
 
 def _try(config: BrokerConfig, present: bytes) -> None:
-    """Check that the keys in `config` can replace the present ones. Raises ConfigError otherwise."""
+    """Raise ConfigError if the key in `config` cannot replace the key with the certificate `present`."""
     _check_names(present, _load(config).certificate, config)
 
 
 def _check_names(before: bytes, after: bytes, config: BrokerConfig) -> None:
-    """Check that the names in a certificate allow a replacement while the broker runs (KIP-978).
+    """Raise ConfigError if a new certificate has another subject or lacks names, unless settings allow it.
 
-    Raises ConfigError otherwise.
+    Args:
+        before: the present certificate, in DER.
+        after: the new certificate, in DER.
+        config: settings of the listener.
     """
     if before == after or (config.ssl_allow_dn_changes and config.ssl_allow_san_changes):
         return
@@ -210,7 +216,7 @@ def _check_names(before: bytes, after: bytes, config: BrokerConfig) -> None:
 
 
 def _expiry(certificate: bytes) -> Any:
-    """Return the end of a certificate's validity."""
+    """Return the time (UTC) at which a certificate expires."""
     from cryptography import x509
 
     return x509.load_der_x509_certificate(certificate).not_valid_after_utc

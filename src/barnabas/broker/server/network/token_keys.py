@@ -1,4 +1,4 @@
-"""The identity provider's public keys, which verify tokens of OAUTHBEARER; a thread reads them (KIP-768)."""
+"""Reads the identity provider's public keys, which verify tokens of SASL/OAUTHBEARER (KIP-768)."""
 
 from __future__ import annotations
 
@@ -42,9 +42,15 @@ _SETTINGS = (
 
 
 class TokenKeys:
-    """Reads the keys at the start, from time to time, and when a token names an unknown key.
+    """Holds the identity provider's public keys, and reads them again from time to time, in a thread.
 
-    While they cannot be read, the last keys stay valid.
+    It also reads them again when a token names an unknown key (`ask_again`). While they cannot be read, the
+    last keys stay in use.
+
+    Args:
+        config: settings of the listener.
+        url: URL of the keys.
+        environment: provides the thread.
     """
 
     def __init__(self, config: BrokerConfig, url: str, environment: Environment) -> None:
@@ -58,7 +64,7 @@ class TokenKeys:
         self.keys: list[Key] = []
 
     async def start(self) -> None:
-        """Start to read the keys. Raises ConfigError if they cannot be read."""
+        """Read the keys, and start the task that reads them again. Raises ConfigError if the read fails."""
         try:
             self.keys = await self._threads.run(_read, self._url)
         except (DocumentError, ConfigError) as error:
@@ -107,15 +113,15 @@ async def open_tokens(
     environment: Environment,
     on_stop: Callable[[Callable[[], Awaitable[None]]], None],
 ) -> Mapping[str, Tokens]:
-    """Make the verifiers of OAUTHBEARER tokens, by the listeners that accept such tokens.
+    """Return a verifier of tokens for each listener that accepts OAUTHBEARER tokens, by listener name.
 
     Listeners with the same settings share the provider's keys.
 
     Args:
-        on_stop: receives the functions to call when the broker stops, or when its start fails.
+        on_stop: registers a function to call when the broker stops, or when its start fails.
 
     Raises:
-        ConfigError: tokens could not be verified as the settings require.
+        ConfigError: the settings are invalid or incomplete, or the keys cannot be read.
     """
     by_listener: dict[str, Tokens] = {}
     by_settings: dict[tuple[object, ...], Tokens] = {}
@@ -158,10 +164,10 @@ async def _open(
 
 
 def checked_rules(config: BrokerConfig) -> TokenRules:
-    """Return the rules for signed tokens.
+    """Return the rules for signed tokens. Log a warning for each check that the settings disable.
 
     Raises:
-        ConfigError: the issuer or the audience is missing, and no setting allows that.
+        ConfigError: the expected issuer or audience is missing, and no setting allows this.
     """
     wanted = (
         ("issuer", config.sasl_oauthbearer_expected_issuer, config.sasl_oauthbearer_allow_unverified_issuer),
