@@ -30,12 +30,12 @@ from barnabas.kafka.security.scram import SALT_BYTES
 def open_peers(
     config: BrokerConfig, environment: Environment, listener: Endpoint, view: BrokerView, long_work: LongWork
 ) -> BrokerClient:
-    """Create the channels to the other brokers.
+    """Create the client with which this broker sends requests to other brokers.
 
-    They connect to the listeners with the same name as `listener`.
+    It connects to the listener of each broker that has the same name as `listener`.
 
     Raises:
-        ConfigError: the listener uses TLS or SASL, and the settings for that are invalid.
+        ConfigError: the listener uses TLS or SASL, and the settings for TLS or SASL are invalid.
     """
 
     def address_of(broker_id: BrokerId) -> Address | None:
@@ -70,12 +70,10 @@ def _login(config: BrokerConfig, environment: Environment, long_work: LongWork) 
 
 
 async def own_user(config: BrokerConfig, listener: Endpoint, random: Random, long_work: LongWork) -> Users:
-    """Return the user with which brokers log in to each other.
+    """Return the user with which brokers log in to each other, with its SCRAM credentials.
 
-    It must be stored before the first broker logs in.
-
-    Returns:
-        Return no users if brokers do not log in, or if the settings have the password.
+    The caller must store the user before the first broker logs in. Return no user if brokers do not log in,
+    or if the settings have the user's password.
     """
     login = login_config(config, listener.name)
     if not listener.has_sasl or not has_broker_login(login):
@@ -91,9 +89,10 @@ async def own_user(config: BrokerConfig, listener: Endpoint, random: Random, lon
 def require_access_of_brokers(
     config: BrokerConfig, authorizer: Authorizer | None, listener: Endpoint
 ) -> None:
-    """Check that this broker may send the requests between brokers at `listener`.
+    """Check that this broker may send requests to other brokers at `listener`.
 
-    Raises ConfigError otherwise.
+    Raises:
+        ConfigError: the broker's principal lacks CLUSTER_ACTION on the cluster.
     """
     login = login_config(config, listener.name)
     if login.zookeeper_connect is not None or has_broker_login(login):
@@ -102,7 +101,7 @@ def require_access_of_brokers(
 
 
 def forget_gone(peers: BrokerClient, delta: ImageDelta) -> None:
-    """Close the channels to brokers that have left, or have registered again."""
+    """Close the channels to brokers that have left the cluster, or have registered again."""
     if delta.brokers:
         for broker in delta.before.brokers.values():
             now = delta.after.brokers.get(broker.id)

@@ -1,1 +1,1 @@
-"""Produce requests of the usual shape, answered from their bytes."""
+"""Answers most Produce requests directly from their bytes, without decoding them."""

@@ -1,8 +1,8 @@
-"""Answers Produce requests of the usual shape from their bytes (ADR 22).
+"""Answers Produce requests of the usual shape directly from their bytes (ADR 22).
 
-It appends their batches with `Partition.append_plain`, which takes nearly all of them, and encodes the answer
-itself. The handler decides about all other requests, and about the rest of a request from its first batch on
-that is not plain.
+It appends the batches of such a request with `Partition.append_plain`, and encodes the response itself. If
+`append_plain` cannot take a batch, the usual handler appends this batch and the rest of the request. Requests
+of another shape also go to the usual handler.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def _raise(error: KafkaError) -> None:
 
 
 class DirectProduce:
-    """Answers requests of the usual shape (`Direct`).
+    """Answers Produce requests of the usual shape from their bytes (`Direct`).
 
     Args:
-        replicas: where the partitions are.
-        long_work: its clock limits the time of a turn of the event loop.
-        view: the broker's clock.
-        go_on: the handler, for what is not plain.
+        replicas: finds the partitions of this broker.
+        long_work: provides the clock that limits the time of a turn of the event loop.
+        view: clock of the broker.
+        go_on: continues with a request whose next batch `append_plain` cannot take.
     """
 
     def __init__(self, replicas: ReplicaManager, long_work: LongWork, view: BrokerView, go_on: GoOn) -> None:
@@ -104,7 +104,7 @@ class DirectProduce:
         partitions: Mapping[int, Partition],
         now_ms: int,
     ) -> Outcome:
-        """Append the only batch of a request."""
+        """Append the only batch of a request. Return None if the usual handler must execute the request."""
         index, start, stop = place
         partition = partitions.get(index)
         if partition is None:
@@ -135,7 +135,10 @@ class DirectProduce:
         partitions: Mapping[int, Partition],
         now_ms: int,
     ) -> Outcome:
-        """Append the batches of a request, until one is not plain or the time slice is over."""
+        """Append the batches of a request, until one needs the usual handler or the time slice is over.
+
+        The usual handler then continues with the rest of the request.
+        """
         acks, flags = opening.acks, opening.layout.flags
         view = memoryview(frame)
         appended: list[AppendInfo] = []
@@ -177,7 +180,10 @@ class DirectProduce:
         appended: Sequence[AppendInfo],
         failure: KafkaError | None,
     ) -> Begun:
-        """Have the handler go on with a request."""
+        """Decode a request, and let the usual handler continue after the batches in `appended`.
+
+        `failure` is the error of the next batch, if there is one.
+        """
         header, request, _ = parse_counted(frame, DIRECT_ELEMENTS)
         assert isinstance(request, ProduceRequest)
         context = RequestContext(header, client)

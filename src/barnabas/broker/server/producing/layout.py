@@ -1,7 +1,7 @@
-"""The bytes of a Produce request of the usual shape, and those of the answer to it.
+"""Finds the batches in the bytes of a Produce request of the usual shape, and encodes the response.
 
-The usual shape has one topic, no transaction, acks 1 or all, and no tagged fields. All other requests are
-decoded (`barnabas.kafka.protocol`), and so are those that end in the wrong place.
+A request of the usual shape has one topic, no transaction, acks 1 or all, and no tagged fields. The usual
+handler executes all other requests, after `barnabas.kafka.protocol` has decoded them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ Result: TypeAlias = tuple[int, int, int, int]
 
 
 class Layout:
-    """Versions 5 to 8: lengths have a fixed size, and there are no tagged fields."""
+    """Layout of Produce requests and responses in versions 5 to 8.
+
+    Lengths have a fixed size, and there are no tagged fields.
+    """
 
     #: the bytes before the number of topics in an answer, after the correlation id
     reply_start = b""
@@ -58,11 +61,19 @@ class Layout:
         self.result_end = b"\0\0\0\0\xff\xff" if version >= _ERRORS_SINCE else b""
 
     def settings_at(self, frame: Readable, position: int) -> int | None:
-        """Return where acks are, given the end of the client id; None if a transaction or tags precede."""
+        """Return the position of the field acks; None if the request is transactional or has header tags.
+
+        Args:
+            position: position after the client id.
+        """
         return position + 2 if frame[position : position + 2] == b"\xff\xff" else None
 
     def topic_at(self, frame: Readable, position: int) -> tuple[TopicKey, int] | None:
-        """Return the only topic and the position after it, given the number of topics' position."""
+        """Return the only topic and the position after it; None if the request has no or several topics.
+
+        Args:
+            position: position of the number of topics.
+        """
         if frame[position : position + 4] != b"\0\0\0\1":
             return None
         (length,) = _NAME_LENGTH.unpack_from(frame, position + 4)
@@ -72,7 +83,11 @@ class Layout:
         return bytes(frame[position : position + length]).decode("utf-8", "replace"), position + length
 
     def places(self, frame: Readable, position: int) -> list[Place] | None:
-        """Return the batches, given the number of partitions' position; None if the frame ends elsewhere."""
+        """Return the places of all batches; None if the rest of the frame has not the usual shape.
+
+        Args:
+            position: position of the number of partitions.
+        """
         (count,) = _COUNT.unpack_from(frame, position)
         if not 0 < count < DIRECT_ELEMENTS:
             return None
@@ -88,12 +103,15 @@ class Layout:
         return found if position == len(frame) else None
 
     def number(self, count: int) -> bytes:
-        """Return the length of an array in an answer."""
+        """Return the encoded length of an array with `count` items, for a response."""
         return count.to_bytes(4)
 
 
 class FlexibleLayout(Layout):
-    """Versions 9 to 13: lengths are varints plus one, and tagged fields may follow each struct (KIP-482)."""
+    """Layout of Produce requests and responses in versions 9 to 13 (KIP-482).
+
+    A length is a varint of the length plus one, and each struct ends with tagged fields.
+    """
 
     reply_start = b"\0"
     reply_end = b"\0" + _NO_THROTTLE + b"\0"
@@ -148,9 +166,9 @@ LAYOUTS: dict[int, Layout] = {
 
 
 class Opening:
-    """All that precedes the partitions of a request, but for its correlation id.
+    """The first part of a request: all bytes before its partitions, except the correlation id (`Memo`).
 
-    Most requests of a connection open with the same bytes.
+    Most requests of a connection have the same opening. So the broker parses it only once.
     """
 
     __slots__ = (
@@ -189,14 +207,14 @@ class Opening:
         self._of_one = self._reply + layout.number(1)
 
     def close(self) -> None:
-        """Hold nothing (`Memo`)."""
+        """Do nothing: an opening holds no resources."""
 
     def opens(self, frame: Readable) -> bool:
-        """Whether a request opens with the same bytes."""
+        """Whether the request in `frame` has this opening."""
         return frame.startswith(self._bytes, 8) and frame.startswith(self._version)
 
     def reply(self, frame: Readable, results: Iterable[Result]) -> bytes:
-        """Return the answer to a request, with its size before it."""
+        """Return the encoded response to the request in `frame`, with its size in front."""
         layout = self.layout
         ends = layout.result_end
         content = [_RESULT.pack(*result) + ends for result in results]
@@ -206,7 +224,7 @@ class Opening:
 
 
 def opening_of(frame: Readable) -> Opening | None:
-    """Return the opening of a request; None if its shape is not the usual one.
+    """Return the opening of the request in `frame`; None if the request has another shape.
 
     Raises:
         struct.error, IndexError: the frame is too short.

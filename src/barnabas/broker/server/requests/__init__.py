@@ -1,1 +1,1 @@
-"""The path of one request: finds its handler, divides a large request, and sends the response."""
+"""The path of one request: the broker finds its handler, divides a large request, and sends the response."""

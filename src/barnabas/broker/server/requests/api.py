@@ -1,4 +1,4 @@
-"""One API of the broker: its versions, its handler, and the division of its requests.
+"""Declares the APIs of the broker: the versions, the handler, and the checks of each API.
 
 The docstring of a handler's module begins with the versions served. It names the KIPs, and the parts of the
 API that are left out. The module declares the handler like this::
@@ -12,9 +12,9 @@ dependencies: parts of the broker, or a dataclass `Ports` if many functions of t
 types of the arguments select the parts (`barnabas.broker.server.requests.parts`). No other module lists the
 handlers or names their dependencies (`barnabas.broker.server.serving`).
 
-A handler returns its response, which needs no task and is the fast path, or an awaitable. The type of the
-awaitable decides which requests of the connection can begin meanwhile (`barnabas.broker.awaitables`). None
-means that there is no response (Produce with acks=0).
+A handler returns its response or an awaitable of it. A response is the fast path, because it needs no task.
+The type of the awaitable decides which requests of the connection can begin meanwhile
+(`barnabas.broker.awaitables`). None means that there is no response (Produce with acks=0).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ DIRECT_ELEMENTS = 1000
 
 
 class Begun(NamedTuple):
-    """A request that was decoded after all, and has begun."""
+    """A request that a `Direct` has decoded and passed to its handler, with the handler's result."""
 
     header: RequestHeader
     context: RequestContext
@@ -78,24 +78,24 @@ Outcome: TypeAlias = bytes | SecondPhase[bytes] | Begun | None
 
 
 class Direct(Protocol):
-    """Answers requests of the usual shape from their bytes, without a message (ADR 22)."""
+    """Answers requests of the usual shape directly from their bytes, without decoding them (ADR 22)."""
 
     def __call__(self, frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
-        """Answer a request.
+        """Answer a request. Return None, without any effect, if the handler must execute the request.
+
+        If the result is a future, an exception of this future makes the request fail.
 
         Args:
-            frame: the request.
-            client: its connection.
-            access: what the client may do.
-            began: when the request began, by the clock of `LongWork`.
-
-        An error that the promise of a reply gets fails the request.
+            frame: bytes of the request.
+            client: connection of the request.
+            access: permissions of the client.
+            began: time at which the request began, by the clock of `LongWork`, in seconds.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Api(Generic[Q]):
-    """One API, without its handler's dependencies."""
+    """The declaration of one API, from `handles`. `using` adds the handler's dependencies."""
 
     key: int
     name: str
@@ -155,23 +155,23 @@ class Api(Generic[Q]):
 
     @property
     def has_second_phase(self) -> bool:
-        """Whether the handler's return type says that it can return a `SecondPhase`."""
+        """Whether the handler's return type contains `SecondPhase`."""
         answers = get_args(_hints(self.handle)["return"])
         return any(get_origin(kind) is SecondPhase for kind in answers)
 
     def using(self, *parts: Any) -> Served:
-        """Return the API with its handler's dependencies, ready to be served."""
+        """Return the API as a broker serves it, with `parts` as the handler's dependencies."""
         direct = None if self.direct is None else self.direct(*parts)
         return Served(self, partial(self.handle, *parts), direct)
 
     def advertised(self) -> ApiVersion:
-        """Entry of the API in a response to ApiVersions."""
+        """Return the entry for this API in a response to ApiVersions."""
         return ApiVersion(api_key=self.key, min_version=self.advertised_from, max_version=self.versions[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An API that a broker serves. The dispatcher passes requests of the API's own class to `handle`."""
+    """An API that a broker serves. The dispatcher calls `handle` with each decoded request of the API."""
 
     api: Api[Any]
     handle: Handle
@@ -184,7 +184,8 @@ class Served:
 class ServedApis(dict[int, Served]):
     """All APIs that a broker serves, by API key.
 
-    After `use`, the APIs of unused features are missing: requests of these are like those of an unknown API.
+    `use` removes the APIs of features that the cluster does not use. The broker then rejects their requests
+    in the same way as requests of an unknown API.
     """
 
     def __init__(self) -> None:
@@ -197,7 +198,7 @@ class ServedApis(dict[int, Served]):
             self.use(delta.after.features)
 
     def use(self, features: FinalizedFeatures) -> None:
-        """Serve the APIs of the features that the cluster uses now, and no others."""
+        """Serve the APIs without a feature, and those whose feature has a level above 0. Hide the others."""
         all_apis = sorted({**self, **self._unused}.items())
         self.clear()
         self._unused.clear()
@@ -229,10 +230,10 @@ def handles(
     feature: str | None = None,
     direct: Callable[..., Direct] | None = None,
 ) -> Callable[[Handler], Api[Q]]:
-    """Make an `Api` of the decorated handler for `request`.
+    """Return a decorator that makes an `Api` of a handler for `request`.
 
-    Exactly one of `confirmed_by`, `unconfirmed` and `is_forwarded` is necessary. It says which broker's state
-    the answer depends on (ADR 15).
+    Exactly one of `confirmed_by`, `unconfirmed` and `is_forwarded` is necessary. It says whether the broker
+    must confirm its leadership before it answers (ADR 15).
 
     Args:
         request: message class of the request; the response is the class of the same name in the same module.
@@ -249,8 +250,8 @@ def handles(
         listing: path of the arrays in the response that can be long even if the request is small.
         is_held_back: whether a response can wait because its client, or other clients, asked for that.
         order: whether requests of this API depend on each other; by default they do.
-        confirmed_by: leadership that a broker in doubt must confirm before it answers.
-        unconfirmed: reason why a broker in doubt may answer without confirmation.
+        confirmed_by: leadership that the broker must confirm before it answers, if it may have lost it.
+        unconfirmed: reason why a broker that may have lost its leadership can answer without confirmation.
         is_forwarded: whether the controller answers the request, even if a client sends it to another broker.
         needs_login: whether the client must have logged in, and not with a delegation token.
         new_names: kind of names that the request can create; each principal has a limit for them.
@@ -261,8 +262,8 @@ def handles(
             authorizer checks a request before it.
 
     Raises:
-        TypeError: none or more than one of `confirmed_by`, `unconfirmed` and `is_forwarded` is given, or
-            `direct` together with another guard.
+        TypeError: none or more than one of `confirmed_by`, `unconfirmed` and `is_forwarded` is given; or
+            `direct` is given without `unconfirmed`, or with `needs_login`, `new_names` or `is_audited`.
     """
     if (confirmed_by is not None) + bool(unconfirmed) + is_forwarded != 1:
         raise TypeError(f"{request.__name__}: give one of confirmed_by, unconfirmed and is_forwarded")

@@ -1,4 +1,4 @@
-"""Removes from a request what its client is not authorised for, before the handler gets the request."""
+"""Checks the client's permissions, and removes the denied items of a request before the handler gets it."""
 
 from __future__ import annotations
 
@@ -21,25 +21,19 @@ from barnabas.kafka.security.principal import ANONYMOUS
 
 
 class Denials(Protocol):
-    """Receives the denials."""
+    """Records denied requests and items, for example in the audit log."""
 
     def whole(self, api: Api[Any], context: RequestContext, request: Request, error: KafkaError) -> None:
-        """Handle the error of a request that was rejected as a whole.
-
-        The error can have another reason than a denial.
-        """
+        """Record a request that was rejected as a whole, if `error` is an authorization error."""
 
     def some(self, api: Api[Any], context: RequestContext, response: Response | None) -> None:
-        """Handle a response after a permission was denied.
-
-        Some of its items may have an authorization error.
-        """
+        """Record the items in `response` that have an authorization error. There may be none."""
 
 
 def authorized(
     served: Served, authorizer: Authorizer, view: BrokerView, denials: Denials | None = None
 ) -> Served:
-    """Wrap an API so that its handler gets only the authorised items of a request."""
+    """Wrap an API so that its handler gets only the items of a request that the client may use."""
     whole = [need for need in served.api.needs if need.is_checked and not isinstance(need, Each)]
     each = next((need for need in served.api.needs if isinstance(need, Each)), None)
     checked = _Authorized(served, authorizer, whole, each, view, denials)
@@ -73,9 +67,10 @@ class _Authorized:
         self._denials = denials
 
     def handle(self, context: RequestContext, request: Request) -> MaybeAwaitable[Response | None]:
-        """Check and handle a request.
+        """Check the client's permissions, and pass the allowed items of the request to the handler.
 
-        Raises KafkaError if the whole request is rejected, and what the handler raises.
+        Raises:
+            KafkaError: the client lacks a permission for the whole request, or the handler raised the error.
         """
         connection = context.connection
         context.access = access = self._access(connection.principal, connection.client_host)
@@ -140,7 +135,7 @@ class _Authorized:
 def _with_refused(
     api: Api[Any], each: Each, response: Response | None, request: Request, refused: Sequence[Refused]
 ) -> Response | None:
-    """Return the answers to the allowed items, followed by those to the rejected ones."""
+    """Return the handler's response, with a failed answer for each rejected item added at the end."""
     for items, error in refused:
         part = api.on_error(with_items(request, each.array, items), error)
         if response is None:
@@ -151,9 +146,9 @@ def _with_refused(
 
 
 def logged_in_only(handle: Handle) -> Handle:
-    """Wrap `handle` for clients that have logged in or shown a certificate.
+    """Wrap `handle` so that it rejects clients that are anonymous, or have logged in by a delegation token.
 
-    A delegation token is not enough.
+    The error is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
     """
 
     def check_and_handle(context: RequestContext, request: Request) -> MaybeAwaitable[Response | None]:

@@ -1,8 +1,8 @@
-"""Delays responses that must not be stale, until this broker knows that it led when the request arrived.
+"""Delays responses that must not be stale, until this broker has proved that it led when the request arrived.
 
 While the broker is certain of its session with the metadata store, a request needs no confirmation. Otherwise
-the handler still runs at once, so that the order of requests stays. Its response or error then waits for
-`ReadIndex`.
+the handler still runs at once, so that the broker executes requests in their order. The response or error
+then waits for the proof by `ReadIndex`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from barnabas.kafka.protocol.schema import Request, Response
 
 
 class Confirmation(Protocol):
-    """Confirms that this broker still leads the partitions that it believes to lead (`ReadIndex`)."""
+    """Proves that this broker still leads its partitions. `ReadIndex` implements it."""
 
     def confirm(self, partitions: Iterable[TopicPartition]) -> asyncio.Future[bool] | None:
-        """Wait until it is proven that no other broker leads (`ReadIndex.confirm`)."""
+        """Return a future that is done when the proof is complete; None if no proof is necessary.
+
+        The future raises KafkaError if the proof fails (`ReadIndex.confirm`).
+        """
 
 
 def confirmed(
@@ -37,9 +40,10 @@ def confirmed(
     """Wrap `handle` so that its responses contain only state that was valid when the request arrived.
 
     Args:
-        loader: knows whether the session with the metadata store is certain, so that no proof is necessary.
+        loader: tells whether the session with the metadata store is certain. If so, no proof is necessary.
+        confirmation: proves the leadership otherwise.
         partitions_of: returns the partitions whose leader must answer the request.
-        refusal: returns the error of a broker that cannot prove that it leads them.
+        refusal: error of the request if the proof fails.
     """
 
     def confirm_and_handle(context: RequestContext, request: Request) -> MaybeAwaitable[Response | None]:
@@ -79,6 +83,6 @@ async def _held_back(
 
 
 def _read(answer: asyncio.Future[Response | None]) -> None:
-    """Read the exception of a response that no request awaits, so that asyncio does not report it."""
+    """Retrieve the exception of a future that nothing may await, so that asyncio does not report it."""
     if not answer.cancelled():
         answer.exception()

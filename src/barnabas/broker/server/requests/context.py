@@ -40,14 +40,14 @@ class ClientConnection(Protocol):
         """Close the connection and log the reason."""
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call back when the connection has closed; never, if that is not known of it."""
+        """Call `callback` when the connection has closed. A `NoConnection` never closes."""
 
 
 class Memo(Protocol):
-    """Memory of an API about a connection's last request."""
+    """State that an API keeps about the last request of a connection."""
 
     def close(self) -> None:
-        """Release what it holds: the connection has ended, or another memo replaces it."""
+        """Release the memo's resources, because its connection has ended or another memo replaces it."""
 
 
 class Client(ClientConnection, Protocol):
@@ -57,7 +57,7 @@ class Client(ClientConnection, Protocol):
     memos: dict[int, Memo]
 
     def reply(self, chunks: Chunks) -> None:
-        """Send a reply as soon as all earlier ones are sent."""
+        """Send a reply after the replies to all earlier requests."""
 
     def park(
         self,
@@ -66,43 +66,37 @@ class Client(ClientConnection, Protocol):
         cancel: bool,
         beside: int = NOTHING,
     ) -> None:
-        """Reserve the place of a request in the order of replies.
+        """Reserve the place of an unanswered request in the order of replies.
 
-        `finish` makes the reply when `future` is done.
-
-        With `cancel`, the future is cancelled if the connection ends before it is done. Meanwhile only
-        requests with the API key `beside` begin on this connection. A `LongPoll` ends for requests of other
-        APIs.
+        Args:
+            future: done when the reply can be made. If it is a `LongPoll`, a later request can end the wait.
+            finish: makes the reply from the finished future; None for no reply.
+            cancel: whether to cancel the future if the connection ends before.
+            beside: key of the API whose requests can begin on this connection meanwhile; all others wait.
         """
 
     def mute(self, seconds: float) -> None:
-        """Serve no more requests of this connection for this time.
-
-        Requests in progress are still answered.
-        """
+        """Begin no request of this connection for this number of seconds. Still answer earlier requests."""
 
 
 class Metered(Protocol):
     """Measures how much one request uses the broker, for the quotas of its client (`requests/usage.py`)."""
 
     def pause(self) -> None:
-        """Stop to count time: the event loop does other work until `resume`."""
+        """Stop the request's clock, because the event loop does other work until `resume`."""
 
     def resume(self) -> None:
-        """Continue to count time: the event loop continues with the request."""
+        """Start the request's clock again, because the event loop continues with the request."""
 
     @property
     def most_fetched(self) -> float:
         """Number of bytes that the client may fetch at once; infinite without a quota."""
 
     def admits_fetch(self, size: int) -> bool:
-        """Count the bytes of records to be sent to the client.
-
-        Return False if the quota does not allow them now.
-        """
+        """Charge `size` bytes of records to the client's quota. Return False if they exceed the quota now."""
 
     def settle(self, response: Any) -> Any:
-        """Add the throttle time to the response, and mute the client for this time."""
+        """Return the response with the throttle time, and mute the client for this time."""
 
 
 class NoConnection:
@@ -152,10 +146,7 @@ class RequestContext:
 
     @property
     def listener(self) -> str:
-        """Name of the listener that received the request.
-
-        The addresses in Metadata responses depend on it.
-        """
+        """Name of the listener that received the request. It selects the addresses in Metadata responses."""
         return self.connection.listener
 
 

@@ -62,16 +62,17 @@ def _api_versions_of_unknown_version(frame: Readable) -> RequestHeader | None:
 class Dispatcher:
     """Serves the requests of all connections of a broker.
 
-    It serves most requests at once, in the turn of the event loop in which they arrive. A request with many
-    elements is divided into pieces. After each slice of time, the loop serves requests of other connections
-    before the next piece. The request's own connection waits meanwhile. If a request has more than
-    `DIRECT_ELEMENTS`, a thread decodes and divides it, and encodes the response.
+    It serves most requests in the turn of the event loop in which they arrive. It divides a request with many
+    elements into pieces. After each slice of time, the event loop serves requests of other connections before
+    the next piece. The request's own connection waits. If a request has more than `DIRECT_ELEMENTS` elements,
+    a thread decodes and divides the request, and encodes the response.
 
     Args:
         served: APIs by API key.
         long_work: runs work that would block the event loop.
-        slow: seconds from which a request is logged as slow; requests that wait because the client asked for
-            it are not logged.
+        metering: measures requests for the quotas of clients; None without quotas.
+        slow: duration in seconds from which a request is logged as slow. Requests that wait because the
+            client asked for it are not logged.
     """
 
     def __init__(
@@ -94,7 +95,8 @@ class Dispatcher:
         """Start a request. The reply goes to `client`, at once or when it is ready.
 
         Raises:
-            ProtocolError: this broker does not serve such a frame; the caller must close the connection.
+            ProtocolError: the frame is invalid, or this broker does not serve the API or version. The caller
+                must close the connection.
         """
         began = self._now()
         metering = self._metering
@@ -149,7 +151,7 @@ class Dispatcher:
         began: float,
         outcome: bytes | SecondPhase[bytes] | Begun,
     ) -> None:
-        """Reply to a request that was answered directly, or that has begun so."""
+        """Send the reply of a `Direct`, or wait for it."""
         if isinstance(outcome, Begun):
             self._answer_begun(served, client, began, *outcome)
             return
@@ -176,7 +178,7 @@ class Dispatcher:
         request: Request,
         answer: MaybeAwaitable[Response | None],
     ) -> None:
-        """Reply to a request, at once or when its answer is there."""
+        """Send the reply to a request, now or when the handler's result `answer` is ready."""
         api = served.api
         usage = context.usage  # the handler may have found that it is a broker's
         if not is_awaitable(answer):
@@ -210,7 +212,7 @@ class Dispatcher:
             )
 
     async def answer(self, context: RequestContext, request: Request) -> Response:
-        """Return the response to a request without a connection: this broker's own, or a forwarded one.
+        """Return the response to a request that this broker sends to itself.
 
         Raises:
             ProtocolError: this broker does not serve the API, or its response has no field for the error.
@@ -231,10 +233,11 @@ class Dispatcher:
         return response
 
     async def answer_frame(self, frame: Readable, connection: ClientConnection) -> Chunks:
-        """Return the encoded response to a frame that another request contained, with its size in front.
+        """Return the encoded response to a request inside an Envelope request, with its size in front.
 
         Raises:
-            ProtocolError: as `serve`, and `answer`.
+            ProtocolError: the frame is invalid, this broker does not serve the API or version, or the request
+                has no response.
         """
         try:
             header, request, count = parse_counted(frame, DIRECT_ELEMENTS)
@@ -261,7 +264,7 @@ class Dispatcher:
         return served
 
     def _took(self, served: Served, client: Client, began: float, header: RequestHeader | None) -> None:
-        """Record the time of a request that is now answered."""
+        """Record the duration of an answered request, and log it if it was slow."""
         seconds = self._now() - began
         served.durations.add(seconds)
         if seconds >= self._slow and not served.api.is_held_back:
@@ -313,7 +316,7 @@ class Dispatcher:
             return None
 
     def _unsupported_version(self) -> ApiVersionsResponse:
-        """Return an answer in v0 to an ApiVersions request of an unknown version."""
+        """Return the response in v0 to an ApiVersions request of an unknown version."""
         api = self._served[ApiVersionsRequest.api_key].api
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[api.advertised()])
 
@@ -366,7 +369,7 @@ class Dispatcher:
     async def _answer_divided(
         self, served: Served, header: RequestHeader, context: RequestContext, request: Request, pieces: Pieces
     ) -> Chunks | None:
-        """Answer a request that was decoded on the event loop, because it has at most `DIRECT_ELEMENTS`."""
+        """Answer a request in pieces. It has at most `DIRECT_ELEMENTS`, so the event loop divides it."""
         divide = partial(pieces.divide, request)
         response = await self._in_pieces(served, context, request, pieces, divide)
         if context.usage is not None:
@@ -453,7 +456,11 @@ class Dispatcher:
         return None
 
     def _failure(self, api: AnyApi, request: Request, error: BaseException) -> Response:
-        """Make the response for an error that a handler raised. The error affects only this request."""
+        """Make the response for an error that a handler raised. Log the error if it is no KafkaError.
+
+        Raises:
+            ProtocolError: the response has no field for the error.
+        """
         if not isinstance(error, KafkaError):
             # not what is in it: that may be records, or a password
             log.error("%s failed: %s", api.name, type(error).__name__, exc_info=error)
@@ -470,7 +477,7 @@ def _lets_others_begin(api: AnyApi, header: RequestHeader, answer: Awaitable[Any
 
 
 def _pieces(api: AnyApi, request: Request) -> Pieces | None:
-    """Return the division of a request into pieces; None if it is not divided."""
+    """Return the `Pieces` by which to divide a request; None if the request is small enough."""
     for pieces in api.pieces:
         if pieces.apply_to(request):
             return pieces if pieces.count(request) > pieces.size else None

@@ -1,8 +1,8 @@
-"""The leadership that a response depends on, declared with each handler (ADR 15).
+"""Declares the partitions whose leader must answer the requests of an API (ADR 15).
 
     @handles(HeartbeatRequest, needs=[Group(READ)], confirmed_by=group_coordinator())
 
-If a broker is not certain that it still leads those partitions, it must confirm this before it answers
+If a broker is not certain that it still leads these partitions, it must prove this before it answers
 (`barnabas.broker.server.requests.confirmed`).
 """
 
@@ -34,18 +34,18 @@ PartitionsOf: TypeAlias = Callable[[Any], Iterable[TopicPartition]]
 
 
 class Leadership(ABC):
-    """Finds the partitions whose leader may answer the requests of an API."""
+    """Finds the partitions whose leader must answer a request of an API."""
 
     #: the error of a broker that cannot tell whether it leads them
     refusal: ErrorCode
 
     @abstractmethod
     def partitions_of(self, parts: Parts) -> PartitionsOf:
-        """Return a function that finds the partitions of a request, on the broker with these parts."""
+        """Return a function that finds these partitions for a request, on a broker with the parts `parts`."""
 
 
 class leader_of(Leadership):
-    """The leader of the partitions that a request names.
+    """Declares that the leader of the partitions in a request must answer.
 
     Args:
         index: name of the field with the partition's number.
@@ -84,17 +84,25 @@ class _CoordinatorOf(Leadership):
 
 
 def group_coordinator(*fields: str) -> Leadership:
-    """The coordinator of the groups in these fields (``array.field`` for an array); default `group_id`."""
+    """Declare that the coordinator of the groups in a request must answer.
+
+    Args:
+        fields: fields with the group ids, ``array.field`` in an array; by default `group_id`.
+    """
     return _CoordinatorOf(GroupCoordinator, GROUP_METADATA_TOPIC, fields or ("group_id",))
 
 
 def transaction_coordinator(*fields: str) -> Leadership:
-    """The coordinator of the transactional ids in these fields, by default of `transactional_id`."""
+    """Declare that the coordinator of the transactional ids in a request must answer.
+
+    Args:
+        fields: fields with the ids, ``array.field`` in an array; by default `transactional_id`.
+    """
     return _CoordinatorOf(TransactionCoordinator, TRANSACTION_STATE_TOPIC, fields or ("transactional_id",))
 
 
 class share_coordinator(Leadership):
-    """The coordinators of the share partitions that a request names."""
+    """Declares that the coordinator of the share partitions in a request must answer."""
 
     refusal = ErrorCode.NOT_COORDINATOR
 
@@ -115,7 +123,7 @@ class share_coordinator(Leadership):
 
 
 def _keys(request: Request, fields: Iterable[str]) -> Iterator[str]:
-    """Yield the names in the given fields of a request. A null name is left out."""
+    """Yield the names in the given fields of a request. Leave out null names."""
     for path in fields:
         items, _, field = path.rpartition(".")
         for item in getattr(request, items) if items else [request]:

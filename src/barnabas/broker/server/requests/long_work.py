@@ -21,11 +21,10 @@ LISTED_AT_ONCE = 500
 
 
 class LongWork:
-    """Runs the long work of one broker.
+    """Runs the long work of one broker, in one thread or in slices on the event loop.
 
-    It has only one thread, because threads and the event loop share the GIL.
-
-    A function in the thread must own its data: it must not use the broker's state.
+    There is only one thread, because threads and the event loop share the GIL. A function in the thread must
+    not use the broker's state, only data that belongs to it alone.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -36,19 +35,19 @@ class LongWork:
         self._is_stopped = False
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call `function` in the thread. Return its result, and raise its exceptions.
+        """Call `function` in the thread. Return its result, or raise its exception.
 
-        When the broker has stopped, the call is cancelled. A request that waited until then, for example for
-        an fsync, no longer has a client.
+        Raises:
+            asyncio.CancelledError: the broker has stopped, so no client waits for the result.
         """
         if self._is_stopped:
             raise asyncio.CancelledError
         return await self._thread.run(function, *args, **kwargs)
 
     async def slices(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """Yield the items one after another. After each slice of time, the event loop serves others.
+        """Yield the items one after another. After each slice of time, let the event loop serve requests.
 
-        All long work together has one slice in a turn of the loop.
+        In a turn of the event loop, only one caller of this method gets a slice.
         """
         end = self.now() + SLICE
         for item in items:
@@ -57,26 +56,24 @@ class LongWork:
                 end = await self.next_slice()
 
     async def next_slice(self) -> float:
-        """Let the event loop serve others.
-
-        Return at the start of the next slice, with the time of its end.
-        """
+        """Let the event loop serve requests, and wait for the next slice. Return the time of its end."""
         async with self._turn:
             await asyncio.sleep(0)
         return self.now() + SLICE
 
     def is_long(self, items: Sized) -> bool:
-        """Whether a listing of this number of items must be made in slices."""
+        """Whether there are so many items that `listed` describes them in slices."""
         return len(items) > LISTED_AT_ONCE
 
     def listed(
         self, items: Collection[T], describe: Callable[[T], D | None], respond: Callable[[list[D]], R]
     ) -> MaybeAwaitable[R]:
-        """Return `respond` of the descriptions of all items: at once for few items, in slices for many.
+        """Describe all items, and return the result of `respond`; for many items, an awaitable of it.
 
         Args:
             items: a snapshot, which must not change during the work.
-            describe: describes one item; None leaves the item out.
+            describe: returns the description of one item, or None to leave the item out.
+            respond: makes the result from the list of descriptions.
         """
         if not self.is_long(items):
             return respond([found for item in items if (found := describe(item)) is not None])
@@ -89,6 +86,6 @@ class LongWork:
         return respond([found async for found in self.slices(descriptions) if found is not None])
 
     def stop(self) -> None:
-        """Wait for the running work, and start no more."""
+        """Start no more work in the thread. Work that is running there can complete."""
         self._is_stopped = True
         self._thread.abandon()

@@ -3,9 +3,9 @@
     @handles(HeartbeatRequest, needs=[Group(READ)])
 
 Some needs are for the whole request: without the permission, the broker rejects the request. Others are for
-each item (`each_topic`): the broker serves the allowed items, and the API's `on_error` answers the others. If
-only the handler can check a permission, it uses `context.access`. It then declares a text for
-docs/reference/protocol.md (`checked_by_handler`).
+each item (`each_topic`): the broker serves the allowed items, and the API's `on_error` makes the answers to
+the others. If only the handler can check a permission, the handler uses `context.access`. Then the API
+declares a text for docs/reference/protocol.md (`checked_by_handler`).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def refusal(kind: ResourceType) -> KafkaError:
 
 
 class Refused(NamedTuple):
-    """Items of a request that are rejected, and their error."""
+    """Items of a request that the client is not authorised for, and their error."""
 
     items: list[Any]
     error: KafkaError
 
 
 class Need(ABC):
-    """A permission that a client needs."""
+    """A permission that a client needs for the requests of an API."""
 
     #: how the documentation puts it
     text: str = ""
@@ -53,11 +53,11 @@ class Need(ABC):
 
     @abstractmethod
     def check(self, access: Access, request: Request) -> None:
-        """Check the whole request. Raises KafkaError if it is rejected."""
+        """Raise KafkaError if the client lacks this permission for the whole request."""
 
 
 class Anyone(Need):
-    """No permission is necessary."""
+    """Declares that clients need no permission."""
 
     is_checked = False
 
@@ -69,7 +69,7 @@ class Anyone(Need):
 
 
 class checked_by_handler(Need):
-    """A permission that the handler itself checks with `context.access`."""
+    """Declares a permission that the handler itself checks with `context.access`."""
 
     is_checked = False
 
@@ -81,7 +81,7 @@ class checked_by_handler(Need):
 
 
 class Cluster(Need):
-    """A permission for at least one of some operations on the cluster."""
+    """Requires permission for at least one of these operations on the cluster."""
 
     def __init__(self, *operations: Operation) -> None:
         self._operations = operations
@@ -93,10 +93,7 @@ class Cluster(Need):
 
 
 class _Named(Need):
-    """A permission on the resource that a field of the request names.
-
-    If the field is null, no permission is necessary.
-    """
+    """Requires a permission on the resource that a field of the request names, if the field is not null."""
 
     def __init__(self, kind: ResourceType, operation: Operation, field: str) -> None:
         self._kind = kind
@@ -111,22 +108,22 @@ class _Named(Need):
 
 
 def Topic(operation: Operation, field: str = "topic") -> Need:
-    """A permission on the topic that the request names."""
+    """Require a permission on the topic that a field of the request names."""
     return _Named(ResourceType.TOPIC, operation, field)
 
 
 def Group(operation: Operation, field: str = "group_id") -> Need:
-    """A permission on the group that the request names."""
+    """Require a permission on the group that a field of the request names."""
     return _Named(ResourceType.GROUP, operation, field)
 
 
 def TransactionalId(operation: Operation, field: str = "transactional_id") -> Need:
-    """A permission on the transactional id that the request names, if any."""
+    """Require a permission on the transactional id in a field of the request, if the field is not null."""
     return _Named(ResourceType.TRANSACTIONAL_ID, operation, field)
 
 
 class Each(Need):
-    """A permission on each of the resources that an array of the request names.
+    """Requires a permission on each resource that an array of the request names.
 
     Args:
         kind: type of the resources.
@@ -163,7 +160,7 @@ class Each(Need):
         pass
 
     def sort_out(self, access: Access, request: Request, topic_names: TopicNames) -> list[Refused]:
-        """Return the rejected items, by their error."""
+        """Return the items that the client is not authorised for, grouped by their error."""
         items = getattr(request, self.array)
         if not items or (self._unless is not None and access.on_cluster(self._unless)):
             return []
@@ -196,17 +193,17 @@ def name_of(item: Any, field: str, topic_names: TopicNames) -> str | None:
 
 
 def each_topic(operation: Operation, request: str, response: str = "", **options: Any) -> Each:
-    """A permission on each topic in an array."""
+    """Require a permission on each topic in an array of the request. `options` are those of `Each`."""
     return Each(ResourceType.TOPIC, operation, request, response, **options)
 
 
 def each_group(operation: Operation, request: str, response: str = "", **options: Any) -> Each:
-    """A permission on each group in an array."""
+    """Require a permission on each group in an array of the request. `options` are those of `Each`."""
     return Each(ResourceType.GROUP, operation, request, response, **options)
 
 
 def each_transactional_id(operation: Operation, request: str, response: str = "") -> Each:
-    """A permission on each transactional id in an array."""
+    """Require a permission on each transactional id in an array of the request."""
     return Each(ResourceType.TRANSACTIONAL_ID, operation, request, response, name="")
 
 
@@ -222,9 +219,9 @@ _CONFIG_KINDS = {
 
 
 class EachConfigResource(Each):
-    """A permission on the settings of each resource.
+    """Requires a permission on each resource whose settings the request names.
 
-    For the settings of a broker it is a permission on the cluster.
+    For the settings of a broker or of client metrics, this is a permission on the cluster.
     """
 
     def __init__(self, operation: Operation, response: str) -> None:
@@ -249,7 +246,7 @@ class EachConfigResource(Each):
 
 
 def without(request: Request, array: str, refused: Sequence[Refused]) -> Any:
-    """Return the request without the rejected items."""
+    """Return a copy of the request without the rejected items of one array."""
     gone = {id(item) for each in refused for item in each.items}
     return with_items(request, array, [item for item in getattr(request, array) if id(item) not in gone])
 

@@ -24,16 +24,16 @@ _CHECKED = 100
 
 
 class NewNames:
-    """Names of one kind that principals have created and that still exist.
+    """Counts the names of one kind that each principal has created since the start of this broker.
 
-    It counts only names that were new, and only those since the start of this broker. A principal that only
-    uses existing names is never rejected.
+    The broker rejects a principal with too many names only when it creates another one. A principal can
+    always use names that exist.
 
     Args:
-        what: kind of the names, for the log.
-        setting: setting with the limit, for the log.
-        most: largest number of names of a principal.
-        exists: whether a name exists; None if another broker coordinates it, or no broker does yet.
+        what: kind of the names, for messages.
+        setting: name of the setting with the limit, for messages.
+        most: returns the largest number of names of a principal.
+        exists: returns whether a name exists; None if this broker does not coordinate the name.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class NewNames:
         self._told: set[Principal] = set()
 
     def admit(self, principal: Principal, name: str) -> None:
-        """Count a name that a principal is about to use, if it is new.
+        """Count a name that a principal is about to create. Do nothing if the name exists.
 
         Raises:
             KafkaError: POLICY_VIOLATION, the principal already has the largest allowed number.
@@ -91,7 +91,7 @@ class NewNames:
 
 
 class BoundedNames(Protocol):
-    """Names of one kind that requests can create, with a limit for each principal."""
+    """A kind of names that requests can create, with a limit for each principal."""
 
     #: the field of a request that has the name
     named_by: ClassVar[str]
@@ -100,7 +100,7 @@ class BoundedNames(Protocol):
 
 @dataclass(slots=True)
 class NewGroups:
-    """Groups that principals have created."""
+    """Limits the groups that each principal can create (``barnabas.groups.per.principal``)."""
 
     named_by: ClassVar[str] = "group_id"
     view: BrokerView
@@ -118,7 +118,7 @@ class NewGroups:
 
 @dataclass(slots=True)
 class NewTransactionalIds:
-    """Transactional ids that principals have created."""
+    """Limits the transactional ids of each principal (``barnabas.transactional.ids.per.principal``)."""
 
     named_by: ClassVar[str] = "transactional_id"
     view: BrokerView
@@ -135,7 +135,7 @@ class NewTransactionalIds:
 
 
 def bounded(handle: Handle, bound: BoundedNames) -> Handle:
-    """Wrap `handle` so that it applies the limit of new names.
+    """Wrap `handle` so that it first counts the name in the request, and rejects too many new names.
 
     The limit applies only to principals that ACLs restrict.
     """

@@ -1,11 +1,12 @@
 """Decides which requests of a connection can begin while an earlier one is unanswered.
 
-Apache Kafka begins a request when the previous one on the connection is answered. Clients rely on this: they
-send a commit, and request the committed offset before the answer arrives. So a request sees the effects of
-all earlier ones on its connection.
+Apache Kafka begins a request when the previous request on the connection is answered. So a request sees the
+effects of all earlier requests on its connection. Clients rely on this: they send a commit, and request the
+committed offset before the response arrives.
 
-Two exceptions let more requests of the same API begin; those of other APIs never do. A request in its
-`SecondPhase` has had its effects already. And some APIs between brokers declare an `Order`.
+There are two exceptions, in which more requests of the same API can begin. First, a request in its
+`SecondPhase` has already had its effects. Second, some APIs between brokers declare `BetweenBrokers`. All
+other requests wait.
 """
 
 from __future__ import annotations
@@ -18,21 +19,18 @@ NOTHING = -1
 
 
 class Order(Protocol):
-    """Says whether the requests of an API depend on each other."""
+    """Tells whether the requests of an API depend on each other."""
 
     @property
     def text(self) -> str:
-        """One sentence for the reference; "" for the rule of nearly all APIs."""
+        """Sentence about the order for docs/reference/protocol.md; "" if requests wait for each other."""
 
     def is_of_brokers(self, version: int) -> bool:
-        """Whether only brokers send this version of the API.
-
-        Then more requests can begin while one is unanswered.
-        """
+        """Whether only brokers send this version, so that more requests can begin while one is unanswered."""
 
 
 class InTurn:
-    """No other request begins, because this request can still change something."""
+    """The usual order: no other request begins while a request of this API can still have effects."""
 
     text = ""
 
@@ -42,10 +40,10 @@ class InTurn:
 
 @dataclass(frozen=True)
 class BetweenBrokers:
-    """More requests of the API begin at once.
+    """The order of an API between brokers: more requests of this API can begin while one is unanswered.
 
-    A broker's connection has requests of many clients, which do not depend on each other. If a request
-    depends on an answer, the broker sends it after that answer.
+    A connection between brokers has requests of many clients, which do not depend on each other. If a request
+    depends on an earlier response, the sender waits for that response first.
 
     Args:
         since: lowest version that only brokers send.

@@ -13,8 +13,8 @@ T = TypeVar("T")
 class Parts:
     """The parts of one broker, by their types.
 
-    A part is found by its class and by its base classes. For a dataclass that is not a part, an instance is
-    made once, from the parts that its fields name. `X | None` gives None if the broker has no part of type X.
+    `get` finds a part by its class or a base class. For a dataclass that is not a part, it creates one
+    instance, from the parts that the fields require.
 
     Args:
         parts: parts of the broker; None for a part that it does not have.
@@ -32,10 +32,11 @@ class Parts:
                     self._found.setdefault(kind, []).append(part)
 
     def get(self, kind: type[T], whose: str = "the broker") -> T:
-        """Return the part of a type.
+        """Return the only part with the type `kind`.
 
         Args:
-            whose: who requires it, for the error message.
+            kind: class or base class of the part; or a dataclass to create from parts.
+            whose: what requires the part, for the error message.
 
         Raises:
             TypeError: no part has this type, or several have it.
@@ -57,7 +58,7 @@ class Parts:
         return kind(**{name: self.of(types[name], f"{whose}.{name}") for name in given})
 
     def of(self, annotation: Any, whose: str) -> object:
-        """Return the part for an annotation; see `get`."""
+        """Return the part for an annotation (`get`). For `X | None`, return None if there is no such part."""
         if isinstance(annotation, UnionType):
             kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
             if not self._found.keys() & kinds:

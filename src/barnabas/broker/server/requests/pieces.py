@@ -1,6 +1,6 @@
-"""Divides a request about many items into pieces, which are served like many small requests.
+"""Divides a request about many items into pieces, which the broker serves like many small requests.
 
-This is correct only if each item has its own answer. An API declares that with `handles(..., pieces=...)`.
+This is correct only if each item has its own answer. Such an API declares `handles(..., pieces=...)`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _IDENTITIES = {*_NAMES, "partition_index", "partition", "resource_type", "resour
 
 
 class Piece(NamedTuple):
-    """A part of a request, which is a request itself."""
+    """A request with some of the items of a larger request."""
 
     request: Request
     #: on how many levels its first item goes on with the last one of the piece before
@@ -40,9 +40,8 @@ class Pieces:
         request: path of the arrays in the request, from outside to inside: ``topics.partitions``.
         response: path of the arrays with the answers, in the same order; by default the same path.
         size: largest number of items in a piece.
-        unique: answers an item only once, even if the request repeats it. Otherwise a small request could
-            cause a huge response, if an answer is longer than its question. This applies only to divided
-            requests.
+        unique: whether to answer an item only once if the request repeats the item. This prevents a huge
+            response to a small request. It applies only to divided requests.
         check: checks the whole request, and raises KafkaError to reject it.
     """
 
@@ -62,18 +61,18 @@ class Pieces:
         self._check = check
 
     def apply_to(self, request: Request) -> bool:
-        """Whether this version of `request` uses these arrays: some APIs have others in other versions."""
+        """Whether `request` has items in these arrays. In other versions, some APIs use other arrays."""
         return bool(getattr(request, self._request[0]))
 
     def count(self, request: Request) -> int:
-        """Return the number of items in a request."""
+        """Return the number of items in the arrays of a request, of all levels together."""
         return count_along(request, self._request)
 
     def divide(self, request: Request) -> list[Piece]:
-        """Divide a request into pieces, in its order.
+        """Divide a request into pieces, in the order of its items.
 
         Raises:
-            KafkaError: the whole request is rejected.
+            KafkaError: the API's `check` rejects the whole request.
         """
         if self._check is not None:
             self._check(request)
@@ -91,7 +90,11 @@ class Pieces:
         _fail(getattr(request, self._request[0]) or (), response, self._request[1:], self._response, error)
 
     def join(self, whole: Any, part: Any, continued: int) -> None:
-        """Add the answer to a piece to the answers to the earlier pieces."""
+        """Add `part`, the response to a piece, to `whole`, the response to the earlier pieces.
+
+        Args:
+            continued: nesting depth at which the piece continues the previous one (`Piece.continued`).
+        """
         if getattr(part, "error_code", 0) and not whole.error_code:
             whole.error_code = part.error_code
         if getattr(part, "throttle_time_ms", 0):
@@ -100,7 +103,7 @@ class Pieces:
 
 
 def count_along(message: Any, path: Sequence[str]) -> int:
-    """Return the number of items in all arrays of a path."""
+    """Return the number of items in all arrays along a path, of all levels together."""
     return _count(getattr(message, path[0]) or (), path[1:])
 
 
@@ -176,7 +179,12 @@ def _join(whole: Any, part: Any, path: Sequence[str], continued: int) -> None:
 def _fail(
     items: Sequence[Any], whole: Any, inner: Sequence[str], answers: Sequence[str], error: KafkaError
 ) -> None:
-    """Append a failed answer for each item to the array of `whole` at the start of the path `answers`."""
+    """Add an answer with `error` for each item, and for the items in it, to the response `whole`.
+
+    Args:
+        inner: path of the arrays inside an item.
+        answers: path of the arrays with the answers, from `whole`.
+    """
     cls: Any = next(f.type for f in whole.__fields__ if f.name == answers[0])
     names = [f.name for f in cls.__fields__ if not f.name.startswith("error")]
     for item in items:
@@ -210,7 +218,7 @@ def elements(message: Struct) -> int:
 
 
 def has_more_elements(message: Struct, most: int) -> bool:
-    """Whether the arrays of a message have more than `most` elements. It stops counting there."""
+    """Whether the arrays of a message have more than `most` elements. This counts no further than needed."""
     return _left(message, most) < 0
 
 

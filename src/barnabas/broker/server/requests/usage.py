@@ -1,7 +1,7 @@
 """Measures how much each request uses the broker, and applies its client's quotas (KIP-13, KIP-124, KIP-219).
 
-If a client exceeds its quota, it gets its answer at once, with a throttle time. The broker mutes the
-connection for this time. Requests between brokers are not measured.
+If a client exceeds its quota, the broker responds at once, with a throttle time. The broker then mutes the
+connection for this time. It does not measure requests between brokers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_MS = 2**31 - 1
 
 
 class Usage:
-    """The use of the broker by one request, and the resulting throttle time.
+    """Measures the use of the broker by one request, and computes the resulting throttle time (`Metered`).
 
     Args:
         quotas: quotas of clients.
@@ -53,7 +53,7 @@ class Usage:
         self._delay = 0.0
 
     def charge(self, kind: QuotaKind, amount: float) -> None:
-        """Count the use of the request."""
+        """Charge `amount` to the client's quota of this kind. This can increase the throttle time."""
         self._wait(self._quotas.charge(kind, self._user, self._client_id, amount))
 
     @property
@@ -62,26 +62,26 @@ class Usage:
         return self._quotas.most_at_once(QuotaKind.FETCH, self._user, self._client_id)
 
     def admits_fetch(self, size: int) -> bool:
-        """Count the bytes of records to be sent to the client.
-
-        Return False if the quota does not allow them now.
-        """
+        """Charge `size` bytes of records to the client's quota. Return False if they exceed the quota now."""
         delay = self._quotas.admit(QuotaKind.FETCH, self._user, self._client_id, size)
         self._wait(delay)
         return delay <= 0
 
     def pause(self) -> None:
-        """Stop to count time: the event loop does other work until `resume`."""
+        """Stop the request's clock, because the event loop does other work until `resume`."""
         if self._began is not None:
             self._spent += self._clock.monotonic() - self._began
             self._began = None
 
     def resume(self) -> None:
-        """Continue to count time: the event loop continues with the request."""
+        """Start the request's clock again, because the event loop continues with the request."""
         self._began = self._clock.monotonic()
 
     def settle(self, response: T) -> T:
-        """Add the throttle time to the response, and mute the client for this time."""
+        """Charge the request's time, and return the response with the throttle time.
+
+        If there is a throttle time, mute the client for this time. `response` itself does not change.
+        """
         self.pause()
         if self._quotas.has(QuotaKind.REQUEST):
             self.charge(QuotaKind.REQUEST, 100 * self._spent)
@@ -100,7 +100,7 @@ class Usage:
 
 
 class Metering:
-    """Creates the `Usage` of requests while clients have quotas."""
+    """Creates a `Usage` for each request to be measured."""
 
     def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
         #: while no client has quotas, they are idle and no requests are measured
@@ -110,7 +110,10 @@ class Metering:
     def begin(
         self, api: Api[Any], header: RequestHeader, client: Client, size: int, began: float | None = None
     ) -> Usage | None:
-        """Create the usage of a request of this size in bytes; None if it is not measured."""
+        """Create the usage of a request with `size` bytes; None for a request between brokers.
+
+        Charge the size of a Produce request to the client's quota.
+        """
         if api.order.is_of_brokers(header.api_version) or client.principal is ITSELF:
             return None
         usage = Usage(
@@ -127,7 +130,10 @@ class Metering:
 
 
 def timed(work: Awaitable[T], usage: Metered | None) -> Awaitable[T]:
-    """Run `work`, and count its steps on the event loop for `usage`."""
+    """Return an awaitable that runs `work`, and measures its time on the event loop for `usage`.
+
+    Return `work` itself if there is no usage, or if it is not a coroutine.
+    """
     if usage is None or not isinstance(work, CoroutineType):
         return work
     return _timed(work, usage)
