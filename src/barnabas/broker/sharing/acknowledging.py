@@ -1,4 +1,4 @@
-"""The acknowledgements of one request, on their way into the stored state."""
+"""The acknowledgements of one request, from their checks until they are stored."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from barnabas.broker.sharing.in_flight import RENEW, Acknowledgement
 from barnabas.broker.sharing.sessions import Member, Target
 from barnabas.broker.sharing.share_partitions import SharePartitions
 
-#: how many elements the acknowledgements of one partition may have: more than there can be records in flight
+#: limit for the acknowledgements of one partition and their types; more than records can be in flight
 MOST_ELEMENTS = 20_000
 
 
 class Acknowledging:
-    """The acknowledgements of a member in one request. All those of a partition are accepted, or none.
+    """The acknowledgements of a member in one request. A partition accepts either all of its own or none.
 
     Args:
-        member: who acknowledges.
+        member: the member that sent the request.
         partitions: finds the share partitions.
-        refuses: the error for a partition that the client may not read.
-        may_renew: whether the group, and the version of the request, have renewals (KIP-1222).
-        wanted: the acknowledgements by partition.
+        refuses: returns the error for a partition that the client may not read, None for any other.
+        may_renew: whether the group and the version of the request allow renewals (KIP-1222).
+        wanted: each partition of the request, with its acknowledgements.
     """
 
     def __init__(
@@ -39,23 +39,26 @@ class Acknowledging:
         self._refuses = refuses
         self._may_renew = may_renew
         self._wanted = wanted
-        #: the outcomes; of what is not stored yet, the one if that succeeds
+        #: the error for each partition, or None; also None while the acknowledgements are being stored
         self.outcomes: dict[Target, KafkaError | None] = {}
         self._unstored = 0
         self._then: Callable[[], object] | None = None
 
     @property
     def elements(self) -> int:
-        """The number of acknowledgements and of their types."""
+        """The number of acknowledgements plus the number of acknowledgement types in them."""
         return sum(_elements(acknowledgements) for _, acknowledgements in self._wanted)
 
     @property
     def is_stored(self) -> bool:
-        """Whether all outcomes are known."""
+        """Whether every accepted acknowledgement is stored, or has failed to be stored."""
         return not self._unstored
 
     def steps(self) -> Iterator[None]:
-        """Make all acknowledgements, those of one partition in each step."""
+        """Apply all acknowledgements, one partition a step, and begin to store them.
+
+        The errors are in `outcomes`; the iterator raises none.
+        """
         for target, acknowledgements in self._wanted:
             try:
                 if target in self.outcomes:
@@ -71,7 +74,7 @@ class Acknowledging:
             yield
 
     def when_stored(self, then: Callable[[], object]) -> None:
-        """Call `then` as soon as all outcomes are known, maybe at once."""
+        """Call `then` when `is_stored` becomes true, or at once if it is true already."""
         if self.is_stored:
             then()
         else:

@@ -1,4 +1,4 @@
-"""One share fetch: takes records of the partitions of its session, or waits until there are some."""
+"""One share fetch: acquires records from the partitions of its session, or waits until one has records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TARGETS_A_STEP = 64
 
 
 class Fetched(NamedTuple):
-    """The outcome for one partition."""
+    """The result of a share fetch for one partition: records, or an error."""
 
     target: Target
     records: Chunk = b""
@@ -28,16 +28,16 @@ class Fetched(NamedTuple):
 class ShareFetch:
     """A share fetch in progress.
 
-    It takes what it finds in the first `steps`. If that is nothing, it waits with the share partitions, and
-    the first one that has records for it ends the wait. It acquires no records while it waits: a client that
-    has gone meanwhile has none.
+    First `steps` acquires the records that are available. If there are none, `wait` registers the fetch with
+    every share partition. The first share partition with records, or with an error, ends the wait. A fetch
+    that waits has acquired no records, so nothing must be released if its client disconnects.
 
     Args:
-        member: who fetches.
-        targets: the partitions, in the order in which they have their turn.
+        member: the member that fetches.
+        targets: the partitions, in the order in which to try them.
         partitions: finds the share partitions.
-        refuses: the error for a partition that the client may not read.
-        wanted: what is taken at most, of all partitions together.
+        refuses: returns the error for a partition that the client may not read, None for any other.
+        wanted: limits for all partitions together.
     """
 
     def __init__(
@@ -54,19 +54,19 @@ class ShareFetch:
         self._refuses = refuses
         self._wanted = wanted
         self._bytes = self._records = 0
-        #: the outcome so far: partitions with records, and those that failed
+        #: the partitions that have given records or failed so far
         self.results: list[Fetched] = []
-        #: the share partitions with which it waits
+        #: the share partitions without records, for whose records the fetch can wait
         self._sources: dict[SharePartition, Target] = {}
         self._on_result: Callable[[], object] | None = None
 
     @property
     def size(self) -> int:
-        """The number of the records' bytes so far."""
+        """The size of the acquired records so far, in bytes."""
         return self._bytes
 
     def steps(self) -> Iterator[None]:
-        """Try all targets, some in each step, until the answer is full."""
+        """Acquire records from the targets, 64 targets a step, until a limit of `wanted` is reached."""
         wanted = self._wanted
         for begin in range(0, len(self._targets), _TARGETS_A_STEP):
             for target in self._targets[begin : begin + _TARGETS_A_STEP]:
@@ -76,25 +76,31 @@ class ShareFetch:
             yield
 
     def wait(self, on_result: Callable[[], object]) -> None:
-        """Wait with all share partitions; `on_result` is called once there is a result. See `leave`."""
+        """Wait for records of all share partitions, and call `on_result` when `results` gets an entry.
+
+        The caller must call `leave` when the wait ends.
+        """
         self._on_result = on_result
         for source in self._sources:
             source.waiters[self] = None
             source.wake()
 
     def leave(self, _future: object = None) -> None:
-        """Wait no more."""
+        """Stop waiting for records. The argument is ignored: it makes this method a future's callback."""
         self._on_result = None
         for source in self._sources:
             source.waiters.pop(self, None)
         self._sources.clear()
 
     def try_now(self, source: SharePartition) -> bool:
-        """Take records of this share partition (`Waiter`)."""
+        """Acquire records from `source`. Return whether there is a result: records, or an error.
+
+        If there is a result, also call `on_result`.
+        """
         return self._settle(self._take(source, self._sources[source]))
 
     def failed(self, source: SharePartition, error: KafkaError) -> None:
-        """The share partition cannot be used any more (`Waiter`)."""
+        """Add `error` as the result for `source`, which has ended, and call `on_result`."""
         self._settle(self._note(self._sources[source], error))
 
     def _settle(self, has_result: bool) -> bool:
@@ -112,7 +118,7 @@ class ShareFetch:
             self._sources[source] = target
 
     def _take(self, source: SharePartition, target: Target) -> bool:
-        """Take records of one partition; return whether there is a result for it."""
+        """Acquire records from one partition. Return whether `results` has got an entry, or an error."""
         error = self._refuses(target)
         if error is not None:
             return self._note(target, error)

@@ -2,14 +2,17 @@
 
 The state is an ordered list of ranges of offsets, from the start offset (SPSO) to the end offset (SPEO). Each
 offset between them is in one range, also where the log has a gap. All records of a range have the same state.
-Neighbours with the same state are one range, so that a batch which one member acknowledges costs one range.
+Neighbouring ranges with the same state become one range. So a batch that one member acknowledges needs only
+one range.
 
-The leader reads batches from `next_offset` on and calls `acquire`. An acknowledgement only marks its ranges.
-Their `target` becomes their state when `written` says that it is stored. The end of a lock (`expire`,
-`end_session`) changes the state at once. `begin_write` collects all changes since the last write, and there
-is one write at a time. After a failed write the marked ranges are acquired again, or available if their
-locks have ended meanwhile (KAFKA-19476). A failed write may have been stored. So the next write has the
-present state of the same records.
+The leader reads batches from `next_offset` on and calls `acquire`. An acknowledgement only sets `target` of
+its ranges. When the caller has stored a write, it calls `written`, and `target` becomes the state. The end of
+a lock (`expire`, `end_session`) changes the state at once.
+
+`begin_write` collects all changes since the last write. One write is in progress at a time. After a failed
+write its acknowledged ranges are acquired again, or available if their locks have ended (KAFKA-19476). A
+write that failed may still have been stored. So the next write contains the current state of the same
+records.
 """
 
 from __future__ import annotations
@@ -24,13 +27,13 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import Offset
 from barnabas.broker.coordinator.share_state.persister import ShareState, StateBatch
 
-# the states of a delivery, by their numbers in stored state; acquired is never stored
+# delivery states, with their numbers in the stored state; ACQUIRED is never stored
 AVAILABLE = 0
 ACQUIRED = 1
 ACKNOWLEDGED = 2
 ARCHIVED = 4
 
-# the types of an acknowledgement, by their numbers in the protocol
+# acknowledgement types, with their numbers in the protocol
 GAP = 0
 ACCEPT = 1
 RELEASE = 2
@@ -44,11 +47,11 @@ _first = attrgetter("first")
 
 
 class Limits(NamedTuple):
-    """The limits of a group for one partition."""
+    """The limits of a share group for each partition."""
 
     #: how many records may be in flight (``share.partition.max.record.locks``)
     record_locks: int = 2000
-    #: how often a record is delivered (``share.delivery.count.limit``)
+    #: how often a record is delivered at most (``share.delivery.count.limit``)
     deliveries: int = 5
 
 
@@ -57,7 +60,7 @@ class ReadBatch(NamedTuple):
 
     first: Offset
     last: Offset
-    #: whether it has records for members: it is no control batch and its transaction is not aborted
+    #: whether members get its records: it has some, is no control batch, and its transaction is not aborted
     is_deliverable: bool = True
 
 
@@ -79,7 +82,7 @@ class Acknowledgement(NamedTuple):
 
 
 class StateWrite(NamedTuple):
-    """Changes to be stored together."""
+    """The changes that one write stores."""
 
     start_offset: Offset
     delivery_complete_count: int
@@ -87,7 +90,7 @@ class StateWrite(NamedTuple):
 
 
 class Range:
-    """Neighbouring records of one state. A range takes less than 200 bytes, its offsets included."""
+    """Neighbouring records with one delivery state. A range takes less than 200 bytes of memory."""
 
     __slots__ = ("deliveries", "first", "last", "member", "state", "target", "until")
 
@@ -104,13 +107,13 @@ class Range:
         self.first = first
         self.last = last
         self.state = state
-        #: how often the records were delivered, the present delivery included
+        #: how often the records were delivered, including the current delivery
         self.deliveries = deliveries
-        #: who has acquired the records
+        #: the id of the member that has acquired the records
         self.member = member
         #: when the lock of the member ends
         self.until = until
-        #: the state that an acknowledgement asks for, until it is stored
+        #: the state after the acknowledgement, until that is stored; None without an acknowledgement
         self.target = target
 
     def __repr__(self) -> str:
@@ -127,11 +130,11 @@ class Range:
 
     @property
     def is_gap(self) -> bool:
-        """Whether the log has no records for members here, as far as this broker has seen."""
+        """Whether these offsets have no records that members get, as far as this broker has seen."""
         return self.state == ARCHIVED and self.deliveries == 0
 
     def is_like(self, other: Range) -> bool:
-        """Whether both can be one range. Ranges with locks stay as their members acquired them."""
+        """Whether two neighbours can become one range. Acquired ranges never can."""
         return (
             self.state == other.state != ACQUIRED
             and self.deliveries == other.deliveries
@@ -141,29 +144,29 @@ class Range:
 
 
 class InFlight:
-    """The records in flight of one share partition. Times are seconds of any clock, always the same one.
+    """The records in flight of one share partition. Times are in seconds; the caller chooses the clock.
 
     Args:
         start: the start offset.
-        limits: the limits of the group; they can be replaced at any time.
+        limits: the limits of the group; the attribute can be replaced at any time.
         batches: the stored states of records from the start offset on. Records between them are available.
     """
 
     def __init__(self, start: Offset, limits: Limits, batches: Iterable[StateBatch] = ()) -> None:
-        #: all records before it are finished
+        #: start offset (SPSO): all records before it are finished
         self.start = start
-        #: the offset behind the last record in flight
+        #: end offset (SPEO): the offset after the last record in flight
         self.end = start
         self.limits = limits
         self._ranges: list[Range] = []
-        #: no record before it is available
+        #: no record before this offset is available
         self._hint = start
-        #: the number of finished records, and that of records which are no gaps
+        #: the number of finished records in flight, and of all records in flight except gaps
         self._finished = 0
         self._held = 0
-        #: the bounds, inclusive, of what has to be stored
+        #: first and last offsets of the changes that no write contains yet
         self._dirty: list[tuple[Offset, Offset]] = []
-        #: the ranges with a target, and those of them that are being stored, with their bounds
+        #: the ranges with a target that no write contains; then those of the current write, with its offsets
         self._marked: list[Range] = []
         self._writing: tuple[list[Range], list[tuple[Offset, Offset]]] | None = None
         for first, last, state, deliveries in batches:
@@ -175,7 +178,7 @@ class InFlight:
 
     @classmethod
     def restored(cls, state: ShareState, limits: Limits, log_end: Offset) -> InFlight:
-        """The state that another leader has stored, as far as the log still has the records."""
+        """Make the state that an earlier leader has stored, without records from `log_end` on."""
         in_flight = cls(state.start_offset, limits, state.batches)
         in_flight._cut_off(log_end)
         return in_flight
@@ -187,7 +190,7 @@ class InFlight:
 
     @property
     def next_offset(self) -> Offset:
-        """The first offset that can be acquired; records behind the end offset are not in flight yet."""
+        """The first available offset, or `end`: records from there on are not in flight yet."""
         if self._hint < self.end:
             ranges = self._ranges
             for index in range(self._index_of(max(self._hint, self.start)), len(ranges)):
@@ -199,13 +202,13 @@ class InFlight:
 
     @property
     def available_end(self) -> Offset | None:
-        """The offset behind the available records at `next_offset`; None if those are not in flight yet."""
+        """The end of the available range at `next_offset`; None if that offset is not in flight yet."""
         at = self.next_offset
         return None if at == self.end else self._ranges[self._index_of(at)].last + 1
 
     @property
     def is_full(self) -> bool:
-        """Whether no record can be acquired, whatever the log has."""
+        """Whether no record is available, and the record locks are used up."""
         return self._held >= self.limits.record_locks and self.next_offset == self.end
 
     def acquire(
@@ -219,18 +222,20 @@ class InFlight:
         batch_size: int = 0,
         is_strict: bool = False,
     ) -> list[Acquired]:
-        """Give records to a member. Offsets between the batches are gaps, which need no acknowledgement.
+        """Acquire records for a member. Offsets between the batches are gaps, which need no acknowledgement.
 
         Args:
             member: the member's id.
             at: `next_offset`, from which the log was read.
-            batches: what the log has from there on, in its order.
-            until: when the locks end.
-            max_records: the number after which no further batch is acquired.
-            batch_size: the number of records after which the next batch begins another part of the answer;
-                0 for no limit.
-            is_strict: whether `max_records` also divides batches (KIP-1206). The answer is then one part for
-                all records that were delivered equally often.
+            batches: the batches in the log from `at` on, in order.
+            until: the time at which the locks end.
+            max_records: the number of acquired records after which no further batch is acquired.
+            batch_size: the number of records after which the result begins a new entry at the next batch; 0
+                for no limit.
+            is_strict: whether `max_records` also divides batches (KIP-1206). `batch_size` is then ignored.
+
+        Returns:
+            The acquired records. One entry has contiguous records that were delivered equally often.
         """
         plan = _Plan(max_records, 0 if is_strict else batch_size, is_strict)
         position = at
@@ -260,7 +265,7 @@ class InFlight:
         plan.gaps += [(a, b) for a, b, _ in self._available(first, last)]
 
     def _plan_batch(self, plan: _Plan, position: Offset, batch: ReadBatch) -> bool:
-        """Plan to acquire what is available of a batch from `position` on; False when nothing may follow."""
+        """Plan to acquire the batch's available records from `position` on. Return False to end the plan."""
         room = self.limits.record_locks - self._held
         for first, last, deliveries in self._available(position, batch.last):
             left = plan.max_records - plan.count
@@ -285,11 +290,10 @@ class InFlight:
         return True
 
     def _most_together(self, deliveries: int, batch_records: int) -> int | None:
-        """The most records of so many deliveries that may be delivered together (KAFKA-17541).
+        """Return how many records may be delivered together after `deliveries` attempts (KAFKA-17541).
 
-        None for any number. One record that no member can process ends the deliveries of all those that are
-        always delivered with it. So the last attempts deliver fewer records, and the very last one a single
-        record.
+        Return None for no limit. A record that no member can process uses up the deliveries of all records
+        delivered with it. So the later attempts deliver fewer records, and the last one a single record.
         """
         limit = self.limits.deliveries
         throttled = max(_LOWEST_THROTTLED, (limit + 1) // 2)
@@ -298,7 +302,7 @@ class InFlight:
         return 1 if deliveries >= limit - 1 else max(1, batch_records >> (deliveries - throttled + 1))
 
     def _available(self, first: Offset, last: Offset) -> Iterator[tuple[Offset, Offset, int]]:
-        """Yield the available parts: those in flight, range by range, then those beyond the end."""
+        """Yield available parts with their deliveries: ranges in flight, then the offsets from `end` on."""
         if first < self.end:
             for index in range(self._index_of(first), len(self._ranges)):
                 each = self._ranges[index]
@@ -312,19 +316,22 @@ class InFlight:
     # --- acknowledge ---
 
     def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], until: float) -> bool:
-        """Note what a member says about records that it has acquired: all of it, or nothing.
+        """Apply a member's acknowledgements, or none of them if one is invalid.
+
+        Acknowledged records get their new state in `written`. Renewed records get a later end of their locks
+        at once.
 
         Args:
             member: the member's id.
-            acknowledgements: in the order of their offsets.
-            until: when the locks of renewed records end (KIP-1222).
+            acknowledgements: must be in the order of their offsets.
+            until: the time at which the locks of renewed records end (KIP-1222).
 
         Returns:
-            Whether something has to be stored.
+            Whether there is a change to store.
 
         Raises:
-            KafkaError: INVALID_RECORD_STATE, the member does not have one of the records (any more);
-                INVALID_REQUEST, the request itself is wrong.
+            KafkaError: INVALID_RECORD_STATE, the member has not acquired one of the records, or has lost or
+                acknowledged it; INVALID_REQUEST, the acknowledgements are malformed, or beyond `end`.
         """
         parts = [part for each in check_acknowledgements(acknowledgements) for part in _parts_of(each)]
         parts = [(max(first, self.start), last, kind) for first, last, kind in parts if last >= self.start]
@@ -359,15 +366,15 @@ class InFlight:
     def _released_state(self, each: Range) -> int:
         return ARCHIVED if each.deliveries >= self.limits.deliveries else AVAILABLE
 
-    # --- what ends locks ---
+    # --- the end of locks ---
 
     @property
     def next_expiry(self) -> float | None:
-        """When the first lock ends; None without locks."""
+        """The time at which the first lock ends; None without locks."""
         return min((each.until for each in self._ranges if _is_locked(each)), default=None)
 
     def expire(self, now: float) -> bool:
-        """Release what was acquired until `now` or earlier; return whether there was such a thing."""
+        """Release records whose locks end at `now` or earlier. Return whether there were any."""
         expired = [each for each in self._ranges if _is_locked(each) and each.until <= now]
         for each in expired:
             self._release(each)
@@ -375,14 +382,14 @@ class InFlight:
         return bool(expired)
 
     def end_session(self, member: str, *, counts: bool) -> bool:
-        """Release what a member has acquired; return whether there was such a thing.
+        """Release all records that a member has acquired. Return whether the member had any.
 
-        A write of the member's acknowledgements goes on. If it fails, the records are released, too.
+        Records whose acknowledgements are not stored yet are released only if their write fails.
 
         Args:
             member: the member's id.
-            counts: whether the records count as delivered. They do not when the member says that it ends: it
-                has acknowledged all that it has worked on.
+            counts: whether the records count as delivered. False if the member has closed its session: it has
+                then acknowledged every record that it processed.
         """
         held = [each for each in self._ranges if each.member == member]
         for each in held:
@@ -396,7 +403,7 @@ class InFlight:
         return bool(held)
 
     def start_moved(self, log_start: Offset) -> bool:
-        """The log starts at `log_start` now: all before it is gone. Return whether that changes anything."""
+        """Drop records below the new start of the log. Return whether the start offset has moved."""
         if log_start <= self.start:
             return False
         ranges = self._ranges
@@ -422,15 +429,15 @@ class InFlight:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether something has to be stored that no write contains yet."""
+        """Whether there are changes that no write contains yet."""
         return bool(self._dirty)
 
     def note_start(self) -> None:
-        """Have the start offset stored, though nothing else has changed."""
+        """Mark the start offset as changed, so that the next write stores it."""
         self._dirty.append((self.start, self.start - 1))
 
     def begin_write(self) -> StateWrite:
-        """Collect the changes that are not stored; the write before it has ended."""
+        """Return the changes since the last write. The previous write must have ended."""
         assert self._writing is None
         marked, self._marked = self._marked, []
         dirty, self._dirty = _union(self._dirty), []
@@ -457,12 +464,15 @@ class InFlight:
         return StateWrite(start, finished, tuple(batches))
 
     def written(self) -> bool:
-        """The write is stored; return whether records are available or the start offset has moved."""
+        """Apply the acknowledgements of the current write, which is stored.
+
+        Return whether the write made records available, or the start offset has moved.
+        """
         marked, self._writing = self._taken_write()[0], None
         is_available = False
         for each in marked:
             if each.last < self.start:
-                continue  # the log starts later now
+                continue  # `start_moved` has dropped the range
             assert each.target is not None
             is_available = is_available or each.target == AVAILABLE
             self._change(each, each.target)
@@ -470,7 +480,10 @@ class InFlight:
         return self._advance() or is_available
 
     def write_failed(self, now: float) -> bool:
-        """The write is not stored, as far as is known; return whether records are available."""
+        """Undo the acknowledgements of the current write, which failed. Its changes must be written again.
+
+        Records whose locks have ended at `now` are released. Return whether there are such records.
+        """
         (marked, dirty), self._writing = self._taken_write(), None
         self._dirty += dirty
         is_available = False
@@ -489,15 +502,15 @@ class InFlight:
     # --- the list of ranges ---
 
     def ranges(self) -> Sequence[Range]:
-        """The ranges in their order; for reading only."""
+        """Return the ranges in the order of their offsets. The caller must not change them."""
         return self._ranges
 
     def _index_of(self, offset: Offset) -> int:
-        """The index of the range with an offset between start and end."""
+        """Return the index of the range that contains `offset`, which is from `start` to before `end`."""
         return bisect_right(self._ranges, offset, key=_first) - 1
 
     def _split(self, offset: Offset) -> int:
-        """The index of the range that begins at `offset`, which is made if there is none."""
+        """Return the index of the range that begins at `offset`. Split the range around it if needed."""
         index = bisect_left(self._ranges, offset, key=_first)
         if index and self._ranges[index - 1].last >= offset:
             head = self._ranges[index - 1]
@@ -507,11 +520,11 @@ class InFlight:
         return index
 
     def _divided(self, first: Offset, last: Offset) -> list[Range]:
-        """The ranges of exactly these offsets."""
+        """Return the ranges from `first` to `last`. Split ranges that reach beyond these offsets."""
         return self._ranges[self._split(first) : self._split(last + 1)]
 
     def _replace(self, new: Range) -> None:
-        """Put `new` in the place of the available records that are there."""
+        """Replace the ranges at the offsets of `new` by `new`."""
         begin, end = self._split(new.first), self._split(new.last + 1)
         for each in self._ranges[begin:end]:
             self._count(each, -1)
@@ -524,7 +537,7 @@ class InFlight:
             self._join(each)
 
     def _change(self, each: Range, state: int) -> None:
-        """Let a range have another state, without a lock."""
+        """Set the state of a range, and remove its lock and its target."""
         self._count(each, -1)
         each.state = state
         each.member = _NOBODY
@@ -541,7 +554,7 @@ class InFlight:
             self._held += factor * each.size
 
     def _extend(self, last: Offset) -> None:
-        """Take records up to `last` into flight, as available."""
+        """Move the end offset behind `last`; the new records in flight are available."""
         if last >= self.end:
             self._append(Range(self.end, last, AVAILABLE, 0))
 
@@ -554,7 +567,7 @@ class InFlight:
             self._ranges.append(each)
 
     def _join(self, each: Range) -> None:
-        """Make one range of a range and neighbours that are like it."""
+        """Join a range with its neighbours if they have the same state."""
         ranges = self._ranges
         index = self._index_of(each.first)
         if index + 1 < len(ranges) and each.is_like(ranges[index + 1]):
@@ -564,7 +577,7 @@ class InFlight:
             del ranges[index]
 
     def _tidy(self) -> None:
-        """Make one range of all neighbours that are alike, and move the start offset."""
+        """Join all neighbouring ranges with the same state, and move the start offset."""
         joined: list[Range] = []
         for each in self._ranges:
             if joined and joined[-1].is_like(each):
@@ -575,7 +588,7 @@ class InFlight:
         self._advance()
 
     def _advance(self) -> bool:
-        """Move the start offset behind finished records; return whether it has moved."""
+        """Move the start offset behind finished records. Return whether it has moved."""
         ranges = self._ranges
         count = 0
         while count < len(ranges) and ranges[count].is_finished:
@@ -587,7 +600,7 @@ class InFlight:
         return self.start != before
 
     def _cut_off(self, log_end: Offset) -> None:
-        """Forget records that the log does not have."""
+        """Drop records from `log_end` on, because the log does not have them."""
         if self.end <= log_end:
             return
         del self._ranges[bisect_left(self._ranges, log_end, key=_first) :]
@@ -609,9 +622,9 @@ class _Plan:
         self.max_records = max_records
         self.is_strict = is_strict
         self._batch_size = batch_size
-        #: the offset behind what is planned
+        #: the offset after the last planned record or gap
         self.end: Offset = 0
-        #: the number of records, and that of those which were not in flight
+        #: the number of planned records, and of those among them that are not in flight yet
         self.count = 0
         self.count_new = 0
         self.gaps: list[tuple[Offset, Offset]] = []
@@ -631,7 +644,12 @@ class _Plan:
 
 
 def check_acknowledgements(acknowledgements: Sequence[Acknowledgement]) -> Sequence[Acknowledgement]:
-    """Raises KafkaError (INVALID_REQUEST) for acknowledgements that contradict each other or themselves."""
+    """Return the acknowledgements if they are well-formed.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, offsets overlap or are not in order, a type is unknown, or the number of
+            types is neither 1 nor the number of records.
+    """
     end = -1
     for first, last, types in acknowledgements:
         if first < 0 or last < first or first <= end:
@@ -650,7 +668,7 @@ def check_acknowledgements(acknowledgements: Sequence[Acknowledgement]) -> Seque
 
 
 def _parts_of(each: Acknowledgement) -> Iterator[tuple[Offset, Offset, int]]:
-    """The parts of an acknowledgement that have one type."""
+    """Yield the parts of an acknowledgement whose records have the same type."""
     first, last, types = each
     if len(types) == 1:
         yield first, last, types[0]
@@ -666,7 +684,7 @@ def _is_locked(each: Range) -> bool:
 
 
 def _stored(each: Range, first: Offset, last: Offset) -> StateBatch:
-    """A part of a range as it is to be stored: an acquired record as it was before."""
+    """Return the state to store for a part of a range. Acquired records get their state before delivery."""
     if each.target is not None:
         return StateBatch(first, last, each.target, each.deliveries)
     if each.state == ACQUIRED:
@@ -682,7 +700,7 @@ def _add(batches: list[StateBatch], new: StateBatch) -> None:
 
 
 def _union(bounds: list[tuple[Offset, Offset]]) -> list[tuple[Offset, Offset]]:
-    """The same offsets, each once and in order."""
+    """Return the same offsets as ordered pairs of first and last offset that do not overlap."""
     union: list[tuple[Offset, Offset]] = []
     for first, last in sorted(bounds):
         if union and first <= union[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""The batches of a part of the log, as share groups see them."""
+"""The batches in a chunk of the log, and whether a share group delivers their records."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from barnabas.kafka.records.control import decode_end_transaction
 
 
 class LogBatches:
-    """Iterates over the batches of a chunk, of which it reads the headers only.
+    """Iterates over the batches of a chunk. It reads only headers, and the markers of aborted transactions.
 
-    An incomplete batch at the end is left out.
+    The iterator skips an incomplete batch at the end of the chunk.
 
     Args:
-        chunk: what the log was read into.
-        aborted: the aborted transactions in it, by their first offsets; none if the group reads them, too.
+        chunk: bytes read from the log.
+        aborted: the aborted transactions in the chunk; empty if the group also reads aborted records.
     """
 
     def __init__(self, chunk: Chunk, aborted: Sequence[AbortedTransaction] = ()) -> None:
         self._chunk = chunk if isinstance(chunk, FileSlice) else memoryview(bytes(chunk))
         self._upcoming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         self._aborting: set[int] = set()
-        #: the begin and the end of the batches so far, in bytes, with their last offsets
+        #: each batch so far: its first byte, the byte after its last one, and its last offset
         self._seen: list[tuple[int, int, Offset]] = []
 
     def __iter__(self) -> Iterator[ReadBatch]:
-        """Raises KafkaError (CORRUPT_MESSAGE) for what cannot be a batch."""
+        """Yield each whole batch. Raises KafkaError CORRUPT_MESSAGE for an invalid batch header."""
         position = 0
         while position + HEADER_SIZE <= len(self._chunk):
             header = parse_header(self._read(position, HEADER_SIZE))
@@ -42,7 +42,7 @@ class LogBatches:
             position = end
 
     def part(self, first: Offset, last: Offset) -> Chunk:
-        """The bytes of the batches that have the records from `first` to `last`."""
+        """Return the bytes of the batches with the records from `first` to `last`, which it has yielded."""
         begin = next(begin for begin, _, last_offset in self._seen if last_offset >= first)
         end = next(end for _, end, last_offset in self._seen if last_offset >= last)
         if isinstance(self._chunk, FileSlice):

@@ -1,8 +1,8 @@
-"""Share sessions (KIP-932): what a member of a share group fetches from this broker, and how far it is.
+"""Share sessions (KIP-932): the partitions that a member of a share group fetches from this broker.
 
 A session belongs to a member and to its connection. When the connection closes, the session ends at once, and
-the member's records are released. A later session of the same member replaces the earlier one, on whatever
-connection: the end of the earlier connection means nothing then (KAFKA-19950).
+the member's records are released. A later session of the same member replaces the earlier one. If the later
+session is on another connection, the end of the earlier connection does not end it (KAFKA-19950).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from barnabas.base.types import TopicId
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = 2**31 - 1
-#: what is longer is no UUID, which clients use
+#: in characters; clients use UUIDs, which are shorter
 _LONGEST_MEMBER_ID = 64
-#: how many partitions all sessions have at most, together
+#: the most partitions in all sessions together
 MAX_PARTITIONS = 100_000
 
 
@@ -37,29 +37,29 @@ class Target(NamedTuple):
 
 
 class Closable(Protocol):
-    """A connection that tells when it has closed."""
+    """A connection that calls back when it closes."""
 
     connection_id: int
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call back when the connection has closed."""
+        """Call `callback` when the connection closes."""
 
 
 class ShareSession:
-    """One member's session."""
+    """The share session of one member: its partitions, and the epoch of its next request."""
 
     __slots__ = ("connection_id", "epoch", "member", "targets")
 
     def __init__(self, member: Member, connection_id: int) -> None:
         self.member = member
         self.connection_id = connection_id
-        #: of the next request
+        #: the session epoch that the next request must have
         self.epoch = 1
-        #: what the member fetches; those that were served last are last
+        #: the partitions that the member fetches, the most recently served last
         self.targets: dict[Target, None] = {}
 
     def was_served(self, target: Target) -> None:
-        """Let the other partitions have their turn first."""
+        """Move `target` to the end of `targets`, so that the next fetch tries the other partitions first."""
         if target in self.targets:
             del self.targets[target]
             self.targets[target] = None
@@ -70,8 +70,8 @@ class ShareSessions:
 
     Args:
         most: ``group.share.max.share.sessions``.
-        on_end: told of a member whose session has ended, whether the records that it has count as delivered,
-            and whether it was the last one of its group.
+        on_end: called when a session ends, with its member and two bools: whether the member's records count
+            as delivered, and whether it was the group's last session.
     """
 
     def __init__(self, most: Callable[[], int], on_end: Callable[[Member, bool, bool], None]) -> None:
@@ -88,10 +88,11 @@ class ShareSessions:
         return len(self._sessions)
 
     def open(self, member: Member, connection: Closable) -> ShareSession:
-        """A new session in place of the member's earlier one; records that the member has stay with it.
+        """Open a session, which replaces the member's earlier one. The member keeps its acquired records.
 
         Raises:
-            KafkaError: SHARE_SESSION_LIMIT_REACHED; INVALID_REQUEST for an impossible member.
+            KafkaError: SHARE_SESSION_LIMIT_REACHED; INVALID_REQUEST, the group id is empty or the member id
+                does not have 1 to 64 characters.
         """
         if not member.group or not 0 < len(member.member_id) <= _LONGEST_MEMBER_ID:
             raise KafkaError(
@@ -114,10 +115,11 @@ class ShareSessions:
         return session
 
     def find(self, member: Member, epoch: int) -> ShareSession:
-        """The member's session, whose epoch is advanced; that of the last request stays.
+        """Return the member's session, and advance its epoch unless `epoch` is `FINAL_EPOCH`.
 
         Raises:
-            KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
+            KafkaError: SHARE_SESSION_NOT_FOUND; INVALID_SHARE_SESSION_EPOCH, `epoch` is neither final nor the
+                session's epoch.
         """
         session = self._sessions.get(member)
         if session is None:
@@ -132,10 +134,11 @@ class ShareSessions:
         return session
 
     def change(self, session: ShareSession, added: Iterable[Target], forgotten: Iterable[Target]) -> None:
-        """Let a member fetch other partitions.
+        """Add partitions to a session, and remove others from it.
 
         Raises:
-            KafkaError: SHARE_SESSION_LIMIT_REACHED, there are too many partitions in all sessions.
+            KafkaError: SHARE_SESSION_LIMIT_REACHED, all sessions together have too many partitions. The
+                session is then closed.
         """
         targets = session.targets
         before = len(targets)
@@ -149,7 +152,10 @@ class ShareSessions:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
     def close(self, session: ShareSession, *, counts: bool) -> None:
-        """End a session, if it is still the member's."""
+        """End a session and call `on_end`, unless a later session of the member has replaced it.
+
+        `counts` says whether the records that the member has acquired count as delivered.
+        """
         member = session.member
         if self._sessions.get(member) is not session:
             return

@@ -1,4 +1,4 @@
-"""One share partition on the leader of its partition: state, locks, writes, and the fetches that wait."""
+"""One share partition on the partition's leader: record states, locks, stored state, and waiting fetches."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ log = logger_of(__name__)
 
 READ_COMMITTED = "read_committed"
 
-#: locks end at most this much too late, in seconds, so that many of them end together
+#: locks end at most this much too late, in seconds, so that one timer call ends many of them
 _LOCK_GRAIN = 0.05
-#: for redelivered records, whose number is known, but not their size: bytes that are read at a time
+#: the most bytes read at a time for records in flight that are available again: their size is unknown
 _REDELIVERED_BYTES = 64 * 1024
 
-#: how many reads that find nothing but gaps follow each other in one turn of the event loop
+#: the most reads in one turn of the event loop while they find only gaps
 _GAPS_AT_ONCE = 8
 
-#: errors of the stored state that a later attempt may not meet
+#: errors of the persister after which a later attempt can succeed
 _RETRIABLE = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -44,15 +44,15 @@ _RETRIABLE = {
     ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT,
 }
-#: another leader, or another life of the group, has the state
+#: another leader has the stored state, or it was initialized again
 _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
 
 
 class Wanted(NamedTuple):
-    """The limits of a fetch."""
+    """The limits of a fetch, and how to divide the acquired records: see `InFlight.acquire`."""
 
     max_bytes: int
-    #: whether the first batch is taken even if it is larger
+    #: whether to return the first batch even if it is larger than `max_bytes`
     min_one: bool
     max_records: int
     batch_size: int
@@ -60,7 +60,7 @@ class Wanted(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Records that a member has acquired."""
+    """Records that a fetch has acquired: the bytes of their batches, and their offsets."""
 
     records: Chunk
     acquired: list[Acquired]
@@ -70,36 +70,37 @@ class Waiter(Protocol):
     """A fetch that waits for records of share partitions."""
 
     def try_now(self, source: SharePartition) -> bool:
-        """Take records of this share partition; return whether the wait has ended."""
+        """Acquire records from `source`. Return whether the fetch has a result: records, or an error."""
 
     def failed(self, source: SharePartition, error: KafkaError) -> None:
-        """The share partition cannot be used any more."""
+        """Answer the fetch with `error`, because `source` has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The parts that all share partitions of a broker use."""
+    """Dependencies that all share partitions of a broker have in common."""
 
     view: BrokerView
     persister: SharePersister
     cold_reads: ColdReads
     #: finds the first record at or after a time, however long it takes
     find_offset: Callable[[Partition, int], Awaitable[OffsetAtTimestamp | None]]
-    #: bounds the states that are read at the same time
+    #: limits how many states are read at the same time
     loading: asyncio.Semaphore
 
 
 class SharePartition:
     """A partition as one share group consumes it, for one leader epoch. Owned by the event loop.
 
-    Its state is read when it is first used. Until then fetches wait. Acknowledgements are answered when they
-    are stored. There is one write at a time: it has all that was acknowledged during the one before it.
+    The constructor begins to load the stored state; fetches wait until it is loaded. Acknowledgements are
+    answered when they are stored. One write is in progress at a time. The next write contains everything
+    acknowledged meanwhile.
 
     Args:
-        key: which share partition.
+        key: group, topic id and partition index.
         partition: the partition, led by this broker.
-        surroundings: what it uses.
-        on_end: called once, when the share partition cannot be used any more.
+        surroundings: dependencies that all share partitions have in common.
+        on_end: called once, when the share partition ends.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class SharePartition:
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        #: the fetches that wait, the first one first
+        #: the fetches that wait for records, in the order of their arrival
         self.waiters: dict[Waiter, None] = {}
         self._with = surroundings
         self._on_end = on_end
@@ -121,15 +122,15 @@ class SharePartition:
         self._state_epoch = 0
         self._has_ended = False
         self._is_waking = False
-        #: whether it ends as soon as all is stored
+        #: whether the share partition ends when all changes are stored
         self._is_leaving = False
-        #: brings records into memory; fetches wait for it
+        #: reads records from the disk into memory; fetches wait until it ends
         self._reading: asyncio.Task[None] | None = None
-        #: the last range that was read ahead; if it was evicted again, the loop reads from the disk
+        #: the last range read into memory; if it was evicted since, the event loop itself reads the disk
         self._warmed: tuple[LogFile, int, int] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
-        #: the acknowledgements that no write contains yet
+        #: the futures of the acknowledgements that no write contains yet
         self._unwritten: list[asyncio.Future[None]] = []
         partition.watchers[self] = None
         self._loading = start_task(self._load(), f"state of {self}")
@@ -143,12 +144,12 @@ class SharePartition:
 
     @property
     def lock_seconds(self) -> float:
-        """The time for which a member has a record to itself."""
+        """The duration of a member's lock on an acquired record, in seconds."""
         return self.config.share_record_lock_duration_ms / 1000
 
     @property
     def is_ended(self) -> bool:
-        """Whether the partition is led no more in this epoch, or its topic is gone."""
+        """Whether `end` was called, the leader epoch has ended, or the partition is unavailable."""
         partition = self.partition
         return (
             self._has_ended
@@ -161,7 +162,7 @@ class SharePartition:
 
     @property
     def can_take(self) -> bool:
-        """Whether there may be records to take."""
+        """Whether `take` may find records: the state is loaded, no disk read runs, and locks are left."""
         flight = self._in_flight
         return (
             flight is not None
@@ -171,7 +172,10 @@ class SharePartition:
         )
 
     def take(self, member: str, wanted: Wanted) -> Taken | None:
-        """Acquire records for a member; None if there are none now, or if they come into memory first.
+        """Acquire records for a member. Return None if no records are available now.
+
+        If the records are on disk only, begin to read them into memory, and return None. `_read_ahead` then
+        wakes a waiting fetch.
 
         Raises:
             KafkaError: the log cannot be read.
@@ -236,13 +240,13 @@ class SharePartition:
         self.wake()
 
     def _bound(self, config: GroupConfig) -> Offset:
-        """The end of the records that the group may see."""
+        """Return the end offset of the records that the group may see, given its isolation level."""
         if config.share_isolation_level == READ_COMMITTED:
             return self.partition.log.last_stable_offset
         return self.partition.log.high_watermark
 
     def wake(self) -> None:
-        """Let a waiting fetch try, in a later turn of the event loop; the next one only if more is left."""
+        """Schedule a call of the first waiter's `try_now`; each waiter with a result wakes the next one."""
         if self.waiters and not self._is_waking:
             self._is_waking = True
             self._loop.call_soon(self._wake)
@@ -255,7 +259,10 @@ class SharePartition:
             self.wake()
 
     def progressed(self, new_bytes: int) -> None:
-        """The partition has changed (`Watcher`)."""
+        """Wake a waiting fetch, because the partition has changed (`Watcher`).
+
+        `new_bytes` is 0 if not its records, but its leadership or the bounds of its log have changed.
+        """
         if not new_bytes and self._in_flight is not None:  # leadership, or the bounds of the log
             self._loop.call_soon(self._check_partition)
         self.wake()
@@ -271,10 +278,13 @@ class SharePartition:
     def acknowledge(
         self, member: str, acknowledgements: Sequence[Acknowledgement]
     ) -> asyncio.Future[None] | None:
-        """Note what a member says about its records. Return the future of the write; None if it needs none.
+        """Apply a member's acknowledgements, and begin to store them.
+
+        Return a future that completes when they are stored, or None if they only renew locks.
 
         Raises:
-            KafkaError: as `InFlight.acknowledge`; NOT_LEADER_OR_FOLLOWER.
+            KafkaError: the errors of `InFlight.acknowledge`; NOT_LEADER_OR_FOLLOWER; INVALID_RECORD_STATE if
+                the state is not loaded.
         """
         if self.is_ended:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -292,18 +302,18 @@ class SharePartition:
         return stored
 
     def end_session(self, member: str, *, counts: bool) -> None:
-        """Release what a member has acquired: see `InFlight.end_session`."""
+        """Release the records that a member has acquired (`InFlight.end_session`), and store the change."""
         if self._in_flight is not None and self._in_flight.end_session(member, counts=counts):
             self._write_soon()
             self.wake()
 
     def end_when_written(self) -> None:
-        """End as soon as all is stored, unless `keep` is called before."""
+        """End the share partition when all changes are stored, unless `keep` is called before that."""
         self._is_leaving = True
         self._leave()
 
     def keep(self) -> None:
-        """Go on: a member uses the share partition."""
+        """Cancel `end_when_written`, because a member uses the share partition."""
         self._is_leaving = False
 
     def _leave(self) -> None:
@@ -313,7 +323,7 @@ class SharePartition:
     # --- locks ---
 
     def _watch_locks(self) -> None:
-        """Have `_expire` called when the first lock ends, or before."""
+        """Set the timer for the first lock that ends, unless a timer is set."""
         if self._expiry is None and self._in_flight is not None:
             until = self._in_flight.next_expiry
             if until is not None:
@@ -347,11 +357,15 @@ class SharePartition:
                 log.debug("the state of %s cannot be read yet: %s", self, error)
             await asyncio.sleep(backoff_ms(failures) / 1000)
             if not self.waiters:
-                break  # nobody asks for it any more; whoever does begins anew
+                break  # no fetch waits any more; the next fetch makes a new share partition
         self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     async def _start_of(self, state: ShareState) -> Offset:
-        """The start offset: the stored one, or where ``share.auto.offset.reset`` says."""
+        """Return the stored start offset, or the one that ``share.auto.offset.reset`` chooses.
+
+        Raises:
+            KafkaError: OFFSET_NOT_AVAILABLE, this leader has not yet committed the records of former leaders.
+        """
         if state.start_offset >= 0:
             return state.start_offset
         if not self.partition.has_committed_former_epochs:
@@ -377,13 +391,13 @@ class SharePartition:
         self._state_epoch = state.state_epoch
         self._in_flight = flight
         if state.start_offset < 0:
-            # Else another leader would choose again, and leave out what has been written until then.
+            # Otherwise the next leader would choose again, and skip the records that were written meanwhile.
             flight.note_start()
             self._write_soon()
         self.wake()
 
     def _write_soon(self) -> None:
-        """Write all that is not stored, when the write before it has ended."""
+        """Start the task that stores all changes, unless it is running."""
         if self._writing is None and not self._has_ended:
             self._writing = start_task(self._write(), f"write of {self}")
 
@@ -422,7 +436,7 @@ class SharePartition:
 
     @staticmethod
     def _told(error: KafkaError) -> KafkaError:
-        """The error that a client of the share partition gets for one of its state."""
+        """Return the error that clients get for an error of the persister."""
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) if error.code in _FENCED else error
 
     # --- the end ---
@@ -433,7 +447,7 @@ class SharePartition:
         self.end(self._told(error))
 
     def end(self, error: KafkaError) -> None:
-        """Answer whoever waits with `error`, and let go of everything."""
+        """End the share partition, and answer waiting fetches and unwritten acknowledgements with `error`."""
         if self._has_ended:
             return
         self._has_ended = True
@@ -449,7 +463,7 @@ class SharePartition:
         self.waiters.clear()
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """End without an answer, since the broker stops; return the tasks to be stopped."""
+        """End the share partition, because the broker stops. Return its tasks, which the caller must stop."""
         self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         return [task for task in (self._loading, self._writing, self._reading) if task is not None]
 

@@ -1,4 +1,4 @@
-"""The share partitions that this broker leads, found by group and partition."""
+"""The share partitions of the partitions that this broker leads."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _LOADED_AT_ONCE = 100
 class SharePartitions:
     """Every share partition in use. Owned by the event loop.
 
-    A share partition begins with its first fetch. It ends with the leader epoch, or with the last share
-    session of its group on this broker. Then the state of the group may be changed or deleted.
+    The first fetch creates a share partition. It ends with the leader epoch, or with the last share session
+    of its group on this broker. An administrator can change or delete its stored state after that.
 
     Args:
-        view: the settings of groups.
+        view: has the settings of groups.
         replicas: finds the partitions.
-        persister: reads and writes the state.
-        cold_reads: brings records into memory.
+        persister: reads and writes the stored states of share partitions.
+        cold_reads: reads records from the disk into memory.
         find_offset: finds the first record at or after a time (``by_duration``).
     """
 
@@ -47,17 +47,17 @@ class SharePartitions:
         self._surroundings = Surroundings(
             view, persister, cold_reads, find_offset, asyncio.Semaphore(_LOADED_AT_ONCE)
         )
-        #: by group, so that those of a group are found
+        #: by group, because `end_session` needs all share partitions of one group
         self._groups: dict[str, dict[SharePartitionKey, SharePartition]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
 
     def find(self, group: str, topic_id: TopicId, index: int) -> SharePartition:
-        """The share partition, which is loaded or loading.
+        """Return a share partition for a fetch. If it is not in use, create it and begin to load its state.
 
         Raises:
-            KafkaError: as `ReplicaManager.find`; NOT_LEADER_OR_FOLLOWER.
+            KafkaError: the errors of `ReplicaManager.find`; NOT_LEADER_OR_FOLLOWER.
         """
         partition = self._led(topic_id, index)
         key = SharePartitionKey(group, topic_id, index)
@@ -72,10 +72,10 @@ class SharePartitions:
         return found
 
     def get(self, group: str, topic_id: TopicId, index: int) -> SharePartition:
-        """The share partition whose records a member has acquired.
+        """Return a share partition for acknowledgements. Unlike `find`, create none.
 
         Raises:
-            KafkaError: as `find`; INVALID_RECORD_STATE, no member has acquired any.
+            KafkaError: the errors of `find`; INVALID_RECORD_STATE, the share partition is not in use.
         """
         self._led(topic_id, index)
         found = self._groups.get(group, {}).get(SharePartitionKey(group, topic_id, index))
@@ -89,12 +89,13 @@ class SharePartitions:
         return partition
 
     def end_session(self, member: Member, counts: bool, is_last: bool) -> None:
-        """Release all that a member has acquired.
+        """Release all records that a member has acquired.
 
         Args:
-            member: whose session has ended.
+            member: the member whose session has ended.
             counts: whether the records count as delivered.
-            is_last: whether no other member of the group has a session with this broker.
+            is_last: whether no other member of the group has a session on this broker. The group's share
+                partitions then end when their changes are stored.
         """
         for each in list(self._groups.get(member.group, {}).values()):
             each.end_session(member.member_id, counts=counts)
@@ -109,7 +110,7 @@ class SharePartitions:
                 del self._groups[ended.key.group]
 
     async def stop(self) -> None:
-        """End all share partitions; what is not stored is lost, as after a crash."""
+        """End all share partitions. Changes that are not stored are lost, as after a crash."""
         tasks = [
             task
             for group in list(self._groups.values())
