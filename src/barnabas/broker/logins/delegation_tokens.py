@@ -1,4 +1,4 @@
-"""Delegation tokens, with which another client logs in as a user for some time (KIP-48, KIP-373).
+"""Delegation tokens: a client that holds one logs in as the token's owner until it expires (KIP-48, KIP-373).
 
 The holder of a token logs in with SCRAM: the token's id is the user name, and its HMAC in base64 is the
 password. The HMAC is computed from the id and the secret key of the cluster, and is never stored.
@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from barnabas.kafka.security.principal import Principal
 
-#: how many tokens there may be; it bounds the search for one by its HMAC
+#: the most tokens of a cluster; the broker compares an HMAC with those of all tokens
 MOST_TOKENS = 10_000
-#: how many users may renew one token
+#: the most users that may renew one token
 MOST_RENEWERS = 100
 
 
@@ -27,34 +27,34 @@ class TokenPrincipal(Principal):
 
 
 class DelegationToken(NamedTuple):
-    """A token. Times are in milliseconds since the epoch."""
+    """A delegation token, without its HMAC. Times are in milliseconds since the epoch."""
 
     id: str
-    #: as whom one logs in by it
+    #: the user that the token's holder logs in as
     owner: Principal
-    #: who has created it
+    #: the user that created the token
     requester: Principal
     renewers: tuple[Principal, ...]
     issued_ms: int
-    #: it is never valid for longer
+    #: no renewal moves `expires_ms` beyond this time
     max_ms: int
     expires_ms: int
 
     def has_expired(self, now_ms: int) -> bool:
-        """Whether the token allows no more logins."""
+        """Whether the token has expired at `now_ms`, so that it allows no more logins."""
         return min(self.max_ms, self.expires_ms) < now_ms
 
     def may_be_changed_by(self, principal: Principal) -> bool:
-        """Whether a user may renew and expire it."""
+        """Whether a user may renew or expire the token: the owner and the renewers may."""
         return principal == self.owner or principal in self.renewers
 
     def concerns(self, principal: Principal) -> bool:
-        """Whether a user can always see it."""
+        """Whether a user sees the token without a permission: the owner, the requester or a renewer."""
         return principal == self.requester or self.may_be_changed_by(principal)
 
 
 class TokenKeys:
-    """Makes the HMACs of tokens.
+    """Computes the HMACs of tokens from the cluster's secret key.
 
     Args:
         secret: ``delegation.token.secret.key``, the same on all brokers.
@@ -71,9 +71,9 @@ class TokenKeys:
         return self._hmac(token_id)
 
     def password(self, token_id: str) -> str:
-        """Return the password of a token's holder."""
+        """Return the password of a token's holder: the HMAC in base64."""
         return base64.b64encode(self.hmac(token_id)).decode()
 
     def belongs(self, mac: bytes, token: DelegationToken) -> bool:
-        """Whether `mac` is a token's HMAC."""
+        """Whether `mac` is the HMAC of `token`. The comparison takes constant time."""
         return hmac.compare_digest(mac, self._hmac(token.id))

@@ -7,8 +7,8 @@ from typing import Protocol
 from barnabas.broker.logins.kerberos import ShortNames
 from barnabas.kafka.security.errors import SaslError
 
-#: "no security layer", which is all that Kafka's protocol has: TLS protects what follows. The other three
-#: bytes are the longest message of a layer.
+#: "no security layer", the only choice in Kafka: TLS protects the connection. The other three bytes are the
+#: largest message of a security layer.
 _NO_LAYER = b"\x01\x00\x00\x00"
 #: messages until the ticket is accepted; Kerberos needs one, or two
 _MOST_STEPS = 4
@@ -19,14 +19,14 @@ class Context(Protocol):
 
     @property
     def is_established(self) -> bool:
-        """Whether the ticket is accepted."""
+        """Whether the client's ticket was accepted."""
 
     @property
     def client(self) -> str:
-        """The client's principal, after the ticket was accepted."""
+        """The client's Kerberos principal. Available only when `is_established`."""
 
     def step(self, token: bytes) -> bytes:
-        """Return the answer to the client's token; empty if there is none."""
+        """Process the client's token, and return the token to answer with; empty for no answer."""
 
     def wrap(self, message: bytes) -> bytes:
         """Return `message` with a checksum that this client can verify."""
@@ -36,9 +36,9 @@ class Context(Protocol):
 
 
 class GssapiExchange:
-    """A login with a ticket.
+    """A login with a Kerberos ticket.
 
-    It ignores the requested user, as Kafka does, because kafka-python sends the broker's name.
+    Like Kafka, it ignores the user that the client requests, because kafka-python sends the broker's name.
     """
 
     def __init__(self, context: Context, names: ShortNames) -> None:

@@ -1,4 +1,4 @@
-"""Users from Kerberos principals, and the rules that shorten the names, as in Hadoop and Kafka."""
+"""Maps Kerberos principals to user names by rules, in the same way as Hadoop and Kafka."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REFERENCE = re.compile(r"\\(.)|\$([0-9])", re.DOTALL)
 
 
 class KerberosPrincipal(NamedTuple):
-    """The parts of ``alice@EXAMPLE.COM`` or ``kafka/host@EXAMPLE.COM``: ``$0`` of a rule is the realm."""
+    """The parts of a Kerberos principal, for example ``alice@EXAMPLE.COM`` or ``kafka/host@EXAMPLE.COM``."""
 
     realm: str
     service: str
@@ -28,13 +28,13 @@ class KerberosPrincipal(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> KerberosPrincipal | None:
-        """Parse a principal; None if it has no realm, or more than one host."""
+        """Parse a principal. Return None if it has no realm, or more than one host."""
         found = _PRINCIPAL.fullmatch(text)
         return None if found is None else cls(found["realm"], found["service"], found["host"])
 
     @property
     def parts(self) -> list[str]:
-        """The principal's parts by their numbers in a rule."""
+        """The parts that a rule calls ``$0`` (realm), ``$1`` (service) and ``$2`` (host, if there is one)."""
         return [self.realm, self.service] if self.host is None else [self.realm, self.service, self.host]
 
 
@@ -85,9 +85,9 @@ class ShortNames:
         self._default_realm = default_realm
 
     def of(self, principal: str) -> str | None:
-        """Return the user's name for a principal.
+        """Return the user's name for a Kerberos principal. A text without a realm is already a user's name.
 
-        Return None if no rule matches, or the result still contains / or @.
+        Return None if no rule matches, or the first match gives an empty name or one with / or @.
         """
         found = KerberosPrincipal.parse(principal)
         if found is None:

@@ -16,7 +16,7 @@ _VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
 class OauthbearerExchange:
-    """A login with a token. Extensions are ignored, as in Kafka."""
+    """A login with an OAUTHBEARER token. Like Kafka, it ignores SASL extensions."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -24,13 +24,13 @@ class OauthbearerExchange:
         self.user = ""
         self.is_complete = False
         self.token_id: str | None = None
-        #: when the token ends, in milliseconds since the epoch
+        #: when the token expires, in milliseconds since the epoch
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Return the answer to the client's next message: nothing, or an error if the token is invalid.
+        """Check the token in the client's message. Return an empty answer, or an error in JSON.
 
-        The client answers the error, and then the exchange fails.
+        The client must answer the error. The next call then raises SaslError.
 
         Raises:
             SaslError: the login has failed.
@@ -52,7 +52,7 @@ class OauthbearerExchange:
 
 
 def _parse(message: bytes) -> tuple[str, str]:
-    """Return the requested user, empty for the token's own user, and the token."""
+    """Return the requested user (empty if the client requests none) and the token."""
     try:
         first = _FIRST.fullmatch(message.decode())
     except UnicodeDecodeError:

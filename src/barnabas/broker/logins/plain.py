@@ -10,29 +10,29 @@ from typing import NamedTuple
 from barnabas.kafka.security.errors import SaslError
 from barnabas.kafka.security.scram import Mechanism, ScramCredential, derive
 
-#: the longest user and password, in bytes: what is derived from them costs time
+#: the longest PLAIN message, in bytes: deriving a key from a longer password would take more time
 MOST_BYTES = 1024
 
 
 class StoredPassword(NamedTuple):
-    """Decides whether a user's password is correct."""
+    """The stored data with which a user's password is compared."""
 
-    #: what a password is derived to: for one user always the same work
+    #: the SCRAM mechanism of `credential`; a key is always derived with it, so that each check takes as long
     mechanism: Mechanism
     credential: ScramCredential
     #: whether `credential` is that of a user
     is_known: bool = True
-    #: the password itself, if that decides
+    #: the password in plain text, from the listener's settings. If it is set, only it is compared
     password: str | None = None
 
 
 class PlainExchange:
-    """A login with PLAIN, checked against the stored SCRAM credentials of the user.
+    """A login with PLAIN. It compares the password with the stored credentials of the user.
 
-    `respond` takes as long as deriving a key, also for users who do not exist. Call it in a thread.
+    `respond` derives a key, which takes milliseconds, also for users who do not exist. Call it in a thread.
 
     Args:
-        find: returns the object that checks a user's password, even if the user does not exist.
+        find: returns the stored password of a user; a computed one that never matches if there is none.
     """
 
     def __init__(self, find: Callable[[str], StoredPassword]) -> None:
@@ -43,7 +43,7 @@ class PlainExchange:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Check the client's only message. The answer is empty.
+        """Check the client's only message, and return an empty answer.
 
         Raises:
             SaslError: the login has failed.
@@ -65,7 +65,7 @@ class PlainExchange:
 
 
 def _fits(password: str, stored: StoredPassword) -> bool:
-    """Whether a password is correct. It takes the same time even if the password is stored as plain text."""
+    """Whether a password is correct. The check takes the same time for a password stored as plain text."""
     credential = stored.credential
     derived = derive(stored.mechanism, password, credential.salt, credential.iterations)
     is_derived = hmac.compare_digest(derived.stored_key, credential.stored_key) and stored.is_known
@@ -74,5 +74,5 @@ def _fits(password: str, stored: StoredPassword) -> bool:
 
 
 def _digest(password: str) -> bytes:
-    """Return a hash, because a comparison of texts with different lengths would end early."""
+    """Return a hash of a password. Comparing hashes of equal length does not reveal the password's length."""
     return hashlib.sha256(password.encode()).digest()

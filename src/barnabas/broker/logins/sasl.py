@@ -1,4 +1,4 @@
-"""The SASL mechanisms of a broker (RFC 4422), with the credentials of the cluster."""
+"""Begins SASL logins (RFC 4422) with each mechanism, and finds the stored credentials for them."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from barnabas.kafka.security.scram import (
 
 __all__ = ["Exchange", "Sasl", "SaslError"]
 
-#: how many credentials of delegation tokens are remembered: each takes milliseconds to derive
+#: the number of cached credentials of delegation tokens: each takes milliseconds to derive
 _MOST_DERIVED = 2_000
 
 
 class Exchange(Protocol):
-    """One login, message by message."""
+    """A login in progress: the SASL messages of one client."""
 
-    #: who the client claims to be
+    #: the user that the client claims to be
     user: str
-    #: whether the client has proven it
+    #: whether the client has proven that it is `user`
     is_complete: bool
     #: when the client's credential expires, in milliseconds since the epoch; None for never
     expires_ms: int | None
-    #: the id of the delegation token that the client has shown, if it has
+    #: the id of the delegation token that the client logs in with; None for other credentials
     token_id: str | None
 
     def respond(self, message: bytes) -> bytes:
@@ -54,16 +54,16 @@ class Exchange(Protocol):
 
 
 class Sasl:
-    """Begins logins.
+    """Begins logins with the mechanisms PLAIN, SCRAM, OAUTHBEARER and GSSAPI.
 
     Args:
-        stored: the stored users, and the passwords of listeners. They are read in threads.
-        random: makes nonces; any thread can call it.
-        secret: secret of the cluster, the same on all brokers, from which credentials of unknown users are
-            computed.
-        tokens: verifiers of OAUTHBEARER tokens, by listener.
+        stored: the stored users, and the passwords of listeners. Threads read it.
+        random: generates nonces. Any thread can call it.
+        secret: the secret of the cluster, the same on all brokers. Credentials of unknown users are computed
+            from it.
+        tokens: for each listener with OAUTHBEARER, the verifier of its tokens.
         delegation_tokens: finds the delegation tokens that clients use with SCRAM; None if they are disabled.
-        begin_gssapi: begins logins with Kerberos tickets, by listener.
+        begin_gssapi: for each listener with GSSAPI, a function that begins a login with a Kerberos ticket.
     """
 
     def __init__(
@@ -84,7 +84,11 @@ class Sasl:
         self._derive = lru_cache(_MOST_DERIVED)(derive)
 
     def begin(self, mechanism: str, listener: str = "") -> Exchange:
-        """Begin a login with a mechanism, by its SASL name. `listener` must offer the mechanism."""
+        """Begin a login. `mechanism` is a SASL name, for example ``SCRAM-SHA-256``; `listener` must offer it.
+
+        Raises:
+            KeyError: the mechanism is unknown, or the listener has no OAUTHBEARER or GSSAPI.
+        """
         if mechanism == "OAUTHBEARER":
             return OauthbearerExchange(self._tokens[listener])
         if mechanism == "GSSAPI":

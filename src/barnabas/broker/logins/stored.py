@@ -1,4 +1,4 @@
-"""The credentials that the broker compares with those of a client that logs in."""
+"""The stored users, passwords and delegation tokens that the broker checks logins against."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from barnabas.broker.logins.delegation_tokens import DelegationToken
 
-#: the credentials of users, as text by the name of the mechanism, among other settings; by user
+#: by user: the user's settings. A SCRAM credential is a setting named after its mechanism
 Users: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
@@ -16,11 +16,11 @@ class StoredLogins(Protocol):
 
     @property
     def users(self) -> Users:
-        """Return the cluster's users; another object after each change."""
+        """Return the cluster's users. Each change of them gives a new object."""
 
     @property
     def delegation_tokens(self) -> Mapping[str, DelegationToken]:
         """Return the cluster's delegation tokens by id."""
 
     def passwords(self, listener: str) -> Mapping[str, str]:
-        """Return the additional passwords, by user, that a listener accepts with PLAIN."""
+        """Return a listener's PLAIN passwords by user. They take precedence over stored SCRAM credentials."""

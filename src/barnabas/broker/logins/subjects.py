@@ -1,4 +1,4 @@
-"""Users from certificates: the subject in Java's format, and rules that shorten it (KIP-371)."""
+"""Maps certificates to user names: the subject in Java's format, and rules that shorten it (KIP-371)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from barnabas.base.errors import ConfigError
 from barnabas.broker.logins.java_patterns import compile_java
 
-#: Java has words for these; the others go by their numbers, with the value in hexadecimal (RFC 2253).
+#: Java writes these attributes as words, and others as numbers with the value in hexadecimal (RFC 2253)
 _WORDS = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -29,7 +29,7 @@ _REFERENCE = re.compile(r"\\(.)|\$([0-9])")
 
 
 def subject_of(certificate: bytes) -> str:
-    """Return the subject of a certificate (DER), the most specific part first: ``CN=alice,O=Example``.
+    """Return the subject of a DER certificate with the most specific part first, like ``CN=alice,O=Example``.
 
     This is the format of Java's `X500Principal.getName()`, which ACLs of Apache Kafka use.
 
@@ -58,7 +58,10 @@ def _attribute(attribute: object) -> str:
 
 
 def _der(attribute: object) -> bytes:
-    """Return an attribute's encoded value: the bytes after its number, in a name with only this attribute."""
+    """Return the DER encoding of an attribute's value.
+
+    The function encodes a name with only this attribute, and returns the bytes after the attribute's number.
+    """
     from cryptography import x509
 
     assert isinstance(attribute, x509.NameAttribute)
@@ -69,13 +72,13 @@ def _der(attribute: object) -> bytes:
 
 
 def _content(encoded: bytes) -> bytes:
-    """Return the content of the first element of DER."""
+    """Return `encoded` without the tag and the length of its first DER element."""
     long = encoded[1] & 0x7F if encoded[1] & 0x80 else 0
     return encoded[2 + long :]
 
 
 class _Rule(NamedTuple):
-    """A rule. With None as the pattern, the name is the whole subject."""
+    """One mapping rule. `pattern` is None for ``DEFAULT``, which returns the whole subject."""
 
     pattern: re.Pattern[str] | None
     name: str = ""
@@ -100,12 +103,12 @@ class _Rule(NamedTuple):
 
 
 class SubjectRules:
-    """Implements ``ssl.principal.mapping.rules``: the first matching rule applies.
+    """Implements ``ssl.principal.mapping.rules``: the first matching rule gives the user's name.
 
-    Rules are ``RULE:pattern/name/[LU]`` or ``DEFAULT``.
+    `text` is a comma-separated list of rules, each ``RULE:pattern/name/[LU]`` or ``DEFAULT``.
 
     Raises:
-        ConfigError: the text is invalid.
+        ConfigError: the text is invalid, or has no rule.
     """
 
     def __init__(self, text: str) -> None:
@@ -124,7 +127,7 @@ class SubjectRules:
             raise ConfigError("ssl.principal.mapping.rules is empty: write DEFAULT for the whole subject")
 
     def user(self, subject: str) -> str | None:
-        """Return the name of a user for the subject of a certificate; None if no rule matches."""
+        """Return the user's name for the subject of a certificate. Return None if no rule matches."""
         return next((name for rule in self._rules if (name := rule.apply(subject)) is not None), None)
 
 

@@ -1,4 +1,4 @@
-"""Logins by delegation tokens (KIP-48)."""
+"""Finds the password and the owner of the delegation token that a client logs in with (KIP-48)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from barnabas.broker.logins.stored import StoredLogins
 
 
 class TokenLogin(NamedTuple):
-    """The data for a login with a token."""
+    """The password, owner and expiry of a valid delegation token."""
 
     password: str
-    #: as whom one logs in
+    #: the user that the client logs in as
     owner: str
-    #: in milliseconds since the epoch
+    #: when the token expires, in milliseconds since the epoch
     expires_ms: int
 
     def __repr__(self) -> str:
@@ -23,12 +23,12 @@ class TokenLogin(NamedTuple):
 
 
 class TokenLogins:
-    """Finds the tokens that clients use. Any thread can call it.
+    """Finds the delegation tokens that clients log in with. Any thread can call `find`.
 
     Args:
-        keys: makes the HMACs of tokens.
-        stored: has the present tokens.
-        clock: clock that decides which tokens have expired.
+        keys: computes the tokens' HMACs, which are their passwords.
+        stored: has the current tokens.
+        clock: its time decides which tokens have expired.
     """
 
     def __init__(self, keys: TokenKeys, stored: StoredLogins, clock: Clock) -> None:
@@ -37,7 +37,7 @@ class TokenLogins:
         self._clock = clock
 
     def find(self, token_id: str) -> TokenLogin | None:
-        """Return the data for a login with a token; None if the token does not exist or has expired."""
+        """Return the data to check a login with a token. Return None if it does not exist or has expired."""
         token = self._stored.delegation_tokens.get(token_id)
         if token is None or token.has_expired(self._clock.now_ms()):
             return None

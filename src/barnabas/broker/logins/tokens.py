@@ -1,4 +1,4 @@
-"""Checks the tokens that an identity provider has signed (JWT, RFC 7519; KIP-768).
+"""Verifies OAUTHBEARER tokens that an identity provider has signed (JWT, RFC 7519; KIP-768).
 
 `joserfc`, which checks signatures, is imported when it is needed, because most brokers have no OAUTHBEARER. A
 token's claims about its own key (``jku``, ``x5u``, ``jwk``, ``x5c``) are ignored.
@@ -18,7 +18,7 @@ from barnabas.kafka.security.errors import SaslError
 if TYPE_CHECKING:
     from joserfc.jwk import Key
 
-#: by the type of key (RFC 7517). Neither ``none`` nor a secret that clients would share with the broker.
+#: accepted algorithms by key type (RFC 7517). Neither ``none`` nor HMAC, whose secret clients would have, too
 ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     "EC": ("ES256", "ES384", "ES512"),
@@ -27,24 +27,24 @@ _KEY_TYPES = {name: kind for kind, names in ALGORITHMS.items() for name in names
 #: the longest token, in characters
 MOST_CHARACTERS = 65_536
 _MOST_KEYS = 200
-#: of keys that a token without a key id may be signed with
+#: the most keys tried for a token without a key id
 _MOST_TRIED = 8
 _MOST_NAME = 1024
 
 
 class Token(NamedTuple):
-    """The claims of a valid token that a broker uses."""
+    """The claims of a valid token, as far as the broker uses them."""
 
     user: str
-    #: when it expires, in milliseconds since the epoch
+    #: when the token expires, in milliseconds since the epoch
     expires_ms: int
     scopes: tuple[str, ...] = ()
 
 
 class TokenRules(NamedTuple):
-    """The claims that a token must have, in addition to a valid signature and time.
+    """The rules for a token's claims. They do not cover its signature.
 
-    If `issuer` is None or `audiences` is empty, that claim is not checked.
+    If `issuer` is None, the claim ``iss`` is not checked. If `audiences` is empty, ``aud`` is not checked.
     """
 
     issuer: str | None
@@ -54,10 +54,11 @@ class TokenRules(NamedTuple):
     scope_claim: str = "scope"
 
     def check(self, claims: Mapping[str, Any], now_ms: int) -> Token:
-        """Return the token with these claims.
+        """Check the claims of a token at the time `now_ms`, and return those that the broker uses.
 
         Raises:
-            SaslError: the token is not for this broker, or is not valid at this time.
+            SaslError: a claim is missing or invalid, the token is not for this broker, or it is not valid at
+                this time.
         """
         now = now_ms / 1000
         expiry = _time(claims, "exp")
@@ -81,23 +82,24 @@ class TokenRules(NamedTuple):
 
 
 class Tokens(Protocol):
-    """Verifies tokens."""
+    """Verifies the tokens of one listener."""
 
     def read(self, token: str) -> Token:
-        """Return the claims of a valid token. This may take a millisecond of CPU time.
+        """Verify a token, and return its claims. This may take a millisecond of CPU time.
 
         Raises:
-            SaslError: the token is not valid; the text does not contain the token.
+            SaslError: the token is not valid. The error's text never contains the token.
         """
         ...
 
 
 class SignedTokens:
-    """Verifies tokens that one of `keys` has signed.
+    """Verifies tokens that one of the identity provider's keys has signed.
 
     Args:
-        keys: returns the present keys of the provider. All arguments are called from threads.
-        on_unknown_key: called when a token names an unknown key, because the provider may have a new one.
+        rules: the rules for the claims.
+        keys: returns the provider's current keys. Any thread may call this function and the next two.
+        on_unknown_key: called when no key fits a token, because the provider may have a new key.
         now_ms: returns the time, in milliseconds since the epoch.
     """
 
@@ -137,7 +139,7 @@ class SignedTokens:
 
 
 class UnsignedTokens:
-    """Accepts unsigned tokens, for experiments on one machine."""
+    """Accepts unsigned tokens, which any client can make: for experiments on one machine only."""
 
     def __init__(self, rules: TokenRules, now_ms: Callable[[], int]) -> None:
         self._rules = rules
@@ -151,10 +153,10 @@ class UnsignedTokens:
 
 
 def parse_keys(document: bytes) -> list[Key]:
-    """Return the keys in a JWKS (RFC 7517, section 5) that can sign tokens. Others are left out.
+    """Return the keys in a JWKS document (RFC 7517, section 5) that can sign tokens. Skip all other keys.
 
     Raises:
-        ConfigError: there is no such key.
+        ConfigError: the document is not a JWKS, or has no key that signs tokens.
     """
     from joserfc.errors import JoseError
     from joserfc.jwk import JWKRegistry
@@ -187,7 +189,7 @@ def _fits(key: Key, key_id: object, algorithm: str) -> bool:
 
 
 def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the header and the payload of a token, without checks. Raises SaslError."""
+    """Return a token's header and payload without verifying them. Raises SaslError if it is no JWT."""
     parts = token.split(".", 3)
     if len(parts) != 3 or len(token) > MOST_CHARACTERS:
         raise SaslError("the token is no JWT")
@@ -213,7 +215,10 @@ def _json_object(text: bytes | None) -> dict[str, Any]:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """Return a claim with a time, in seconds since the epoch; None if it is missing. Raises SaslError."""
+    """Return a claim with a time, in seconds since the epoch. Return None if it is missing.
+
+    Raises SaslError if the claim is not a time.
+    """
     value = claims.get(name)
     if value is None:
         return None
@@ -223,7 +228,7 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _strings(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return the strings in a claim, which has one or several. Raises SaslError."""
+    """Return the strings in a claim. Raises SaslError if it is neither a string nor a list of strings."""
     value = claims.get(name, ())
     found = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
     if not isinstance(found, tuple) or not all(isinstance(each, str) for each in found):

@@ -1,8 +1,9 @@
 """Computes credentials for users who do not exist, so that a login does not reveal which users exist.
 
-The broker sends salt and iterations before a client has proven anything. Those of an unknown user are
-computed from a secret of the cluster, so they are the same at each broker and after each restart. They have
-the same shapes as those of real users: each shape is chosen as often as real users have it.
+In SCRAM the broker sends a user's salt and iterations before the client has proven anything. For an unknown
+user, this module computes both from a secret of the cluster. So they are the same on each broker and after
+each restart. They also look like those of real users: each size, alphabet and iteration count is chosen as
+often as real users have it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from barnabas.broker.logins.stored import StoredLogins, Users
 from barnabas.kafka.security.errors import InvalidCredential
 from barnabas.kafka.security.scram import MIN_ITERATIONS, SALT_BYTES, Mechanism, ScramCredential
 
-#: different shapes that are distinguished; of more, the most frequent ones
+#: the most shapes that are used: the most frequent ones
 _MOST_SHAPES = 64
-#: users whose shapes are remembered between two counts
+#: the number of cached shapes: a count after a change of users need not decode them again
 _MOST_REMEMBERED = 20_000
-#: Kafka's tools make a salt of so many random bits, written in base 36 (``ScramFormatter.secureRandomBytes``)
+#: random bits in a salt that Kafka's tools make, written in base 36 (``ScramFormatter.secureRandomBytes``)
 _JAVA_BITS = 130
 _JAVA_SALT = re.compile(rb"[1-9a-z][0-9a-z]{0,25}")
 _DIGITS = b"0123456789abcdefghijklmnopqrstuvwxyz"
@@ -32,7 +33,7 @@ _PRINTABLE = bytes(range(0x21, 0x7F))
 
 
 class _Letters(Enum):
-    """The set of bytes in a salt."""
+    """The alphabet of a salt."""
 
     JAVA = "a number in base 36"
     PRINTABLE = "printable ASCII"
@@ -40,7 +41,7 @@ class _Letters(Enum):
 
 
 class _Salt(NamedTuple):
-    """The shape of a salt and of its credential."""
+    """The shape of one credential: its salt's size and alphabet, and its iterations."""
 
     size: int
     letters: _Letters
@@ -48,14 +49,14 @@ class _Salt(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """Everything about a user that a client can see when it begins logins."""
+    """The shapes of a user's credentials: everything that a client can see without the password."""
 
     by_mechanism: tuple[tuple[Mechanism, _Salt], ...]
     #: whether both mechanisms have the same salt
     is_shared: bool
 
     def salt(self, mechanism: Mechanism) -> _Salt | None:
-        """Return the shape of one mechanism's credential."""
+        """Return the shape of the credential for `mechanism`; None if the user has none."""
         return next((salt for each, salt in self.by_mechanism if each is mechanism), None)
 
 
@@ -67,18 +68,18 @@ class _Weighted(NamedTuple):
     users: int
 
 
-#: as our own tools make users
+#: the shape of users that Barnabas' own tools make
 _OURS = _Shape(
     tuple((mechanism, _Salt(SALT_BYTES, _Letters.ALL, MIN_ITERATIONS)) for mechanism in Mechanism), False
 )
 
 
 class UnknownUsers:
-    """Computes credentials for unknown users. Any thread can call it.
+    """Computes credentials for unknown users. Any thread can call its methods.
 
     Args:
-        secret: secret that is the same on all brokers of the cluster.
-        stored: the present users, whose shapes the computed credentials have.
+        secret: a secret of the cluster, the same on all brokers.
+        stored: has the real users, whose credentials the computed ones resemble.
     """
 
     def __init__(self, secret: bytes, stored: StoredLogins) -> None:
@@ -88,7 +89,7 @@ class UnknownUsers:
         self._shape_of = lru_cache(_MOST_REMEMBERED)(_shape)
 
     def credential(self, mechanism: Mechanism, user: str) -> ScramCredential:
-        """Return a credential that no password matches."""
+        """Return the credential of an unknown user for `mechanism`. No password matches it."""
         shape = self._draw(user, mechanism)
         salt = shape.salt(mechanism)
         assert salt is not None
@@ -96,14 +97,17 @@ class UnknownUsers:
         return self._made_up(mechanism, self._salt(label, user, salt), user, salt.iterations)
 
     def any_credential(self, user: str) -> tuple[Mechanism, ScramCredential]:
-        """Return a credential for the mechanism with which such a user's password would be checked."""
+        """Return a mechanism and a credential with which PLAIN checks the password of an unknown user.
+
+        No password matches the credential.
+        """
         mechanism = self._draw(user, None).by_mechanism[0][0]
         return mechanism, self.credential(mechanism, user)
 
     def token_credential(self, mechanism: Mechanism, token_id: str) -> ScramCredential:
-        """Return a credential for a delegation token that does not exist.
+        """Return a credential for a delegation token that does not exist. No password matches it.
 
-        An existing token would have the same salt.
+        A token with this id would have the same salt.
         """
         salt = _Salt(SALT_BYTES, _Letters.ALL, MIN_ITERATIONS)
         made = self._salt(f"token {mechanism.text}", token_id, salt)
@@ -114,12 +118,10 @@ class UnknownUsers:
         return ScramCredential(salt, keys, keys, iterations)
 
     def _draw(self, user: str, mechanism: Mechanism | None) -> _Shape:
-        """Choose a shape with `mechanism`, by its weight.
+        """Choose a shape for `user` among those that have `mechanism` (None: among all).
 
-        The choice seldom changes when users are added or removed.
-
-        It is the shape whose random number, which depends on the user, is the largest in relation to its
-        weight (weighted rendezvous hashing).
+        A shape's chance is the share of real users with it. Weighted rendezvous hashing makes the choice, so
+        that it seldom changes when users are added or removed.
         """
         shapes = [
             each for each in self._shapes() if mechanism is None or each.shape.salt(mechanism) is not None
@@ -140,7 +142,7 @@ class UnknownUsers:
                 if (shape := self._shape_of(*(texts.get(mechanism.text) for mechanism in Mechanism)))
             )
             weighted = [_Weighted(shape, f"shape {shape}", count) for shape, count in counts.items()]
-            # in one order everywhere: each process iterates the users in another one
+            # Sorted, so that all brokers keep the same shapes: each process iterates users in another order.
             weighted.sort(key=lambda each: (-each.users, each.label))
             self._counted = counted = users, weighted[:_MOST_SHAPES]
         return counted[1]
@@ -160,9 +162,9 @@ class UnknownUsers:
 
 
 def _shape(*texts: str | None) -> _Shape | None:
-    """Return the shape of a user with these stored credentials; None without credentials.
+    """Return the shape of a user with these stored credentials. Return None if none of them is valid.
 
-    The credentials are in the order of `Mechanism`.
+    `texts` has the credential for each `Mechanism` in order, None where the user has none.
     """
     salts: dict[Mechanism, _Salt] = {}
     seen = set()
