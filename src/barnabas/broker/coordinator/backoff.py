@@ -18,14 +18,14 @@ _QUIET_S = 60.0
 
 
 def backoff_ms(failures: int) -> int:
-    """The pause after consecutive failures, in milliseconds: it doubles, up to `LONGEST_MS`."""
+    """Return the pause after this many consecutive failures, in ms. It doubles up to `LONGEST_MS`."""
     return min(FIRST_MS << min(max(failures, 1) - 1, 16), LONGEST_MS)
 
 
 class Complaints:
-    """Logs repeated warnings: one of each kind a minute, with the number of those left out.
+    """Logs repeated warnings: at most one of each kind a minute, with the number of warnings left out.
 
-    A kind is never removed, so there must be few kinds.
+    The object remembers every kind forever, so callers must use few different kinds.
     """
 
     def __init__(self, logger: logging.Logger) -> None:

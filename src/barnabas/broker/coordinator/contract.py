@@ -38,30 +38,31 @@ class StoredRecord(Protocol):
 
 @dataclass(slots=True)
 class Result(Generic[T]):
-    """The result of an operation.
+    """The result of an operation: the records to append, and the response.
 
-    The runtime returns `response` when the records are committed and replayed. It can be a future that a
-    later operation resolves. If there is a function `then`, it makes the response instead. The runtime calls
-    it after the replay with None, or with the error that prevented the append. Without `then`, the caller
-    gets that error.
+    The runtime returns `response` when the records are committed and replayed. `response` can be a future
+    that a later operation resolves.
+
+    If `then` is set, its return value is the response instead. The runtime calls `then` after the replay with
+    None, or after a failed append with the error. Without `then`, the caller gets that error.
     """
 
     response: MaybeAwaitable[T] | None = None
     records: Sequence[StoredRecord] = ()
-    #: the records belong to this producer's transaction: they count when it commits
+    #: the records belong to this producer's transaction: they become valid when it commits
     producer: ProducerIdentity | None = None
-    #: in place of records: the producer's transaction ends
+    #: the marker to append instead of records; it ends the producer's transaction
     marker: EndTransaction | None = None
     then: Callable[[KafkaError | None], MaybeAwaitable[T]] | None = None
-    #: called when the records are replayed and the response (or the error of `then`) is on its way
+    #: called after the records were replayed and the response (or the error of `then`) was sent
     afterwards: Callable[[], None] | None = None
 
 
 class Shard(Protocol):
-    """The state for one partition of the internal topic."""
+    """A coordinator's state for one partition of its internal topic. The runtime calls these methods."""
 
     def decode(self, key: bytes, value: bytes | None) -> StoredRecord | None:
-        """Decode a record while the partition is loaded. Return None to skip a record of an unknown kind.
+        """Decode a record of the log while the partition loads. Return None to skip one of an unknown kind.
 
         Raises:
             ProtocolError: the kind is known, but the record cannot be decoded.
@@ -71,16 +72,16 @@ class Shard(Protocol):
         """Apply one committed record, from an operation or from `decode`."""
 
     def replay_pending(self, producer_id: ProducerId, record: Any) -> None:
-        """Keep a record of an open transaction until `end_transaction`."""
+        """Keep a record of a producer's open transaction. It becomes valid only in `end_transaction`."""
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """End a producer's transaction: its records become valid, or are dropped."""
+        """End a producer's transaction: apply its pending records on commit, and drop them otherwise."""
 
     def loaded(self) -> None:
-        """Set timers and start to serve. The runtime calls this after it has replayed the log."""
+        """Set timers and start to serve. The runtime calls this method after it has replayed the log."""
 
     def unload(self, error: KafkaError) -> None:
-        """Answer waiting requests with `error`. The runtime calls this when it unloads the partition."""
+        """Answer waiting requests with `error`, because the runtime unloads the partition."""
 
 
 S = TypeVar("S", bound=Shard)
@@ -89,16 +90,16 @@ Operation: TypeAlias = Callable[[S], Result[T]]
 
 @dataclass(slots=True)
 class ShardContext(Generic[S]):
-    """The constructor argument of every shard."""
+    """The partition, clock, timers and functions that the runtime gives to a new shard."""
 
     partition: int
     clock: Clock
     timers: Timers
-    #: the leader epoch in which this broker coordinates the partition
+    #: returns the leader epoch in which this broker coordinates the partition
     epoch: Callable[[], LeaderEpoch]
-    #: the size of the largest batch that is appended
+    #: returns the size of the largest batch that can be appended, in bytes
     most_bytes: Callable[[], int]
     #: runs an internal operation of the shard under the lock of its key
     write: Callable[[str, Operation[S, Any]], None]
-    #: the offset that the next record gets: that of an operation's first record, while the operation runs
+    #: returns the offset of the next record. While an operation runs, its first record will get this offset
     log_end: Callable[[], Offset]

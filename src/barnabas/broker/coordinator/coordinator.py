@@ -1,8 +1,8 @@
 """The base class of coordinators: it routes operations to the shards of an internal topic on this broker.
 
-A coordinator offers the operations of its shards to the server. `writing` and `reading` route an operation to
-the shard of its key. So only the shard's method has an operation's signature and the description of its
-errors::
+A coordinator offers the operations of its shards to the server. `writing` and `reading` make a coordinator's
+method from a shard's method. The new method finds the shard of the key and runs the operation there. It has
+the signature and the docstring of the shard's method::
 
     class GroupCoordinator(Coordinator[GroupShard]):
         sync = writing(GroupShard.sync, group_of)
@@ -34,16 +34,16 @@ P = ParamSpec("P")
 
 
 class Coordinator(CoordinatorRuntime[S]):
-    """Coordinates the groups or transactional ids of those partitions of a topic that this broker leads.
+    """Coordinates the groups or transactional ids in those partitions of a topic that this broker leads.
 
-    Owned by one event loop.
+    One event loop owns it.
 
     Args:
         topic: the internal topic.
-        log: partitions of the topic.
+        log: the partitions of the topic.
         view: settings and image of the broker.
         make_shard: makes the shard of one partition.
-        planned_partitions: number of partitions that the topic will have, while it does not exist.
+        planned_partitions: number of partitions that the topic will get, used until it exists.
         write_timeout_ms: time limit of an append; after it the client gets a retriable error.
         more: the other arguments of `CoordinatorRuntime`.
     """
@@ -65,7 +65,7 @@ class Coordinator(CoordinatorRuntime[S]):
         self._planned_partitions = planned_partitions
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
-        """Load and unload partitions of the internal topic as their leaders change."""
+        """Load partitions that this broker (`node_id`) leads after `delta`, and unload those that it lost."""
         if self.topic not in delta.topics:
             return
         before, after = delta.before.topics.get(self.topic), delta.after.topics.get(self.topic)
@@ -84,7 +84,7 @@ class Coordinator(CoordinatorRuntime[S]):
             self.resign(partition)
 
     def partition_for(self, key: str) -> int:
-        """Return the partition of the internal topic that stores a key."""
+        """Return the index of the internal topic's partition that stores a key."""
         topic = self._view.image.topics.get(self.topic)
         return partition_for(key, self._planned_partitions if topic is None else len(topic.partitions))
 
@@ -100,9 +100,10 @@ class Coordinator(CoordinatorRuntime[S]):
 def writing(
     operation: Callable[Concatenate[S, K, P], Result[T]], key_of: Callable[[K], str], *, shared: bool = False
 ) -> Callable[Concatenate[Coordinator[S], K, P], MaybeAwaitable[T]]:
-    """Make a method that runs a shard's operation that may append; see `CoordinatorRuntime.write`.
+    """Make a coordinator's method that runs a shard's operation by `CoordinatorRuntime.write`.
 
-    `key_of` returns the key (a group id, a transactional id) for the operation's first argument.
+    `key_of` gets the method's first argument, and returns its key (a group id or a transactional id). Shared
+    operations of one key can run at the same time.
     """
     name = operation.__name__
 
@@ -118,7 +119,10 @@ def writing(
 def reading(
     operation: Callable[Concatenate[S, K, P], T], key_of: Callable[[K], str]
 ) -> Callable[Concatenate[Coordinator[S], K, P], T]:
-    """Make a method that runs a shard's operation that only reads; see `CoordinatorRuntime.read`."""
+    """Make a coordinator's method that runs a read-only operation of a shard by `CoordinatorRuntime.read`.
+
+    `key_of` gets the method's first argument, and returns its key (a group id or a transactional id).
+    """
     name = operation.__name__
 
     def read(coordinator: Coordinator[S], about: K, /, *more: Any, **named: Any) -> T:

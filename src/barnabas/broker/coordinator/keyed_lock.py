@@ -1,8 +1,8 @@
 """A lock for each key, which an operation holds until its records are committed.
 
-An *exclusive* operation sees the outcome of all earlier ones, and no other runs at the same time. *Shared*
-operations (offset commits, which do not read what the others write) can run at the same time. Waiting
-operations run in the order of their arrival, so neither kind starves.
+While an *exclusive* operation holds the lock, no other operation of the key runs. So it sees the outcome of
+all earlier ones. *Shared* operations can run at the same time: an offset commit, for example, does not read
+other offsets. Waiting operations run in the order of their arrival, so neither kind starves.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ class _Key:
 
 
 class KeyedLock:
-    """A reader-writer lock for each key, without tasks."""
+    """A reader-writer lock for each key. Operations wait as callbacks, without a task or a future."""
 
     def __init__(self) -> None:
         #: the keys that operations hold or wait for
         self.keys: dict[Hashable, _Key] = {}
 
     def is_free(self, key: Hashable, shared: bool) -> bool:
-        """Whether an operation can run at once."""
+        """Whether an operation on `key` can run at once."""
         state = self.keys.get(key)
         return state is None or (not state.waiting and state.admits(shared))
 
     def wait(self, key: Hashable, shared: bool, run: Callable[[], None]) -> None:
-        """Call `run` as soon as the operation can run."""
+        """Queue an operation: call `run` when it gets its turn. Call this method only if not `is_free`."""
         self.keys[key].waiting.append((shared, run))
 
     def acquire(self, key: Hashable, shared: bool) -> None:
-        """Keep the lock for the operation that has just run, until `release`."""
+        """Take the lock for an operation that has just run, until `release`. Never waits."""
         state = self.keys.setdefault(key, _Key())
         if shared:
             state.shared += 1
@@ -50,7 +50,7 @@ class KeyedLock:
             state.exclusive = True
 
     def release(self, key: Hashable, shared: bool) -> None:
-        """Release the lock of an operation, and run those that wait."""
+        """Release the lock of an operation, and run the waiting operations that can now run."""
         state = self.keys[key]
         if shared:
             state.shared -= 1
@@ -63,7 +63,7 @@ class KeyedLock:
             self.keys.pop(key, None)
 
     def clear(self) -> None:
-        """Run all waiting operations, because no operation is in progress any more."""
+        """Drop all locks, and run every waiting operation. The caller makes them fail."""
         keys, self.keys = self.keys, {}
         for state in keys.values():
             for _, run in state.waiting:

@@ -1,4 +1,4 @@
-"""Loads a shard's state from its partition, in slices of the event loop's time."""
+"""Loads a shard's state from its partition. Between slices of the work, the event loop serves others."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from barnabas.kafka.records import batch_keys_and_values, batches, check_crc
 from barnabas.kafka.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 from barnabas.kafka.records.control import decode_end_transaction
 
-#: the bytes read, and the records replayed, before the event loop serves others: some milliseconds
+#: the bytes read, and the records replayed, in one slice: it takes some milliseconds
 CHUNK_BYTES = 64 * 1024
 _RECORDS_A_TURN = 250
 
-#: gives the key of the record that a record adds to, by its key; None for one that replaces those before it
+#: gets a record's key, and returns the key of the record that it adds to; None if it replaces earlier records
 Extends: TypeAlias = Callable[[bytes], bytes | None]
 
 
@@ -28,22 +28,23 @@ class InternalLog(Protocol):
     def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> MaybeAwaitable[None]:
         """Append one batch as the leader of `epoch`.
 
-        Return None if it is already committed, else an awaitable that completes when it is.
+        Return None if the batch is committed already. Otherwise return an awaitable that completes when the
+        batch is committed.
 
         Raises:
-            KafkaError: the batch was not appended. If the awaitable raises it, the outcome is unknown, and
-                the log accepts no other append in this epoch.
+            KafkaError: the batch was not appended. If the awaitable raises the error, the outcome is unknown,
+                and the log accepts no other append in this epoch.
         """
 
     def most_bytes(self, partition: int) -> int:
-        """Return the size of the largest batch that can be appended.
+        """Return the size of the largest batch that can be appended, in bytes.
 
         Raises:
             KafkaError: the partition cannot be opened.
         """
 
     def bounds(self, partition: int, epoch: LeaderEpoch) -> tuple[Offset, Offset]:
-        """Return the log's present start and end offset.
+        """Return the log's current start offset and end offset.
 
         Raises:
             KafkaError: this broker does not lead the partition in `epoch`, or it cannot be opened.
@@ -52,17 +53,17 @@ class InternalLog(Protocol):
     def committed(self, partition: int, end: Offset, epoch: LeaderEpoch) -> MaybeAwaitable[None]:
         """Wait until all records below `end` are committed.
 
-        Return None if they already are, else an awaitable that completes when they are.
+        Return None if they are committed already, otherwise an awaitable that completes when they are.
 
         Raises:
-            KafkaError: this broker does not lead the partition in `epoch`, or no longer, or its log is
-                offline.
+            KafkaError: this broker does not lead the partition in `epoch`, or the log is offline. The
+                awaitable raises it if the leadership ends meanwhile.
         """
 
     def read(self, partition: int, offset: Offset, max_bytes: int) -> MaybeAwaitable[Sequence[Buffer]]:
-        """Read whole batches below the high watermark, at least one.
+        """Read whole batches below the high watermark, from the batch that contains `offset` on.
 
-        The first batch is the one that contains `offset`.
+        The result has about `max_bytes` at most, but at least one batch.
         """
 
 
@@ -80,20 +81,21 @@ async def load(
     end: Offset,
     extends: Extends | None = None,
 ) -> int:
-    """Replay the committed records of `partition` from `offset` to `end`. Return their number.
+    """Read the committed records of `partition` from `offset` to `end`, and replay the last one of each key.
 
-    As in compaction, a record replaces the earlier ones with the same key. So the function keeps the last
-    value of each key undecoded, and decodes and replays only these. A group that commits every second costs
-    as little as one that has committed once. The records of a transaction become valid at its commit marker,
-    but do not replace later records. Records of an aborted transaction are dropped, and those of an open one
-    are replayed as pending.
+    Return the number of records read. As in compaction, a record replaces the earlier ones with the same key.
+    So the function reads all records first, and then decodes and replays only the last value of each key. A
+    group that has committed every second is replayed as fast as one that has committed once.
 
-    A record for which `extends` names another key adds to the last record of that key, and is replayed after
-    it. If the log has a later record of that key, both are dropped.
+    The records of a transaction become valid at its commit marker, but do not replace later records. Records
+    of an aborted transaction are dropped. Records of an open transaction go to `Shard.replay_pending`.
+
+    If `extends` returns a key for a record, the record adds to the last record of that key, and is replayed
+    after it. A later record of that key replaces both.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, a batch is damaged: it may have the last value of any key, so the broker
-            must not serve the partition. Or the log cannot be read.
+        KafkaError: the log cannot be read; or CORRUPT_MESSAGE, a batch is damaged. It may have had the last
+            value of any key, so the broker must not serve the partition.
     """
     latest: dict[bytes, bytes | None] = {}
     added: dict[bytes, list[tuple[bytes, bytes | None]]] = {}
@@ -155,7 +157,7 @@ async def load(
 def _with_additions(
     latest: Mapping[bytes, bytes | None], added: Mapping[bytes, Sequence[tuple[bytes, bytes | None]]]
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """The last record of each key, each with those that add to it; nothing adds to a missing record."""
+    """Yield the last record of each key, followed by its additions. A deleted key has no additions."""
     for key, value in latest.items():
         yield key, value
         if added and value is not None:
@@ -163,7 +165,11 @@ def _with_additions(
 
 
 def _checked(data: bytes, expected: Offset) -> list[tuple[int, BatchHeader]]:
-    """Yield each whole batch of `data`, from the one that contains the offset `expected` on."""
+    """Return the position and header of each whole batch in `data`. The first must contain `expected`.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, a checksum is wrong, or offsets overlap or are out of order.
+    """
     found: list[tuple[int, BatchHeader]] = []
     for position, header in batches(data):
         check_crc(header, data, position)
@@ -186,9 +192,9 @@ def _damaged(offset: Offset, end: Offset, reason: str) -> KafkaError:
 
 
 def _supersede(pending: dict[ProducerId, dict[bytes, _Pending]], key: bytes, value: bytes | None) -> None:
-    """Note a write of `key` after the writes of open transactions.
+    """Mark the writes of `key` in open transactions as superseded by a later record outside of them.
 
-    These must not replace it when they commit.
+    They must not replace the later record when they commit.
     """
     for written in pending.values():
         if key not in written:

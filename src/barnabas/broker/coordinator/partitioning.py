@@ -9,7 +9,7 @@ from operator import mul
 
 #: the longest string of a coordinator's record, in bytes of UTF-8
 _LONGEST = 2**15 - 1
-#: longer keys are hashed at every request, so that the cache stays small
+#: longer keys are not cached, so that the cache stays small
 _LONGEST_CACHED = 256
 
 
@@ -22,8 +22,8 @@ _BLOCK_POWER = pow(31, 4 * _BLOCK, 1 << 32)
 def java_string_hash(text: str) -> int:
     """Return Java's `String.hashCode`, over UTF-16 code units, as a signed 32-bit number.
 
-    It adds four code units in one integer, and multiplies blocks of these integers at once. 32 KB take 0.9
-    ms; a loop over the code units takes 6.1 ms.
+    The function combines four code units into one integer, and multiplies blocks of these integers at once.
+    32 KB take 0.9 ms; a loop over the code units takes 6.1 ms.
     """
     data = text.encode("utf-16-le", "surrogatepass")
     data = bytes(-len(data) % 8) + data  # zeros at the front leave the hash as it is
@@ -50,11 +50,11 @@ cached_hash = lru_cache(maxsize=10_000)(java_string_hash)
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """Return the partition that stores `key` (a group id or a transactional id).
+    """Return the index of the partition, out of `partitions`, that stores `key` (a group id, for example).
 
-    As in Kafka, it uses the hash's absolute value, and 0 for the smallest integer, which Java cannot negate.
-    A key that is too long for a record gets partition 0 without a hash: 100 MB would block the event loop for
-    seconds.
+    As in Kafka, the index is the absolute value of the key's hash modulo `partitions`. The hash -2**31, which
+    Java cannot negate, gives 0. A key that is too long for a record also gives 0, because hashing 100 MB
+    would block the event loop for seconds.
     """
     if len(key) > _LONGEST:
         return 0
@@ -63,5 +63,5 @@ def partition_for(key: str, partitions: int) -> int:
 
 
 def is_storable(text: str) -> bool:
-    """Whether a string fits into a coordinator's record."""
+    """Whether a string fits into a coordinator's record: at most 32,767 bytes of UTF-8."""
     return len(text) <= _LONGEST // 4 or len(text.encode()) <= _LONGEST

@@ -2,8 +2,8 @@
 
 RE2 takes time linear in the text, but the factor depends on the size of the expression. ``(a?){1000}!`` takes
 milliseconds for one name of 200 characters. A thread matches such expressions, because RE2 releases the GIL.
-The thread takes some names of a search at a time, so an expensive search delays others only by that time.
-Expressions of usual size are matched on the loop, in slices: a thread would wait for the GIL after each name.
+The thread matches some names of one search, then some of the next, so no search blocks the others for long.
+The event loop matches expressions of usual size, in slices: a thread would wait for the GIL after each name.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from barnabas.base.environment.blocking import Blocking
 from barnabas.base.environment.process import thread_seconds
 from barnabas.broker.config.patterns import compiled
 
-#: how much processor time the names of one search may take together, in seconds
+#: the most CPU time of one search, in seconds
 MOST_SECONDS = 5.0
-#: A step is an instruction of the expression for a character; it takes ten nanoseconds at most. So many are
-#: taken in one turn of the loop ...
+#: The most steps in one slice on the event loop. A step is one instruction of the compiled expression for one
+#: character. It takes ten nanoseconds at most.
 _STEPS_A_TURN = 200_000
-#: ... and so many by the thread before it turns to another search.
+#: the most steps of one search in the thread before it continues another search
 _STEPS_AT_ONCE = 2_000_000
-#: how many names are taken at once, however short they are
+#: the most names in one slice, even if they are short
 _NAMES = 1000
 
 
 class CostlyPatternError(Exception):
-    """A search was stopped because it takes longer than `MOST_SECONDS`."""
+    """A search was stopped because it took more CPU time than `MOST_SECONDS`."""
 
 
 class PatternSearch:
-    """The searches of one broker, in one thread."""
+    """Runs the searches of one broker: small ones on the event loop, others in one thread."""
 
     def __init__(self, blocking: Blocking) -> None:
         self._thread = blocking.pool("regular expressions", 1)
 
     async def find(self, pattern: str, names: Sequence[str]) -> list[str]:
-        """Return the names that match the whole pattern.
+        """Return those of `names` that match the whole pattern.
 
         Raises:
             ValueError: the pattern is not valid in RE2.
-            CostlyPatternError: the search takes too long.
+            CostlyPatternError: the search takes more than `MOST_SECONDS` of CPU time.
         """
         expression = compiled(pattern)
         size: int = expression.programsize
@@ -62,12 +62,12 @@ class PatternSearch:
         return found
 
     def stop(self) -> None:
-        """Start no more work."""
+        """Start no more work in the thread. Searches that wait for it are cancelled."""
         self._thread.abandon()
 
 
 def _match(matches: Callable[[str], Any], names: Sequence[str]) -> tuple[list[str], float]:
-    """Return the names that match, and the time of the search."""
+    """Return the names that match, and the CPU time of the search in seconds."""
     began = thread_seconds()
     return _matching(matches, names), thread_seconds() - began
 

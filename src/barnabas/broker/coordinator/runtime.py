@@ -100,7 +100,17 @@ class _Slot(Generic[S]):
 
 
 class CoordinatorRuntime(Generic[S]):
-    """Runs operations on the shards of one internal topic. Owned by one event loop."""
+    """Runs operations on the shards of one internal topic. One event loop owns it.
+
+    Args:
+        name: the internal topic, for the log.
+        log: the partitions of the internal topic.
+        clock: gives the timestamps of records.
+        make_shard: makes the shard of one partition.
+        write_timeout_ms: time limit of an append; after it the client gets a retriable error.
+        extends: see `load`.
+        compression: the compression of appended batches.
+    """
 
     def __init__(
         self,
@@ -128,9 +138,10 @@ class CoordinatorRuntime(Generic[S]):
     # --- leadership ---
 
     def elect(self, partition: int, epoch: LeaderEpoch) -> None:
-        """Start to coordinate `partition`, which this broker now leads.
+        """Start to coordinate `partition`, which this broker now leads in `epoch`.
 
-        Load its state in the background, then serve it.
+        Load the partition's state in the background, and serve requests after that. If this broker already
+        coordinates the partition in this epoch or a later one, do nothing.
         """
         slot = self._slots.get(partition)
         if slot is not None:
@@ -155,10 +166,7 @@ class CoordinatorRuntime(Generic[S]):
         )
 
     def resign(self, partition: int) -> None:
-        """Stop to coordinate `partition`, which this broker no longer leads.
-
-        Drop its state, and fail waiting requests.
-        """
+        """Stop coordinating `partition`. Drop its state, and answer waiting requests with NOT_COORDINATOR."""
         slot = self._slots.pop(partition, None)
         if slot is None:
             return
@@ -173,14 +181,14 @@ class CoordinatorRuntime(Generic[S]):
         slot.lock.clear()
 
     async def stop(self) -> None:
-        """Stop to coordinate all partitions."""
+        """Stop coordinating all partitions, and wait until their loading has ended."""
         loading = [slot.loading for slot in self._slots.values() if slot.loading is not None]
         for partition in list(self._slots):
             self.resign(partition)
         await asyncio.gather(*loading, return_exceptions=True)
 
     def partitions(self) -> Sequence[int]:
-        """The partitions that this broker coordinates, loading or loaded."""
+        """Return the partitions that this broker coordinates: loading, loaded, or failed to load."""
         return list(self._slots)
 
     # --- operations ---
@@ -188,7 +196,10 @@ class CoordinatorRuntime(Generic[S]):
     def write(
         self, partition: int, key: str, operation: Operation[S, T], *, shared: bool = False
     ) -> MaybeAwaitable[T]:
-        """Run an operation that may append. A `shared` one can run at the same time as other shared ones.
+        """Run an operation on `partition`, append its records, and return its response.
+
+        The operation waits for earlier operations on `key`. A `shared` operation does not wait for other
+        shared ones. The response is an awaitable unless the records are committed at once.
 
         Raises:
             KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS; the operation's own errors; for a
@@ -215,9 +226,9 @@ class CoordinatorRuntime(Generic[S]):
         return reply
 
     def write_unattended(self, partition: int, key: str, operation: Operation[S, Any]) -> None:
-        """Run an operation without a caller (of a timer, for example), and log its failure.
+        """Run an operation that no request waits for, for example one of a timer. Log its failure.
 
-        It does nothing if this broker does not serve the partition.
+        If this broker does not serve the partition, do nothing.
         """
         slot = self._slots.get(partition)
         if slot is None or slot.state is not _State.ACTIVE:
@@ -241,15 +252,15 @@ class CoordinatorRuntime(Generic[S]):
         """Append the marker that ends a producer's transaction in `partition`, and replay it.
 
         Raises:
-            KafkaError: as `write`; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED, another producer
-                or coordinator has taken over.
+            KafkaError: the errors of `write`; INVALID_PRODUCER_EPOCH, a newer producer has fenced this one;
+                TRANSACTION_COORDINATOR_FENCED, a newer coordinator has fenced the marker's sender.
         """
         end: Result[None] = Result(producer=producer, marker=marker)
         # The marker concerns all keys that the producer has written: only the order of the log counts.
         return self.write(partition, f"producer {producer.producer_id}", lambda _: end, shared=True)
 
     def read(self, partition: int, operation: Callable[[S], T]) -> T:
-        """Run an operation that reads only committed state.
+        """Run an operation that only reads. It sees only committed state, and never waits.
 
         Raises:
             KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS, or the operation's own errors.
@@ -272,7 +283,10 @@ class CoordinatorRuntime(Generic[S]):
     # --- inside ---
 
     def _complain(self, partition: int, key: str, error: BaseException) -> None:
-        """Log an error once. If the partition accepts no appends, every key fails in the same way."""
+        """Log a failed operation, at most once a minute for each partition and error code.
+
+        If the partition accepts no appends, the operations on all keys fail in the same way.
+        """
         code = error.code if isinstance(error, KafkaError) else type(error)
         self._complaints.warn(
             (partition, code), "%s-%d: an operation on %r failed: %s", self._name, partition, key, error
@@ -332,7 +346,10 @@ class CoordinatorRuntime(Generic[S]):
         operation: Operation[S, T],
         reply: asyncio.Future[T] | None = None,
     ) -> MaybeAwaitable[T]:
-        """Run an operation. If its answer must wait, return `reply` or a new future."""
+        """Run an operation and append its records.
+
+        Return its response. If the response must wait, return `reply` or a new future.
+        """
         result = operation(slot.shard)
         records = result.records
         if not records and result.marker is None:
@@ -454,7 +471,7 @@ def _answer(result: Result[T], error: KafkaError | None) -> MaybeAwaitable[T]:
 
 
 def _resolve(reply: asyncio.Future[T], answer: MaybeAwaitable[T]) -> None:
-    """Set the result of `reply`. The future of a cancelled request is done already."""
+    """Set the result of `reply`, now or when `answer` completes, unless `reply` was cancelled."""
     if is_awaitable(answer):
         asyncio.ensure_future(answer).add_done_callback(partial(_follow, reply))
     elif not reply.done():

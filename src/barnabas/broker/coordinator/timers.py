@@ -12,7 +12,7 @@ class _Timer:
     def __init__(self, deadline: float, callback: Callable[[], None]) -> None:
         self.deadline = deadline
         self.callback = callback
-        #: when the event loop calls back: at an earlier deadline, if the deadline has moved since
+        #: when the event loop calls back; earlier than `deadline` if that was moved
         self.wakes_at = deadline
         self.handle: asyncio.Handle
 
@@ -25,9 +25,9 @@ class Timers:
         self._closed = False
 
     def set(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call a function after `delay_ms`, and replace the timer with the same key.
+        """Call `callback` in `delay_ms` milliseconds. Replaces the timer with the same key, if it is set.
 
-        It does nothing after `close`.
+        After `close`, this method does nothing.
         """
         if self._closed:
             return
@@ -46,16 +46,16 @@ class Timers:
         timer.handle = loop.call_at(deadline, self._fire, key, timer)
 
     def cancel(self, key: Hashable) -> None:
-        """Cancel the timer, if it is set."""
+        """Cancel the timer with this key, if it is set."""
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.handle.cancel()
 
     def close(self) -> None:
-        """Cancel all timers, and ignore those set later.
+        """Cancel all timers, and ignore later calls of `set`.
 
-        Otherwise an operation that fails because its shard was unloaded could set a timer to retry. That
-        timer would change the next shard of the partition.
+        Otherwise an operation that fails because its shard was unloaded could set a timer to retry. Its
+        callback would change the next shard of the partition.
         """
         self._closed = True
         for timer in self._timers.values():

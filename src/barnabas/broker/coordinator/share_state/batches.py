@@ -1,7 +1,8 @@
-"""Ranges of records and their delivery states: the newer ranges laid over the older ones.
+"""Combines the stored state batches of a share partition with newer ones.
 
-As in Kafka, of two states of one record the higher delivery count remains, then the higher delivery state.
-Both only rise in the life of a record. So a duplicate of a write that arrives late changes nothing.
+If a record is in an older and in a newer batch, the one with the higher delivery count remains, as in Kafka.
+At equal counts the one with the higher delivery state remains. A record's count and state never fall. So a
+late duplicate of a write changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _first, _last = attrgetter("first_offset"), attrgetter("last_offset")
 
 
 def is_ordered(batches: Sequence[StateBatch]) -> bool:
-    """Whether the batches are in the order of their offsets, and do not overlap."""
+    """Whether the batches are in the order of their offsets, without overlaps, and none is empty."""
     end = -1
     for first, last, _, _ in batches:
         if not end < first <= last:
@@ -29,13 +30,13 @@ def is_ordered(batches: Sequence[StateBatch]) -> bool:
 def combine(
     older: tuple[StateBatch, ...], newer: Sequence[StateBatch], start: Offset
 ) -> tuple[StateBatch, ...]:
-    """The states of all records from `start` on; both arguments are ordered, without overlaps.
+    """Return the combined batches, cut off below `start`. Each argument must pass `is_ordered`.
 
-    The work grows with the newer batches and with the older ones between them.
+    The time grows with the number of newer batches and of older batches in the range of the newer ones.
     """
     combined = older
     if newer:
-        # Those that touch a newer one may be joined with it.
+        # Older batches that touch a newer one may be joined with it.
         low = bisect_left(older, newer[0].first_offset - 1, key=_last)
         high = bisect_right(older, newer[-1].last_offset + 1, key=_first)
         joined = tuple(_joined(_laid_over(older[low:high], newer)))
@@ -49,7 +50,7 @@ def combine(
 
 
 def _laid_over(older: Sequence[StateBatch], newer: Sequence[StateBatch]) -> Iterator[StateBatch]:
-    """The parts of both in the order of their offsets; where they overlap, the one that remains."""
+    """Yield the batches of both, ordered by offset. Where two overlap, yield the part that remains."""
     olds, news = iter(older), iter(newer)
     old, new = next(olds, None), next(news, None)
     while old is not None and new is not None:
@@ -83,7 +84,7 @@ def _rank(batch: StateBatch) -> tuple[int, int]:
 
 
 def _joined(batches: Iterator[StateBatch]) -> Iterator[StateBatch]:
-    """Join contiguous batches of the same state."""
+    """Yield the batches, with contiguous ones of the same state and delivery count joined."""
     before = next(batches, None)
     if before is None:
         return

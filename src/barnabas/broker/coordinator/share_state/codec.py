@@ -1,7 +1,7 @@
 """The records of `__share_group_state`, in Apache Kafka's format.
 
-A key is its kind (int16: 0 snapshot, 1 update), the group, the topic id and the partition. A value is its
-version (int16, 0) and its fields. A snapshot without a value deletes the state.
+A key has a kind (int16: 0 for a snapshot, 1 for an update), the group, the topic id and the partition. A
+value has a version (int16, always 0) and its fields. A snapshot's key with a null value deletes the state.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _SNAPSHOT_PREFIX, _UPDATE_PREFIX = _PREFIX.pack(SNAPSHOT_KIND), _PREFIX.pack(UPD
 class Snapshot(NamedTuple):
     """The whole state of a share partition at one time."""
 
-    #: grows with each snapshot of the share partition
+    #: grows by 1 with each snapshot of the share partition
     epoch: int
     state: ShareState
     created_ms: int
-    #: later than `created_ms` in a repetition of a snapshot that was old
+    #: later than `created_ms` if this snapshot repeats an old one
     written_ms: int
 
 
 class SnapshotRecord(NamedTuple):
-    """A share partition's state, or its deletion."""
+    """The record of a share partition's whole state. A snapshot of None deletes the state."""
 
     key: SharePartitionKey
     snapshot: Snapshot | None
@@ -58,13 +58,13 @@ class SnapshotRecord(NamedTuple):
 
 
 class UpdateRecord(NamedTuple):
-    """A change of the state that the last snapshot and the updates after it have made."""
+    """The record of a change to a share partition's state since its last snapshot and updates."""
 
     key: SharePartitionKey
-    #: that of the last snapshot
+    #: the epoch of the last snapshot
     snapshot_epoch: int
     leader_epoch: LeaderEpoch
-    #: -1 for the start offset that is stored
+    #: -1 if the start offset does not change
     start_offset: Offset
     delivery_complete_count: int
     batches: tuple[StateBatch, ...]
@@ -82,10 +82,10 @@ class UpdateRecord(NamedTuple):
 
 
 def decode_record(key: bytes, value: bytes | None) -> SnapshotRecord | UpdateRecord | None:
-    """A record of the log; None if its key is of an unknown kind, or if it deletes updates.
+    """Decode a record. Return None if its kind is unknown, or if it is an update with a null value.
 
     Raises:
-        ProtocolError: it cannot be read, or its value has a version from the future.
+        ProtocolError: the record cannot be decoded, or its value has an unknown later version.
     """
     kind = _prefix(key)
     if kind == SNAPSHOT_KIND:
@@ -106,7 +106,7 @@ def decode_record(key: bytes, value: bytes | None) -> SnapshotRecord | UpdateRec
 
 
 def snapshot_key(key: bytes) -> bytes | None:
-    """The key of the snapshot that an update's record changes, by the key of the update; None for others."""
+    """Return the key of the snapshot that an update adds to, given the update's key. None for other keys."""
     return _SNAPSHOT_PREFIX + key[_PREFIX.size :] if key.startswith(_UPDATE_PREFIX) else None
 
 

@@ -1,7 +1,7 @@
-"""The way from a share group's partition to its stored state (KIP-932).
+"""The interface to the stored states of share partitions (KIP-932).
 
-The leader of a partition and the group coordinator use a `SharePersister`. The state itself is with the share
-coordinator, which can be on another broker.
+The leader of a partition and the group coordinator use a `SharePersister`. The share coordinator stores the
+states. It can be on another broker.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from barnabas.base.types import LeaderEpoch, Offset, TopicId, topic_id_to_str
 
 
 class SharePartitionKey(NamedTuple):
-    """A partition as one share group consumes it."""
+    """The key of a share partition: a share group, and a partition that it consumes."""
 
     group: str
     topic_id: TopicId
     partition: int
 
     def __str__(self) -> str:
-        """The key as FindCoordinator has it; its hash decides the share coordinator."""
+        """Return the key as FindCoordinator sends it. Its hash chooses the share coordinator."""
         return f"{self.group}:{topic_id_to_str(self.topic_id)}:{self.partition}"
 
 
 class StateBatch(NamedTuple):
-    """Records of one delivery state; both offsets are inclusive."""
+    """Contiguous records with the same delivery state and count; both offsets are inclusive."""
 
     first_offset: Offset
     last_offset: Offset
@@ -37,41 +37,42 @@ class StateBatch(NamedTuple):
 class ShareState(NamedTuple):
     """The stored state of a share partition."""
 
-    #: grows with each initialization: it fences writers from before that
+    #: set by each initialization; fences writers that have an older one
     state_epoch: int = 0
-    #: the latest epoch of a leader that has read or written the state; 0 before the first one
+    #: the latest leader epoch in which a leader has read or written the state; 0 before the first one
     leader_epoch: LeaderEpoch = 0
-    #: all records below it are finished; -1 before the leader has chosen one
+    #: all records below this offset are finished; -1 until the leader has chosen a start offset
     start_offset: Offset = -1
     #: the number of finished records from the start offset on; -1 for an unknown number (KIP-1226)
     delivery_complete_count: int = -1
-    #: ordered by offset, without overlaps; contiguous ones differ
+    #: ordered by offset, without overlaps; contiguous batches differ in state or count
     batches: tuple[StateBatch, ...] = ()
 
 
 class SharePersister(Protocol):
-    """Reads and writes the state of share partitions, with retries of what can succeed later.
+    """Reads and writes the states of share partitions. It retries after retriable errors.
 
-    Each method raises KafkaError. FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH are final: another
-    initialization or another leader came later. COORDINATOR_NOT_AVAILABLE and other retriable codes mean that
-    the retries have ended: a write can have been stored or not.
+    Each method raises KafkaError. FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH are final: a later
+    initialization or a later leader has fenced the caller. COORDINATOR_NOT_AVAILABLE and other retriable
+    codes mean that all retries failed. Then it is unknown whether a write was stored.
     """
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> None:
-        """Begin a new state without batches; -1 lets the partition's leader choose the start offset.
+        """Replace the state by a new one without batches.
 
-        The same initialization again succeeds.
+        If `start_offset` is -1, the partition's leader chooses the start offset. Repeating a call with the
+        same arguments succeeds.
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher.
         """
 
     async def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> ShareState:
-        """The state, for the leader of `leader_epoch`; from now on earlier leaders are fenced.
+        """Return the state for the partition's leader in `leader_epoch`, and fence earlier leaders.
 
         Raises:
-            KafkaError: FENCED_LEADER_EPOCH, a later leader has read or written the state; INVALID_REQUEST, it
-                is not initialized.
+            KafkaError: FENCED_LEADER_EPOCH, a later leader has read or written the state; INVALID_REQUEST,
+                the state is not initialized.
         """
 
     async def write(
@@ -83,22 +84,23 @@ class SharePersister(Protocol):
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Store `batches` over those that are stored, and drop what is below `start_offset`.
+        """Combine `batches` with the stored ones, and drop records below `start_offset`.
 
-        The batches are in order and do not overlap. Of two states of one record the higher delivery
-        count remains, then the higher delivery state, as in Kafka. So a late duplicate of a write changes
-        nothing. The start offset never falls; -1 leaves it. Writes of one key are stored in the order of the
-        calls.
+        The batches must be in the order of their offsets, without overlaps. If a record already has a state,
+        the state with the higher delivery count remains, as in Kafka. At equal counts, the higher delivery
+        state remains. So a late duplicate of a write changes nothing. The start offset never falls; -1 keeps
+        it. Writes of one key are stored in the order of the calls.
 
         Raises:
-            KafkaError: FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH; INVALID_REQUEST, it is not initialized.
+            KafkaError: FENCED_STATE_EPOCH; FENCED_LEADER_EPOCH; INVALID_REQUEST, the state is not
+                initialized.
         """
 
     async def delete(self, key: SharePartitionKey) -> None:
-        """Delete the state; a missing state is deleted already."""
+        """Delete the state. If there is none, do nothing."""
 
     async def summary(self, key: SharePartitionKey, leader_epoch: LeaderEpoch = -1) -> ShareState:
-        """The state without its batches; a missing one is `ShareState()`. Nothing is fenced.
+        """Return the state without its batches, or `ShareState()` if there is none. Fence no leader.
 
-        A caller that is not the leader has -1 as the epoch.
+        A caller that is not the partition's leader passes -1 as the epoch.
         """

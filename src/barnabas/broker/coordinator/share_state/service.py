@@ -1,7 +1,7 @@
-"""The share coordinator, as the server's handlers and the persister call it (KIP-932).
+"""The share coordinator, with the operations that the server's handlers and the persister call (KIP-932).
 
-Finds the shard of a share partition and runs the operation there. Keeps the log short: it repeats old
-snapshots, deletes superseded records, and deletes the states of deleted topics.
+It finds the shard of a share partition and runs the operation there. It also keeps the log short: it repeats
+old snapshots, deletes superseded records, and deletes the states of deleted topics.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SNAPSHOTS_A_TURN = 20
 
 
 def _checked(key: SharePartitionKey) -> str:
-    """Raises KafkaError INVALID_REQUEST if no record can have the key."""
+    """Return the key as a string. Raises KafkaError INVALID_REQUEST if no record can store the key."""
     if not key.group or not is_storable(key.group):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a group id has 1 to 32,767 bytes")
     if key.partition < 0:
@@ -42,12 +42,15 @@ def _checked(key: SharePartitionKey) -> str:
 
 
 class ShareCoordinator(Coordinator[ShareShard]):
-    """The share partitions whose partitions of `__share_group_state` this broker leads. Owned by one loop.
+    """Coordinates the share partitions whose `__share_group_state` partitions this broker leads.
+
+    One event loop owns it.
 
     Args:
         view: the broker's settings, image and clock.
         log: the partitions of `__share_group_state`.
-        delete_before: deletes the records of a partition of that topic below an offset; raises KafkaError.
+        delete_before: deletes the records below an offset in a partition of `__share_group_state`. Raises
+            KafkaError.
     """
 
     def __init__(
@@ -58,9 +61,9 @@ class ShareCoordinator(Coordinator[ShareShard]):
     ) -> None:
         self._delete_before = delete_before
         self._housekeeping: list[asyncio.Task[None]] = []
-        #: the number of changes that clients have asked for, for the metrics
+        #: the number of calls of `write_state`, for the metrics
         self.writes = 0
-        #: by partition: the offset below which records were deleted last
+        #: by partition: the offset up to which `prune` has deleted records
         self._pruned: dict[int, Offset] = {}
 
         def make_shard(context: ShardContext[ShareShard]) -> ShareShard:
@@ -104,7 +107,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
         await super().stop()
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
-        """Follow like every coordinator, and delete the states of deleted topics."""
+        """Load and unload shards as leaders change, and delete the states of deleted topics."""
         super().follow(node_id, delta)
         gone = {
             before.id
@@ -131,7 +134,11 @@ class ShareCoordinator(Coordinator[ShareShard]):
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> MaybeAwaitable[None]:
-        """`ShareShard.write`, counted."""
+        """Run `ShareShard.write`, and count the call in `writes`.
+
+        Raises:
+            KafkaError: the errors of `ShareShard.write`, and of every routed operation.
+        """
         self.writes += 1
         return self._write_state(
             key, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches
@@ -140,24 +147,24 @@ class ShareCoordinator(Coordinator[ShareShard]):
     summary = reading(ShareShard.summary, _checked)
 
     def last_pruned(self) -> list[tuple[int, Offset]]:
-        """Each partition of which superseded records were deleted, and the offset below which they were."""
+        """Return each partition that `prune` has shortened, and the offset below which it deleted records."""
         led = set(self.partitions())
         return [(partition, offset) for partition, offset in sorted(self._pruned.items()) if partition in led]
 
     def count(self) -> int:
-        """The number of share partitions coordinated here whose shard is loaded."""
+        """Return the number of share partitions in loaded shards of this broker."""
         return sum(len(shard.states) for _, shard in self.active_shards())
 
     def loaded_states(self) -> list[tuple[SharePartitionKey, Held]]:
-        """The state of every share partition coordinated here whose shard is loaded."""
+        """Return the key and state of every share partition in loaded shards of this broker."""
         return [item for _, shard in self.active_shards() for item in shard.states.items()]
 
     # --- the log ---
 
     async def repeat_snapshots(self) -> None:
-        """Repeat the snapshots of share partitions that have rested, where others have gone on.
+        """Write old snapshots again at the end of the log, so that `prune` can delete records before them.
 
-        If all have rested, there is nothing to be deleted behind them.
+        Skip a shard in which every share partition has been idle: it has no other records to delete.
         """
         for partition, shard in self.active_shards():
             if all(held.is_repeated for held in shard.states.values()):
@@ -169,7 +176,10 @@ class ShareCoordinator(Coordinator[ShareShard]):
                     await asyncio.sleep(0)
 
     async def prune(self) -> None:
-        """Delete the records that newer snapshots have superseded."""
+        """Delete the records at the start of each partition that newer snapshots have superseded.
+
+        Log a failure; the next call tries again.
+        """
         for partition, shard in self.active_shards():
             try:
                 needed = shard.needed_from()

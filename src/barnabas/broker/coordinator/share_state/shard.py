@@ -1,9 +1,9 @@
 """The share partitions of one partition of `__share_group_state`, and the operations on them (KIP-932).
 
 Each method is an operation of the coordinator runtime: it reads the state, and returns the records to append
-and the answer. A change is stored as an update. The change after
-``share.coordinator.snapshot.update.records.per.snapshot`` updates is a snapshot, which supersedes all earlier
-records of its share partition.
+and the response. Most changes are stored as update records. After
+``share.coordinator.snapshot.update.records.per.snapshot`` updates the next change is stored as a snapshot. It
+supersedes all earlier records of its share partition.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ logger = logger_of(__name__, is_limited=True)
 
 T = TypeVar("T")
 
-#: stands for an epoch that the caller does not know
+#: in place of an epoch: the caller does not know it, so it is not checked
 _ANY = -1
-#: the most ranges that a share partition's state may have. A snapshot of them has 400 KB
+#: the most batches in the state of a share partition. A snapshot with as many has 400 KB
 _MOST_BATCHES = 20_000
 
 
 class Held(NamedTuple):
     """A share partition's state in memory."""
 
-    #: with the changes of all updates since it was written
+    #: the last snapshot, with the changes of the updates after it
     snapshot: Snapshot
-    #: the number of these updates
+    #: the number of updates since the last snapshot
     updates: int = 0
 
     @property
@@ -50,7 +50,7 @@ class Held(NamedTuple):
 
     @property
     def is_repeated(self) -> bool:
-        """Whether the snapshot was written because the last one was old."""
+        """Whether the last snapshot repeats an old one, without changes."""
         return self.snapshot.written_ms != self.snapshot.created_ms
 
 
@@ -58,15 +58,15 @@ class ShareShard:
     """One shard of the share coordinator.
 
     Args:
-        context: of the runtime.
+        context: context from the runtime.
         view: the broker's settings and image.
     """
 
     def __init__(self, context: ShardContext[ShareShard], view: BrokerView) -> None:
         self.states: dict[SharePartitionKey, Held] = {}
-        #: the offset of the last snapshot; missing for a share partition that was loaded with an earlier one
+        #: the offset of each last snapshot; missing if it was loaded from the log
         self._positions: dict[SharePartitionKey, Offset] = {}
-        #: the offset of a snapshot that was appended and is not replayed yet
+        #: the offsets of snapshots that were appended, but not replayed yet
         self._appended: dict[SharePartitionKey, Offset] = {}
         self._context = context
         self._view = view
@@ -74,10 +74,10 @@ class ShareShard:
     # --- the runtime's side ---
 
     def decode(self, key: bytes, value: bytes | None) -> SnapshotRecord | UpdateRecord | None:
-        """Decode a record of `__share_group_state`; None for one of an unknown kind.
+        """Decode a record of `__share_group_state`. Return None for an unknown kind.
 
         Raises:
-            ProtocolError: the record cannot be read.
+            ProtocolError: the kind is known, but the record cannot be decoded.
         """
         record = decode_record(key, value)
         if record is None:
@@ -102,7 +102,7 @@ class ShareShard:
             self._positions[key] = position
 
     def replay_pending(self, producer_id: ProducerId, record: SnapshotRecord | UpdateRecord) -> None:
-        """Ignore a record of a transaction: a coordinator writes none."""
+        """Ignore a transaction's record, and log a warning: a share coordinator writes none."""
         logger.warning(
             "__share_group_state holds a record that producer %d wrote in a transaction", producer_id
         )
@@ -111,7 +111,7 @@ class ShareShard:
         """Ignore the end of a transaction: see `replay_pending`."""
 
     def loaded(self) -> None:
-        """Delete the state of topics that were deleted while no broker led the partition."""
+        """Delete the states of topics that were deleted before this broker loaded the partition."""
         self.forget_topics(self._view.image.deleted_topics)
 
     def unload(self, error: KafkaError) -> None:
@@ -120,10 +120,11 @@ class ShareShard:
     # --- operations ---
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> Result[None]:
-        """Begin a new state: `SharePersister.initialize`.
+        """Replace the state by a new one: see `SharePersister.initialize`.
 
         Raises:
-            KafkaError: FENCED_STATE_EPOCH; UNKNOWN_TOPIC_OR_PARTITION, the image lacks the partition.
+            KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher; UNKNOWN_TOPIC_OR_PARTITION, the
+                partition is not in the broker's image.
         """
         held = self.states.get(key)
         before = ShareState() if held is None else held.state
@@ -137,10 +138,11 @@ class ShareShard:
         return self._snapshot(key, state, None)
 
     def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> Result[ShareState]:
-        """The state: `SharePersister.read`.
+        """Return the state, and store a higher leader epoch: see `SharePersister.read`.
 
         Raises:
-            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH; UNKNOWN_TOPIC_OR_PARTITION as `initialize`.
+            KafkaError: INVALID_REQUEST, the state is not initialized; FENCED_LEADER_EPOCH;
+                UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image.
         """
         held = self._find(key)
         state = held.state
@@ -160,11 +162,12 @@ class ShareShard:
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> Result[None]:
-        """Change the state: `SharePersister.write`.
+        """Combine batches with the stored ones: see `SharePersister.write`.
 
         Raises:
-            KafkaError: INVALID_REQUEST, also for too many batches or some that overlap; FENCED_STATE_EPOCH,
-                FENCED_LEADER_EPOCH; UNKNOWN_TOPIC_OR_PARTITION as `initialize`.
+            KafkaError: INVALID_REQUEST, the state is not initialized, or the batches overlap or are too many;
+                FENCED_STATE_EPOCH; FENCED_LEADER_EPOCH; UNKNOWN_TOPIC_OR_PARTITION, the partition is not in
+                the broker's image.
         """
         held = self._find(key)
         state = held.state
@@ -183,16 +186,16 @@ class ShareShard:
         return self._change(key, held, state, batches, None)
 
     def delete(self, key: SharePartitionKey) -> Result[None]:
-        """Delete the state, if there is one."""
+        """Delete the state of a share partition, if there is one."""
         if key not in self.states:
             return Result()
         return Result(records=[SnapshotRecord(key, None)])
 
     def summary(self, key: SharePartitionKey) -> ShareState:
-        """The state without its batches: `SharePersister.summary`.
+        """Return the state without its batches: see `SharePersister.summary`.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION as `initialize`.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image.
         """
         self._check_exists(key)
         held = self.states.get(key)
@@ -201,9 +204,9 @@ class ShareShard:
     # --- the log ---
 
     def repeat_snapshot(self, key: SharePartitionKey) -> Result[None]:
-        """Repeat a snapshot that is older than ``share.coordinator.cold.partition.snapshot.interval.ms``.
+        """Write a snapshot older than ``share.coordinator.cold.partition.snapshot.interval.ms`` again.
 
-        So the state of a share partition that rests does not keep the records of all others.
+        Otherwise the old snapshot of an idle share partition would keep all later records in the log.
         """
         held = self.states.get(key)
         if held is None or not self.is_old(held):
@@ -211,17 +214,20 @@ class ShareShard:
         return self._snapshot(key, held.state, None, created_ms=held.snapshot.created_ms)
 
     def is_old(self, held: Held) -> bool:
-        """Whether a snapshot is old enough to be repeated."""
+        """Whether the snapshot is at least ``share.coordinator.cold.partition.snapshot.interval.ms`` old."""
         age_ms = self._context.clock.now_ms() - held.snapshot.written_ms
         return age_ms >= self._view.config.share_coordinator_cold_partition_snapshot_interval_ms
 
     def needed_from(self) -> Offset:
-        """The offset below which newer snapshots have superseded all records; 0 for an unknown one."""
+        """Return the offset below which newer snapshots have superseded all records.
+
+        Return 0 if the offset of some last snapshot is unknown, because it was loaded from the log.
+        """
         needed = [self._positions.get(key, 0) for key in self.states] + list(self._appended.values())
         return min(needed) if needed else self._context.log_end()
 
     def forget_topics(self, topic_ids: Container[TopicId]) -> None:
-        """Delete the states of deleted topics."""
+        """Begin to delete the states of deleted topics."""
         for key in list(self.states):
             if key.topic_id in topic_ids:
                 self._context.write(str(key), partial(ShareShard.delete, key=key))
@@ -250,7 +256,7 @@ class ShareShard:
         batches: Sequence[StateBatch],
         response: T,
     ) -> Result[T]:
-        """Store a state with some batches laid over it, as an update or as a snapshot."""
+        """Return the result that stores `state` combined with `batches`, as an update or as a snapshot."""
         if held.updates >= self._view.config.share_coordinator_snapshot_update_records_per_snapshot:
             state = state._replace(batches=combine(state.batches, batches, state.start_offset))
             return self._snapshot(key, state, response)

@@ -1,7 +1,7 @@
 """The records of `__transaction_state`, in Apache Kafka's format.
 
-A key is its kind (int16, 0) and the transactional id. A value is its version (int16) and the value's fields.
-A null value deletes the id.
+A key has a kind (int16, always 0) and the transactional id. A value has a version (int16) and its fields. A
+null value deletes the transactional id.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _PREFIX = struct.Struct(">h")
 
 
 class TransactionRecord(NamedTuple):
-    """A transactional id's state, or its deletion. `transaction_record` and `decode_record` make it."""
+    """The state of a transactional id, or None for its deletion.
+
+    Use `transaction_record` or `decode_record` to make one.
+    """
 
     transactional_id: str
     transaction: Transaction | None
@@ -54,9 +57,10 @@ class TransactionRecord(NamedTuple):
 def transaction_record(
     transactional_id: str, transaction: Transaction | None, transaction_version: int = 0
 ) -> TransactionRecord:
-    """The record that stores a transactional id's state, or deletes it.
+    """Return the record that stores a transactional id's state, or deletes it if `transaction` is None.
 
-    `transaction_version` is the finalized level of the feature: from 1 on the value has tagged fields.
+    `transaction_version` is the finalized level of the feature ``transaction.version``. From level 1 on the
+    value has tagged fields for the previous and next producer id and the client's version.
     """
     if transaction is None:
         return TransactionRecord(transactional_id, None)
@@ -68,10 +72,10 @@ def transaction_record(
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
-    """A record of the log; None if its key is of an unknown kind.
+    """Decode a record. Return None if its kind is unknown.
 
     Raises:
-        ProtocolError: it cannot be read, or its value has a version from the future.
+        ProtocolError: the record cannot be decoded, or its value has an unknown later version.
     """
     if _prefix(key) != TRANSACTION_KIND:
         return None

@@ -1,11 +1,11 @@
 """Decides the effect of EndTxn in each state, by the rules of KIP-98 and, for transactions v2, KIP-890.
 
 In a prepared state the coordinator answers CONCURRENT_TRANSACTIONS for any epoch and decision, and the
-producer retries. A v2 producer then has the raised epoch already. It may abort its next, empty transaction
-before the markers of this one are written (KAFKA-18464).
+producer retries. A v2 producer with the raised epoch gets this error, too. It may abort its next, empty
+transaction before the markers of the last one are written (KAFKA-18464).
 
 Up to v1 a producer keeps its epoch, so a repeated EndTxn looks like the first. Only the state shows a repeat,
-and Empty has nothing to end. With v2 the first attempt raised the epoch:
+and in Empty there is nothing to end. With v2 the first EndTxn raised the epoch:
 
                      the producer's epoch is      abort        commit
     Empty            current                      ends         INVALID_TXN_STATE
@@ -14,9 +14,9 @@ and Empty has nothing to end. With v2 the first attempt raised the epoch:
     CompleteCommit   current                      ends         INVALID_TXN_STATE
                      one behind (a repeat)        refused      done
 
-An abort ends a transaction without partitions, because a v2 producer may not know whether its first write has
-arrived. Before a commit that is one behind CompleteAbort, the coordinator aborted the transaction
-(KAFKA-20785). All other producers are fenced.
+"Ends" also applies to a transaction without partitions: a v2 producer that aborts may not know whether its
+first write has arrived. A commit one epoch behind CompleteAbort is fenced, because the coordinator has
+aborted the transaction (KAFKA-20785). All other producers are fenced.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 def must_end(transaction: Transaction, producer: ProducerIdentity, *, commit: bool, version: int) -> bool:
-    """Whether there is a transaction to end. Return False if the request repeats an earlier decision.
+    """Return True if EndTxn must end the transaction, False if the request repeats an earlier decision.
 
     Raises:
-        KafkaError: INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS while the markers of
-            the last decision are being written, PRODUCER_FENCED, INVALID_TXN_STATE.
+        KafkaError: CONCURRENT_TRANSACTIONS, the markers of the last decision are being written;
+            INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE.
     """
     if transaction.is_ending_for(producer):
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -74,7 +74,7 @@ def _fenced(transaction: Transaction, producer: ProducerIdentity) -> KafkaError:
 
 
 def _is_repeat(transaction: Transaction, producer: ProducerIdentity) -> bool:
-    """Whether the request repeats the one that raised the epoch or, after the last epoch, changed the id."""
+    """Whether the request repeats the EndTxn that raised the epoch or replaced an exhausted producer id."""
     if producer.producer_id == transaction.producer_id and producer.epoch + 1 == transaction.epoch:
         return True
     return (

@@ -1,7 +1,7 @@
-"""Completes decided transactions: it writes a marker to each of their partitions, then the completion record.
+"""Completes decided transactions: writes a marker to each of their partitions, then the completion record.
 
-It writes unacknowledged markers again for as long as this broker is the coordinator. After a restart, and on
-the next coordinator, all markers are written again. A marker that is written twice does no harm.
+The queue retries unacknowledged markers for as long as this broker is the coordinator. After a restart, and
+on the next coordinator, all markers are written again. A marker that is written twice does no harm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.broker.coordinator.transactions.transaction import Transaction, Tr
 
 logger = logger_of(__name__)
 
-#: after so many failures in a row, within a second, a warning is logged: an election is over by then
+#: consecutive failures before a warning is logged: about a second, in which most elections end
 _WARN_AT = 4
 
 #: another coordinator or producer has taken over: this broker must not write these markers any more
@@ -38,7 +38,7 @@ class Marker(NamedTuple):
     producer_epoch: ProducerEpoch
     commit: bool
     coordinator_epoch: LeaderEpoch
-    #: the version of transactions that it belongs to: 2 raised the epoch
+    #: the transaction's protocol version: from 2 on, its end has raised the producer's epoch
     transaction_version: int
 
 
@@ -46,10 +46,10 @@ class MarkerWriter(Protocol):
     """Sends markers to the leaders of partitions, on any broker."""
 
     def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> MaybeAwaitable[Outcomes]:
-        """Write a marker. Return the outcome of each partition.
+        """Write a marker to partitions. Return an error code for each, NONE for success.
 
-        UNKNOWN_TOPIC_OR_PARTITION means that the cluster has no such partition. While a leader is unknown or
-        does not answer, the outcome is another error.
+        UNKNOWN_TOPIC_OR_PARTITION means that the partition was deleted. While a leader is unknown or does not
+        answer, the code is another error.
         """
 
 
@@ -57,7 +57,11 @@ class MarkerQueue:
     """The decided transactions of one shard whose markers are being written.
 
     Args:
-        done: called with the transactional id when all markers are written.
+        writer: sends markers to the leaders of partitions.
+        timers: the timers of the shard.
+        epoch: returns the leader epoch in which this broker coordinates the shard.
+        done: called with the transactional id when all markers are written. It stores the completion, and
+            then calls `completed` or `retry`.
     """
 
     def __init__(
@@ -79,7 +83,7 @@ class MarkerQueue:
         self._under_way: dict[asyncio.Future[Outcomes], None] = {}
 
     def add(self, transactional_id: str, transaction: Transaction) -> None:
-        """Write the markers of a prepared transaction."""
+        """Add a prepared transaction. `write` then begins to write its markers."""
         self._left[transactional_id] = set(transaction.partitions)
         self._failures.pop(transactional_id, None)
         self._markers[transactional_id] = Marker(
@@ -91,11 +95,11 @@ class MarkerQueue:
         )
 
     def left(self, transactional_id: str) -> Collection[TopicPartition]:
-        """Return the partitions without a marker."""
+        """Return the partitions of a transaction whose markers are not written yet."""
         return self._left.get(transactional_id, ())
 
     def cancel(self) -> None:
-        """Stop writing: the next coordinator writes the markers."""
+        """Forget all transactions and cancel their writes. The next coordinator writes the markers."""
         self._left.clear()
         self._markers.clear()
         self._failures.clear()
@@ -103,16 +107,16 @@ class MarkerQueue:
             future.cancel()
 
     def completed(self, transactional_id: str) -> None:
-        """Note that the completion record is stored."""
+        """Forget the failures of a transaction, because its completion record is stored."""
         self._failures.pop(transactional_id, None)
 
     def retry(self, transactional_id: str, reason: object) -> None:
-        """Retry later, because the completion record could not be stored."""
+        """Call `done` again after a pause, because the completion record could not be stored."""
         pause_ms = self._failed(transactional_id, reason)
         self._timers.set((transactional_id, "done"), pause_ms, lambda: self._done(transactional_id))
 
     def _failed(self, transactional_id: str, reason: object) -> int:
-        """Count a failure, and log it once. Return the pause before the next attempt, in ms."""
+        """Count a failure. Log a warning at the fourth in a row. Return the pause before a retry, in ms."""
         failures = self._failures[transactional_id] = self._failures.get(transactional_id, 0) + 1
         if failures == _WARN_AT:
             logger.warning(
@@ -121,7 +125,7 @@ class MarkerQueue:
         return backoff_ms(failures)
 
     def write(self, transactional_id: str) -> None:
-        """Write the missing markers of a transaction."""
+        """Write the missing markers of a transaction, and retry until all are written. Then call `done`."""
         left, marker = self._left.get(transactional_id), self._markers.get(transactional_id)
         if left is None or marker is None:
             return

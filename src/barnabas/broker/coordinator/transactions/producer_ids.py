@@ -1,4 +1,4 @@
-"""Gives out producer ids (KIP-98), from blocks that the controller allocates."""
+"""Assigns unused producer ids (KIP-98) from blocks that the controller allocates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from barnabas.base.types import ProducerId
 
 
 class ProducerIds:
-    """The unused producer ids of one broker. `allocate` requests a block from the controller."""
+    """The unused producer ids of one broker.
+
+    Args:
+        allocate: requests a block of ids from the controller. Raises KafkaError if it gets none.
+    """
 
     def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
         self._allocate = allocate
@@ -18,10 +22,11 @@ class ProducerIds:
         self._turn = asyncio.Lock()
 
     async def next(self) -> ProducerId:
-        """Return an unused producer id.
+        """Return an unused producer id. If the block is used up, wait for a new one.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, the controller allocates no block now; clients retry.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, the controller allocates no block now. Clients retry
+                after this error.
         """
         async with self._turn:
             for producer_id in self._block:

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def _checked(transactional_id: str) -> str:
-    """Raise KafkaError INVALID_REQUEST if the transactional id is empty or too long."""
+    """Return the transactional id. Raises KafkaError INVALID_REQUEST if it is empty or too long."""
     if not transactional_id or not is_storable(transactional_id):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has 1 to 32,767 bytes")
     return transactional_id
@@ -51,7 +51,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         view: settings, image and clock of the broker.
         log: the partitions of `__transaction_state`.
         writer: writes markers to the partitions' leaders.
-        producer_ids: returns an unused producer id.
+        producer_ids: function that returns an unused producer id.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         await super().stop()
 
     def abort_timed_out(self) -> None:
-        """Abort the transactions that have been open for longer than their timeouts."""
+        """Begin to abort the transactions that have been open for longer than their timeouts."""
         now = self._clock.now_ms()
         for partition, transactional_id, transaction in self._all():
             if transaction.is_timed_out(now):
@@ -107,7 +107,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 self.write_unattended(partition, transactional_id, abort)
 
     def expire_ids(self) -> None:
-        """Delete the ids that were unused for `transactional.id.expiration.ms`."""
+        """Begin to delete the transactional ids that were unused for `transactional.id.expiration.ms`."""
         now, expiration_ms = self._clock.now_ms(), self._view.config.transactional_id_expiration_ms
         for partition, transactional_id, transaction in self._all():
             if transaction.is_expired(now, expiration_ms):
@@ -125,10 +125,11 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     async def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None
     ) -> ProducerIdentity:
-        """Run `TransactionShard.init_producer`, if the broker accepts the request's timeout.
+        """Handle InitProducerId: check the transaction timeout, and run `TransactionShard.init_producer`.
 
         Raises:
-            KafkaError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, and as `TransactionShard.init_producer`.
+            KafkaError: INVALID_REQUEST; INVALID_TRANSACTION_TIMEOUT; the errors of
+                `TransactionShard.init_producer`.
         """
         _checked(transactional_id)
         longest = self._view.config.transaction_max_timeout_ms
@@ -150,14 +151,13 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         partitions: Collection[TopicPartition],
         version: int,
     ) -> MaybeAwaitable[None]:
-        """Run `TransactionShard.add_partitions` after the last transaction has ended.
+        """Run `TransactionShard.add_partitions` when the last transaction of the id has completed.
 
-        It waits for the markers of the last transaction, at most for
-        ``add.partitions.to.txn.retry.backoff.max.ms``. A producer that gets an error retries much later
-        (librdkafka after 100 ms).
+        The call waits at most ``add.partitions.to.txn.retry.backoff.max.ms`` for the completion. Without the
+        wait, the producer would get an error and retry much later (librdkafka after 100 ms).
 
         Raises:
-            KafkaError: INVALID_REQUEST, and as `TransactionShard.add_partitions`.
+            KafkaError: INVALID_REQUEST, and the errors of `TransactionShard.add_partitions`.
         """
         add = partial(self._add_partitions, transactional_id, producer, partitions, version)
         ending = self._ending(transactional_id)
@@ -170,10 +170,10 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     def end(
         self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, version: int
     ) -> MaybeAwaitable[ProducerIdentity]:
-        """Run `TransactionShard.end`, with an unused producer id if it needs one.
+        """Handle EndTxn: run `TransactionShard.end`, with an unused producer id if the operation needs one.
 
         Raises:
-            KafkaError: INVALID_REQUEST, and as `TransactionShard.end`.
+            KafkaError: INVALID_REQUEST, and the errors of `TransactionShard.end`.
         """
         end = partial(self._end, transactional_id, producer, commit=commit, version=version)
         if version < EPOCH_BUMP_VERSION:
@@ -188,7 +188,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     describe = reading(TransactionShard.describe, _checked)
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
-        """Return all transactional ids that this broker coordinates.
+        """Return an iterator over all transactional ids that this broker coordinates, with their states.
 
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some ids may not be loaded yet.
@@ -197,7 +197,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         return ((transactional_id, transaction) for _, transactional_id, transaction in self._all())
 
     def loaded_transactions(self) -> list[Transaction]:
-        """Yield all transactional ids of loaded shards."""
+        """Return the states of all transactional ids in loaded shards."""
         return [transaction for _, _, transaction in self._all()]
 
     # --- inside ---

@@ -48,7 +48,7 @@ class TransactionShard:
 
     Args:
         context: context from the runtime.
-        version: finalized level of the feature ``transaction.version``.
+        version: returns the finalized level of the feature ``transaction.version``.
         writer: writes markers to the partitions' leaders.
     """
 
@@ -89,16 +89,16 @@ class TransactionShard:
             self._repeatable.pop(transactional_id, None)
 
     def replay_pending(self, producer_id: ProducerId, record: TransactionRecord) -> None:
-        """Do nothing: a coordinator writes no records in transactions."""
+        """Ignore a transaction's record, and log a warning: a transaction coordinator writes none."""
         logger.warning(
             "__transaction_state holds a record that producer %d wrote in a transaction", producer_id
         )
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """Do nothing: see `replay_pending`."""
+        """Ignore the end of a transaction, because `replay_pending` ignores its records."""
 
     def loaded(self) -> None:
-        """Complete the prepared transactions. The runtime calls this after it has replayed the log."""
+        """Begin to complete the prepared transactions, after the runtime has replayed the log."""
         for transactional_id, transaction in list(self.transactions.items()):
             if transaction.state.is_prepared:
                 self._write(
@@ -106,7 +106,7 @@ class TransactionShard:
                 )
 
     def unload(self, error: KafkaError) -> None:
-        """Stop to write markers: the next coordinator writes them."""
+        """Stop writing markers: the next coordinator writes them. Complete the futures of `ending`."""
         self._markers.cancel()
         for transactional_id in list(self._endings):
             self._ended(transactional_id)
@@ -114,27 +114,24 @@ class TransactionShard:
     # --- the producer's identity ---
 
     def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether the next operation needs a new producer id.
-
-        This is true for the first operation, and after the last epoch.
-        """
+        """Whether the next operation needs a new producer id: the id is unused, or its epochs are used up."""
         transaction = self.transactions.get(transactional_id)
         return transaction is None or is_exhausted(transaction.epoch)
 
     def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None, fresh: ProducerId
     ) -> Result[ProducerIdentity]:
-        """Handle InitProducerId: return an id and an epoch, which fence an earlier producer.
+        """Handle InitProducerId: return a producer id and an epoch that fences earlier producers.
 
         Args:
             transactional_id: the id.
             timeout_ms: transaction timeout, in milliseconds.
-            expected: the identity of a producer that continues after an error (KIP-360).
+            expected: the identity of a producer that continues after an error (KIP-360); None for a new one.
             fresh: an unused producer id if `needs_producer_id`.
 
         Raises:
-            KafkaError: PRODUCER_FENCED; CONCURRENT_TRANSACTIONS, the last transaction must end first (an open
-                one is aborted).
+            KafkaError: PRODUCER_FENCED; CONCURRENT_TRANSACTIONS, the last transaction must end first. If that
+                is open, this operation aborts it.
         """
         now = self._clock.now_ms()
         transaction = self.transactions.get(transactional_id) or new_transaction(fresh, timeout_ms, now)
@@ -183,7 +180,7 @@ class TransactionShard:
         partitions: Collection[TopicPartition],
         version: int,
     ) -> Result[None]:
-        """Add partitions to the transaction. The first ones begin it.
+        """Add partitions to the transaction. If none is open, begin one.
 
         Raises:
             KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while the last
@@ -198,10 +195,10 @@ class TransactionShard:
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Check that partitions are in the transaction: return NONE or TRANSACTION_ABORTABLE for each.
+        """Return NONE for each partition that is in the transaction, TRANSACTION_ABORTABLE for the others.
 
         Raises:
-            KafkaError: as `add_partitions`.
+            KafkaError: the errors of `add_partitions`.
         """
         transaction = self._of_producer(transactional_id, producer)
         return {
@@ -226,9 +223,9 @@ class TransactionShard:
     # --- the end ---
 
     def ending(self, transactional_id: str) -> asyncio.Future[None] | None:
-        """Return a future that is done when the prepared transaction is complete; None if there is none.
+        """Return a future that is done when the prepared transaction is complete. None if none is prepared.
 
-        All callers share it, and none may cancel it. It is also done when the shard is unloaded.
+        All callers get the same future, so none may cancel it. It is also done when the shard is unloaded.
         """
         transaction = self.transactions.get(transactional_id)
         if transaction is None or not transaction.state.is_prepared:
@@ -246,12 +243,13 @@ class TransactionShard:
         version: int,
         fresh: ProducerId,
     ) -> Result[ProducerIdentity]:
-        """Handle EndTxn: decide the transaction. The response has the producer's identity for the next one.
+        """Handle EndTxn: commit or abort the transaction.
 
-        The coordinator stores the decision, answers, writes the markers, and stores the completion.
+        The response has the identity that the producer must use in its next transaction. The coordinator
+        stores the decision, responds, writes the markers, and then stores the completion.
 
         Raises:
-            KafkaError: as `must_end`.
+            KafkaError: the errors of `must_end`.
         """
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
@@ -297,7 +295,7 @@ class TransactionShard:
         return Result(records=[transaction_record(transactional_id, None)])
 
     def resume(self, transactional_id: str) -> Result[None]:
-        """Complete a transaction that was loaded in a prepared state."""
+        """Begin to write the markers of a transaction that was loaded in a prepared state."""
         transaction = self.transactions.get(transactional_id)
         if transaction is not None and transaction.state.is_prepared:
             self._markers.add(transactional_id, transaction)
@@ -305,7 +303,7 @@ class TransactionShard:
         return Result()
 
     def complete(self, transactional_id: str) -> Result[None]:
-        """Store the completion, because every marker is written."""
+        """Store the completion of a prepared transaction, because all its markers are written."""
         transaction = self.transactions.get(transactional_id)
         if transaction is None or not transaction.state.is_prepared:
             return Result()
@@ -321,7 +319,7 @@ class TransactionShard:
         return Result(records=[record], then=completed)
 
     def describe(self, transactional_id: str) -> tuple[Transaction, Collection[TopicPartition]]:
-        """Return the state of an id, and the partitions in which its transaction has not ended.
+        """Return a transactional id's state, and the partitions to which no marker was written yet.
 
         Raises:
             KafkaError: TRANSACTIONAL_ID_NOT_FOUND.
@@ -375,12 +373,10 @@ class TransactionShard:
 
 
 def _may_go_on(transaction: Transaction, expected: ProducerIdentity) -> bool:
-    """Whether a producer with the identity `expected` may use the transactional id.
+    """Whether a producer with the producer id of `expected` may use the transactional id.
 
-    The caller checks the epoch separately.
-
-    A new transactional id accepts any producer. A producer that repeats the InitProducerId after the last
-    epoch has the previous id.
+    The caller checks the epoch. A new transactional id accepts any producer. A producer that repeats
+    InitProducerId after its last epoch still has the previous producer id.
     """
     return (
         transaction.epoch == NO_PRODUCER_EPOCH

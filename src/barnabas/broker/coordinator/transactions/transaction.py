@@ -1,14 +1,14 @@
 """The state of a transactional id as an immutable value.
 
-Each step returns a new one, which the coordinator stores.
+Each step returns a new value, which the coordinator stores.
 
     Empty ──► Ongoing ──► PrepareCommit ──► CompleteCommit ──► Ongoing ...
                  └──────► PrepareAbort  ──► CompleteAbort  ──► Ongoing ...
 
 A prepared transaction is decided: the coordinator always writes its markers and completes it. With
-transactions v2 (KIP-890) preparing raises the producer's epoch, so that no late request can join an ended
-transaction. A v2 producer may abort without knowing whether a partition was added. So PrepareAbort then
-follows Empty and the Complete states, too.
+transactions v2 (KIP-890) the Prepare states raise the producer's epoch. So a late request of an ended
+transaction cannot change the next one. A v2 producer may abort without knowing whether a partition was
+added. So with v2 PrepareAbort can also follow Empty and the Complete states.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOT_STARTED = -1
 
 
 class TransactionState(Enum):
-    """The stored states, by their numbers."""
+    """The states of a transaction, with their numbers in the stored record."""
 
     EMPTY = 0
     ONGOING = 1
@@ -44,7 +44,7 @@ class TransactionState(Enum):
 
     @property
     def label(self) -> str:
-        """The name in DescribeTransactions, for example ``PrepareCommit``."""
+        """The state's name in DescribeTransactions, for example ``PrepareCommit``."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
@@ -54,7 +54,7 @@ class TransactionState(Enum):
 
 
 def is_exhausted(epoch: ProducerEpoch) -> bool:
-    """Whether the epochs of the producer id are used up. The highest epoch is reserved for fencing."""
+    """Whether a producer at `epoch` needs a new producer id. The highest epoch is reserved for fencing."""
     return epoch >= MAX_EPOCH - 1
 
 
@@ -68,11 +68,11 @@ class Transaction(NamedTuple):
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     started_ms: int = NOT_STARTED
-    #: the id before the latest step
+    #: the producer id before the latest change of the state
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    #: the id after the completion, if this one has no more epochs
+    #: the producer id after the completion, if the epochs of `producer_id` are used up
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    #: the version of transactions that the producer speaks
+    #: the version of the transaction protocol that the producer uses
     client_version: int = 0
 
     @property
@@ -80,7 +80,7 @@ class Transaction(NamedTuple):
         return ProducerIdentity(self.producer_id, self.epoch)
 
     def initialized(self, producer: ProducerIdentity, timeout_ms: int, now_ms: int) -> Transaction:
-        """Return the state after InitProducerId: the producer has this id and epoch."""
+        """Return the state after InitProducerId has assigned `producer`: Empty, without partitions."""
         return self._replace(
             producer_id=producer.producer_id,
             epoch=producer.epoch,
@@ -96,7 +96,7 @@ class Transaction(NamedTuple):
     def with_partitions(
         self, added: Iterable[TopicPartition], client_version: int, now_ms: int
     ) -> Transaction:
-        """Return the state with more partitions. The first ones begin a transaction."""
+        """Return the state with more partitions. If no transaction is open, one begins at `now_ms`."""
         return self._replace(
             updated_ms=now_ms,
             state=TransactionState.ONGOING,
@@ -109,9 +109,9 @@ class Transaction(NamedTuple):
     def prepared(
         self, *, commit: bool, client_version: int, now_ms: int, next_producer_id: ProducerId = NO_PRODUCER_ID
     ) -> Transaction:
-        """Return the state after the decision.
+        """Return the state after the decision to commit or abort. With v2 it has a higher epoch.
 
-        A producer without a higher epoch continues with `next_producer_id`.
+        A producer whose epochs are used up continues with `next_producer_id`.
         """
         epoch = self.epoch
         if client_version >= EPOCH_BUMP_VERSION:
@@ -120,7 +120,7 @@ class Transaction(NamedTuple):
             epoch=epoch,
             updated_ms=now_ms,
             state=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
-            # A transaction that is aborted before anything was added has begun now.
+            # A transaction that is aborted before it has a partition begins now.
             started_ms=self.started_ms if self.state is TransactionState.ONGOING else now_ms,
             previous_producer_id=self.producer_id,
             next_producer_id=next_producer_id,
@@ -128,12 +128,12 @@ class Transaction(NamedTuple):
         )
 
     def fenced(self, server_version: int, now_ms: int) -> Transaction:
-        """Return the state after an abort by the coordinator, with an epoch that fences the producer."""
+        """Return the state after the coordinator decides to abort. Its higher epoch fences the producer."""
         prepared = self.prepared(commit=False, client_version=server_version, now_ms=now_ms)
         return prepared._replace(epoch=min(self.epoch + 1, MAX_EPOCH))
 
     def completed(self, now_ms: int) -> Transaction:
-        """Return the state when every marker is written."""
+        """Return the Complete state, for a prepared transaction whose markers are all written."""
         producer = self.following_producer
         return self._replace(
             producer_id=producer.producer_id,
@@ -151,13 +151,13 @@ class Transaction(NamedTuple):
 
     @property
     def following_producer(self) -> ProducerIdentity:
-        """The identity of a v2 producer after the prepared transaction."""
+        """The identity that a v2 producer has after the prepared transaction."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return ProducerIdentity(self.next_producer_id, 0)
         return self.producer
 
     def is_ending_for(self, producer: ProducerIdentity) -> bool:
-        """Whether this producer, or the next one with the id, must wait until the markers are written."""
+        """Whether `producer` must wait, because markers of its last transaction are still being written."""
         return self.state.is_prepared and producer.producer_id in (
             self.producer_id,
             self.following_producer.producer_id,
@@ -173,5 +173,5 @@ class Transaction(NamedTuple):
 
 
 def new_transaction(producer_id: ProducerId, timeout_ms: int, now_ms: int) -> Transaction:
-    """Return the state of an unused transactional id."""
+    """Return the first state of a transactional id: Empty, with no epoch used."""
     return Transaction(producer_id, NO_PRODUCER_EPOCH, timeout_ms, now_ms)
