@@ -1,10 +1,10 @@
-"""The PySpark data source ``barnabas``: topics as DataFrames, in batch and in streams, by Arrow.
+"""The PySpark data source ``barnabas``: reads and writes topics as DataFrames, in batches and streams.
 
     spark.readStream.format("barnabas").option("kafka.bootstrap.servers", ...).option("subscribe", "orders")
 
 Options have the names and meanings of Spark's own Kafka connector ("Structured Streaming + Kafka Integration
-Guide"). So a job needs only one changed word, the format. The brokers can be any that speak the Kafka
-protocol. PySpark finds the data source through the package `pyspark_barnabas`.
+Guide"). So a job needs only one changed word, the format. The brokers can be those of any implementation of
+the Kafka protocol. PySpark finds the data source through the package `pyspark_barnabas`.
 
 | task | modules |
 |---|---|

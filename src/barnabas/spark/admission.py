@@ -14,7 +14,7 @@ Sizes = dict[TopicPartition, float]
 
 
 class Admission:
-    """Decides where each micro-batch of a query ends. It remembers the start of the last one."""
+    """Decides where each micro-batch of a query ends. It remembers when the last micro-batch started."""
 
     def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
@@ -22,7 +22,11 @@ class Admission:
         self._last: float | None = None
 
     def waits(self, start: Offsets, available: Offsets) -> bool:
-        """Whether to wait for more records. The first micro-batch does not wait, as in Spark's connector."""
+        """Whether the next micro-batch waits for more records, to have ``minOffsetsPerTrigger``.
+
+        The first micro-batch never waits. Others wait at most ``maxTriggerDelay``. If the result is False,
+        the micro-batch counts as started now.
+        """
         least = self._options.min_offsets_per_trigger
         if least is None or sum(max(0, end - start[tp]) for tp, end in available.items()) >= least:
             waits = False
@@ -36,9 +40,13 @@ class Admission:
     def end(
         self, start: Offsets, available: Offsets, most: int | None, sizes: Callable[[], Sizes]
     ) -> Offsets:
-        """Return the end of a micro-batch of at most `most` records.
+        """Return the end of the micro-batch that begins at `start`.
 
-        `sizes` is called only for a limit in bytes.
+        Args:
+            available: the latest offsets.
+            most: limit of records; None for no limit.
+            sizes: returns the mean record size of each partition. It is called only if the options have
+                ``maxBytesPerTrigger``.
         """
         end = available if most is None else limit_to(most, start, available)
         most_bytes = self._options.max_bytes_per_trigger

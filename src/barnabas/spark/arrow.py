@@ -1,7 +1,7 @@
 """Converts records to Arrow batches with the columns of `barnabas.spark.columns`.
 
-Arrow's own `take` copies the byte strings, from an array over the whole buffer. The elements of this array
-are the byte strings and the gaps between them.
+Arrow's function `take` copies keys and values out of the response's buffer. For this, an Arrow array covers
+the buffer. Its elements are alternately a key or value and the gap before the next one.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _TYPES = {
 
 
 def arrow_schema(columns: Iterable[str]) -> pa.Schema:
-    """Return the schema of batches with these columns, in this order."""
+    """Return the Arrow schema of batches with these columns of a topic, in this order."""
     return pa.schema([(name, _TYPES[name]) for name in columns])
 
 
 def to_record_batches(
     tp: TopicPartition, payloads: Iterable[Payload], start: Offset, end: Offset, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Return the records of `tp` from offset `start` up to, but without, `end`.
+    """Yield Arrow batches with the records of `tp` from offset `start` up to, but without, `end`.
 
-    It decodes headers only if there is a column for them.
+    Headers are decoded only if `schema` has the column ``headers``.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE; INVALID_TIMESTAMP, Spark cannot represent a timestamp; and the errors of
@@ -94,7 +94,7 @@ def _nulls(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
 
 
 def _text(data: Buffer, spans: Spans) -> pa.Array:
-    """Decode UTF-8. Damaged bytes are replaced, as in Java's clients."""
+    """Decode the byte strings as UTF-8. Invalid bytes become U+FFFD, as in Java's clients."""
     raw = _binary(data, spans)
     try:
         return raw.cast(pa.string())

@@ -1,4 +1,4 @@
-"""Registered Avro in DataFrames. `barnabas.spark.formats` has one function for all formats.
+"""Encodes and decodes Avro with schemas of a registry. `barnabas.spark.formats` does so for all formats.
 
     from barnabas.spark.avro import dead_letters, decode_avro, encode_avro
 
@@ -6,7 +6,7 @@
     good = orders.where("error IS NULL").select("record.*")
     bad = dead_letters(orders)          # to a topic of their own, each with its reason
 
-It needs the extras `spark` and `registry`, also on the executors.
+The driver and the executors need the extras `spark` and `registry`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,16 @@ __all__ = ["dead_letters", "decode_avro", "encode_avro"]
 
 
 def decode_avro(rows: DataFrame, **options: Any) -> DataFrame:
-    """Call `decode_registered` for Avro, with its options: add the columns `record` and `error`."""
+    """Decode Avro payloads: add the columns `record` and `error`.
+
+    `options` are those of `barnabas.spark.registered.decode_registered`.
+    """
     return decode_registered(rows, "avro", **options)
 
 
 def encode_avro(rows: DataFrame, schema: str, **options: Any) -> DataFrame:
-    """Call `encode_registered` for Avro, with its options: add the column `value` with the payloads."""
+    """Encode rows as Avro: add the column `value` with the payloads.
+
+    `options` are those of `barnabas.spark.registered.encode_registered`.
+    """
     return encode_registered(rows, "avro", schema, **options)

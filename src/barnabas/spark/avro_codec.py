@@ -19,8 +19,9 @@ from barnabas.spark.payloads import FindWriter, PayloadDecoder, PayloadEncoder, 
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A schema in fastavro's form, in which dates and times are numbers."""
+    """An Avro schema, parsed for fastavro, with the Arrow types of its records."""
 
+    #: the schema for fastavro, with dates and times as plain numbers
     parsed: Any
     #: equal for equal schemas
     form: str
@@ -33,7 +34,7 @@ class AvroSchema:
     def parse(cls, schema: Registered) -> AvroSchema:
         """Parse a schema.
 
-        Raises ConfigError if it is not an Avro schema, or no column can hold its records.
+        Raises ConfigError if `schema` is not Avro, or no column can hold its records.
         """
         parsed, names = _parse(schema, bare=False)
         bare, bare_names = _parse(schema, bare=True)
@@ -42,7 +43,7 @@ class AvroSchema:
 
 
 def parse_writer(schema: Registered) -> tuple[Any, str]:
-    """Return a writer's schema for fastavro, and a form of it that is equal for equal schemas."""
+    """Return a writer's schema for fastavro, and JSON text that is equal for equal schemas."""
     bare, names = _parse(schema, bare=True)
     return bare, json.dumps([bare, *(names[name] for name in sorted(names))], sort_keys=True)
 
@@ -60,15 +61,19 @@ def _parse(schema: Registered, *, bare: bool) -> tuple[Any, dict[str, Any]]:
 
 
 class Decoder(PayloadDecoder[tuple[Any, Any]]):
-    """Decodes payloads.
+    """Decodes Avro payloads to records of the reader's schema.
 
-    It keeps each writer's schema in fastavro's form, with the reader's if records need resolution.
+    It caches the parsed writers' schemas. A writer's schema that differs is kept with the reader's, to which
+    fastavro converts the records.
     """
 
     def __init__(
         self, reader: Registered, find_writer: FindWriter, column: pa.DataType | None = None
     ) -> None:
-        """Create a decoder. `column` is the type of the records' column, if it is not that of the schema."""
+        """Create a decoder.
+
+        `column` is the type of the result's column; by default it follows from `reader`.
+        """
         self._reader = AvroSchema.parse(reader)
         self._find_writer = find_writer
         super().__init__(self._reader.arrow, column)
@@ -91,12 +96,12 @@ class Decoder(PayloadDecoder[tuple[Any, Any]]):
 
 
 class Encoder(PayloadEncoder):
-    """Encodes records in Avro's binary encoding."""
+    """Encodes records as payloads in Avro's binary encoding."""
 
     def __init__(self, schema: Registered) -> None:
         """Create an encoder.
 
-        Raises ConfigError if it is not a schema of records, or no column can hold them.
+        Raises ConfigError if `schema` is not an Avro record, or no column can hold the record.
         """
         self._schema = AvroSchema.parse(schema)
         parsed = self._schema.parsed
@@ -115,7 +120,7 @@ class Encoder(PayloadEncoder):
         return stream.getvalue()
 
     def _unfit_field(self, row: dict[str, Any]) -> str:
-        """Return the name of the first field that the schema does not allow; None if fastavro finds none."""
+        """Return ``field NAME: `` for the first field that the schema does not allow, else an empty text."""
         try:
             fastavro.validate(row, self._schema.parsed, raise_errors=True)
         except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Converts Avro types to Arrow types, and so to types of columns.
+"""Converts Avro types to Arrow types, from which Spark derives the types of columns.
 
 | Avro | column |
 |---|---|
@@ -10,8 +10,8 @@
 | a union of null and one type | that type |
 | a union of int and long; of float and double | bigint; double |
 
-Other logical types have the column of the type below them, as in the specification. Other unions, and records
-that contain themselves, have no column type and are rejected.
+Other logical types have the column of their underlying type, as in the specification. Other unions, and
+records that contain themselves, have no column type: `arrow_type` raises ConfigError.
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ _WIDER = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "d
 
 
 def arrow_type(schema: Any, names: Mapping[str, Any], *, raw: bool = False) -> pa.DataType:
-    """Return the Arrow type of a schema that fastavro has parsed, with the named types in it.
+    """Return the Arrow type for a parsed Avro schema.
 
-    With `raw`, dates and times have the number types that Avro writes.
+    Args:
+        schema: the schema, as fastavro's parser returns it.
+        names: the named types that `schema` refers to.
+        raw: gives dates and times the number types that Avro writes.
 
     Raises:
         ConfigError: no column can hold the type.
@@ -57,9 +60,10 @@ def arrow_type(schema: Any, names: Mapping[str, Any], *, raw: bool = False) -> p
 
 
 def without_logical_types(schema: Any) -> Any:
-    """Return the schema with dates and times as plain numbers, which Arrow converts for the column.
+    """Return the schema without logical types, so that fastavro reads dates and times as plain numbers.
 
-    Decimals do not change, because only fastavro can make a decimal from bytes.
+    Arrow converts these numbers to dates and times. The logical type `decimal` stays, because only fastavro
+    can make a decimal from bytes.
     """
     if isinstance(schema, list):
         return [without_logical_types(item) for item in schema]

@@ -22,9 +22,10 @@ from barnabas.spark.worker_heap import count_use
 
 
 class TopicReader(DataSourceReader):
-    """Plans the tasks of a batch query.
+    """Plans the tasks of a batch query, and reads their records.
 
-    It runs in a separate process and is pickled for the tasks, so it has only plain settings.
+    Spark plans in a separate process and pickles the reader for the tasks. So the reader keeps no
+    connections.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -50,7 +51,11 @@ class TopicReader(DataSourceReader):
         return [Task.of(each.ranges, topic_ids) for each in tasks] or [Task([])]
 
     def _check(self, start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> None:
-        """Adjust the start and end offsets to the logs, in place."""
+        """Move start and end offsets that are outside the logs into the logs, in place.
+
+        Raises ConfigError if the options start after their end. Raises DataLossError for missing records, or
+        only logs them if failOnDataLoss is false.
+        """
         losses = []
         for tp in start:
             if end[tp] > latest[tp]:
@@ -77,7 +82,7 @@ class TopicReader(DataSourceReader):
 
 
 class FilteredTopicReader(TopicReader):
-    """A reader that reads fewer records if the query's filters allow it."""
+    """Reads only the partitions and offsets that can have records for the query's filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Use the filters to reduce the ranges, and return all of them, so that Spark applies them again."""
@@ -86,12 +91,12 @@ class FilteredTopicReader(TopicReader):
 
 
 def plan_for(options: ReadOptions, ranges: list[OffsetRange]) -> list[Task]:
-    """Return the tasks of a batch."""
+    """Divide the ranges of a batch query into tasks, by the options."""
     return Plan.of(options, {}).tasks(ranges)
 
 
 def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the records of one task, of a batch or of a micro-batch."""
+    """Yield the records of one task of a batch or micro-batch, as Arrow batches."""
     assert isinstance(partition, Task)
     count_use()
     return read_ranges(

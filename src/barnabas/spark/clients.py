@@ -64,27 +64,33 @@ _kept: dict[tuple[Callable[[Settings], Any], frozenset[tuple[str, object]]], Any
 
 
 def consumer_settings(given: Mapping[str, str]) -> Settings:
-    """Return the settings of a consumer that reads only assigned partitions, and reports their ends."""
+    """Return librdkafka's settings for a consumer that commits nothing and reports the ends of partitions.
+
+    `given` overrides `CONSUMER_DEFAULTS`, but not the settings that the data source requires.
+    """
     return {**CONSUMER_DEFAULTS, **given, **_CONSUMER_FIXED}
 
 
 def producer_settings(given: Mapping[str, str]) -> Settings:
-    """Return the settings of an idempotent producer, which chooses partitions by key like Java's producer.
+    """Return librdkafka's settings for an idempotent producer with the partitioner of Java's producer.
 
-    The producer is not idempotent if `given` has settings that exclude it, as with Java's producer.
-    librdkafka rejects such settings together with `enable.idempotence`.
+    If `given` has settings that exclude idempotence, such as ``acks=1``, the producer is not idempotent.
+    Java's producer does the same. librdkafka rejects such settings together with `enable.idempotence`.
     """
     return {**PRODUCER_DEFAULTS, "enable.idempotence": not _rules_idempotence_out(given), **given}
 
 
 def transaction_settings(given: Mapping[str, str], transactional_id: str) -> Settings:
-    """Return the settings of a transactional producer. A delivery may take as long as a transaction."""
+    """Return librdkafka's settings for a transactional producer.
+
+    If `given` has no ``delivery.timeout.ms``, librdkafka uses the transaction's timeout for it.
+    """
     defaults = {name: value for name, value in PRODUCER_DEFAULTS.items() if name != "delivery.timeout.ms"}
     return {**defaults, **TRANSACTION_DEFAULTS, **given, "transactional.id": transactional_id}
 
 
 def connection_settings(given: Mapping[str, Any]) -> Settings:
-    """Return the connection settings among a client's settings, which admin clients also accept."""
+    """Return those of a client's settings that configure its connections. Admin clients accept them too."""
     kinds = (
         "bootstrap.",
         "security.",
@@ -99,12 +105,12 @@ def connection_settings(given: Mapping[str, Any]) -> Settings:
 
 
 def new_admin(settings: Settings) -> AdminClient:
-    """Create an admin client. Raises ConfigError as `new_consumer`."""
+    """Create an admin client. Raises ConfigError if librdkafka rejects a setting."""
     return _create(AdminClient, settings)
 
 
 def new_consumer(settings: Settings, on_error: Callable[[ClientError], None] | None = None) -> Consumer:
-    """Create a consumer, which is not cached. It calls `on_error` with errors of its connections.
+    """Create a consumer, which is not cached. The consumer calls `on_error` with errors of its connections.
 
     Raises:
         ConfigError: librdkafka rejects a setting.
@@ -115,16 +121,16 @@ def new_consumer(settings: Settings, on_error: Callable[[ClientError], None] | N
 def new_producer(settings: Settings, on_failure: Callable[[Failed], None]) -> BatchProducer:
     """Create a producer that calls `on_failure` with each failed record.
 
-    Raises ConfigError as `new_consumer`.
+    Raises ConfigError if librdkafka rejects a setting.
     """
     return _create(lambda given: BatchProducer(given, on_failure), settings)
 
 
 def check_producer_settings(settings: Settings) -> None:
-    """Raise ConfigError for a setting that librdkafka rejects.
+    """Raise ConfigError if librdkafka rejects a setting.
 
-    A process checks each set of settings only once. A check creates a producer, with its thread and its
-    connection, for some milliseconds, and a process of Spark plans or commits many micro-batches.
+    A check creates a producer, with a thread and a connection, for some milliseconds. So a process checks
+    each set of settings only once.
     """
     _check_producer(frozenset(settings.items()))
 
@@ -135,7 +141,7 @@ def _check_producer(settings: frozenset[tuple[str, str | bool | int]]) -> None:
 
 
 def kept(create: Callable[[Settings], Client], settings: Settings) -> Client:
-    """Return the cached client for `create(settings)`. The first call creates it."""
+    """Return `create(settings)` from the process's cache. The first call creates the client."""
     key = (create, frozenset(settings.items()))
     if key not in _kept:
         _kept[key] = create(settings)
@@ -165,7 +171,7 @@ def _create(kind: Callable[[Mapping[str, Any]], Client], settings: Mapping[str, 
 
 
 def _explain(settings: Mapping[str, Any], reason: str) -> ConfigError:
-    """Return librdkafka's error text, with the data source's option if the text names a setting."""
+    """Make a ConfigError with librdkafka's error text, and the option if the text names a setting."""
     for name, value in settings.items():
         if f'"{name}"' in reason:
             return refuse(f"kafka.{name}", value, f"{reason}; see librdkafka's CONFIGURATION.md")

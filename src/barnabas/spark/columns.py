@@ -1,9 +1,9 @@
 """The columns of a topic as a DataFrame.
 
-A read has ``key``, ``value`` (binary), ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``
-(0 for the producer's timestamp, 1 for the broker's). With ``includeHeaders`` it also has ``headers``, NULL if
-there are none. ``schema()`` can select some of these columns. A write uses ``value``, and if they exist
-``key``, ``headers``, ``topic``, ``partition``. It ignores other columns.
+A read has ``key`` and ``value`` (both binary), ``topic``, ``partition``, ``offset``, ``timestamp`` and
+``timestampType`` (0 for the producer's timestamp, 1 for the broker's). With ``includeHeaders`` it also has
+``headers``, NULL if there are none. ``schema()`` can select some of these columns. A write uses ``value``,
+and if they exist ``key``, ``headers``, ``topic``, ``partition``. It ignores other columns.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def read_schema(include_headers: bool) -> StructType:
 
 
 def column_names(include_headers: bool) -> tuple[str, ...]:
-    """Return the names in `read_schema`."""
+    """Return the names of the columns of `read_schema`."""
     return tuple(read_schema(include_headers).names)
 
 
 def chosen_columns(schema: StructType) -> tuple[str, ...]:
-    """Return the columns that a job selects with ``schema()``: any columns of a topic, in any order.
+    """Return the names of the columns that a job selects with ``schema()``.
 
     Raises:
         ConfigError: a topic has no such column, or its type is different.

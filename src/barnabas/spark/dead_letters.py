@@ -17,7 +17,7 @@ _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("
 
 
 class TooManyRejectedError(BarnabasError):
-    """A sink rejects more rows than its limit for the dead-letter topic."""
+    """One batch has more rows for the dead-letter topic than the limit allows."""
 
 
 def check_rejected(count: int, most: int, topic: str, reason: str = "") -> None:
@@ -31,10 +31,10 @@ def check_rejected(count: int, most: int, topic: str, reason: str = "") -> None:
 
 
 def letters(rows: DataFrame, value: Column, reason: Column, origin: Iterable[str]) -> DataFrame:
-    """Return the rows with a `reason`, in the form that the data source writes.
+    """Return the rows whose `reason` is not NULL, as records for a dead-letter topic.
 
-    `value` and, if there are such columns, `key` and `headers` are unchanged. Additional headers have the
-    reason (``__barnabas.errors.message``), and the columns of `origin` as text, for example
+    A record has `value`, and the row's `key` and `headers` if these columns exist. Additional headers have
+    the reason (``__barnabas.errors.message``) and the columns of `origin` as text, for example
     ``__barnabas.errors.offset``.
     """
     named = {"message": reason, **{name: F.col(name) for name in origin}}
@@ -45,9 +45,9 @@ def letters(rows: DataFrame, value: Column, reason: Column, origin: Iterable[str
 
 
 def headers_of(rows: DataFrame, named: Mapping[str, Column]) -> Column:
-    """Return the headers of `rows`, if they have any, followed by those of a dead letter.
+    """Return a column with the headers of `rows`, if there are any, and the headers of a dead letter.
 
-    NULL adds no header.
+    Each entry of `named` becomes the header ``__barnabas.errors.NAME``, unless its value is NULL.
     """
     said = [F.when(value.isNotNull(), _header(name, value.cast("string"))) for name, value in named.items()]
     added = F.filter(F.array(*said), lambda header: header.isNotNull()).cast(_HEADERS)

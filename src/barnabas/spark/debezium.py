@@ -1,8 +1,8 @@
-"""Decodes Debezium's change events: each becomes the row after the change, or the deleted row.
+"""Decodes Debezium's change events: each event becomes the row after the change, or the deleted row.
 
-An event has ``op``. For c, r and u the row is now ``after``. For d the row ``before`` was deleted. In Kafka
-Connect's JSON with schemas, the event is the ``payload``. Source: Debezium's documentation of its connectors,
-"Data change events".
+An event has the field ``op``. For c (create), r (read) and u (update), the row is ``after``. For d (delete),
+the deleted row is ``before``. In Kafka Connect's JSON with schemas, the event is the ``payload``. Source:
+Debezium's documentation of its connectors, "Data change events".
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ DELETED = "_deleted"
 def decode_debezium_json(
     rows: DataFrame, schema: str, options: dict[str, str], time_unit: str = ""
 ) -> tuple[DataFrame, Decoded]:
-    """Return `rows` with the changes in their column value, which is JSON.
+    """Decode change events in JSON from the column value of `rows`.
 
-    `schema` has the columns of the table.
+    Return `rows` with auxiliary columns, and the columns of the changed table.
 
     Args:
+        schema: the columns of the table, as in CREATE TABLE.
         time_unit: unit of numbers for TIMESTAMP columns, if the event has no schema with the unit.
 
     Raises:
@@ -78,15 +79,15 @@ def decode_debezium_json(
 
 
 def _parsed_type(declared: DataType) -> DataType:
-    """Return the type for parsing a column.
+    """Return the type with which Spark parses a column of type `declared`.
 
-    Times are parsed as text, because numbers have different units.
+    Dates and times are parsed as text, because numbers can have different units.
     """
     return StringType() if isinstance(declared, DateType | TimestampType) else parsed_type(declared)
 
 
 def _unit(schema: Column, name: str) -> Column:
-    """Return the unit of a column's numbers from the event's own schema; NULL if it has none."""
+    """Return the unit of the times in column `name` from the event's schema; NULL if that has no unit."""
     rows = F.filter(schema["fields"], lambda side: side["field"].isin("before", "after"))
     fields = F.flatten(F.transform(rows, lambda side: side["fields"]))
     kind = F.get(F.filter(fields, lambda field: field["field"] == name), F.lit(0))["name"]
@@ -95,7 +96,7 @@ def _unit(schema: Column, name: str) -> Column:
 
 
 def unwrap(decoded: Decoded, record: StructType) -> Decoded:
-    """Return the changes in decoded events, with the columns of their `record`.
+    """Convert decoded change events to rows of the table. `record` is the schema of the events.
 
     Raises:
         ConfigError: the events are not Debezium's.

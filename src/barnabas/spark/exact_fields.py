@@ -28,16 +28,16 @@ UNIT_OF_TYPE = {
 
 
 def parsed_type(declared: DataType) -> DataType:
-    """Return the type for parsing a field, from which `exact_decimal` makes the declared type."""
+    """Return the type with which Spark parses a field of type `declared`: for a decimal, a wider one."""
     if isinstance(declared, DecimalType):
         return DecimalType(_MOST_DIGITS, _MOST_DIGITS - (declared.precision - declared.scale))
     return declared
 
 
 def exact_decimal(parsed: Column, name: str, declared: DecimalType) -> tuple[Column, Column]:
-    """Convert a field of `parsed_type` to the declared type.
+    """Convert a field that was parsed as `parsed_type` to the declared decimal type.
 
-    Return also the reason if it has too many decimal places.
+    Return the column, and a column with the reason if a value does not fit `declared`, else NULL.
     """
     made = parsed.try_cast(declared)
     words = F.lit(f"field {name} does not fit {declared.simpleString()}: ")
@@ -46,12 +46,14 @@ def exact_decimal(parsed: Column, name: str, declared: DecimalType) -> tuple[Col
 
 
 def _plain(number: Column) -> Column:
-    """Return a decimal as text, without zeros at its end."""
+    """Return a decimal as text, without trailing zeros after the decimal point."""
     return F.regexp_replace(number.cast("string"), r"\.?0+$", "")
 
 
 def epoch_time(text: Column, name: str, declared: DataType, unit: Column) -> tuple[Column, Column]:
-    """Convert a number since 1970 or an ISO 8601 text to a time. Return also the reason if it is neither.
+    """Convert a field to a time: an epoch number in `unit`, or an ISO 8601 text.
+
+    Return the column, and a column with the reason if a value cannot be converted, else NULL.
 
     Args:
         text: the field as text.

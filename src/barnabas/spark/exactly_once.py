@@ -1,4 +1,4 @@
-"""Exactly once: one Kafka transaction contains a task's rows, and the mark that they are written.
+"""Writes exactly once: one Kafka transaction contains a task's rows, and the mark that they are written.
 
 A task of a batch writes its rows in a transaction, and commits its mark (`barnabas.spark.sink_progress`) in
 the same transaction. Spark, or a killed and restarted query, can try a task again. The task then finds the
@@ -6,8 +6,8 @@ mark and writes nothing. When all tasks have written, `close_batch` marks the wh
 
 The order is important. A task first takes over the transactional id. This aborts the open transaction of an
 older attempt, and fences that attempt forever. Only then does the task read its mark. So no older attempt can
-commit after the read, and of two attempts at the same time only one commits. Before all this the task checks
-that its batch follows the sink's last one. So a query that must not write fences no other query.
+commit after the read, and of two attempts at the same time only one commits. Before the takeover, the task
+checks that its batch follows the sink's last batch. So a query that must not write fences no other query.
 
 Rows become visible task by task. The rows of a task must be the same in each attempt.
 """
@@ -131,10 +131,10 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
 
 
 def close_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> None:
-    """Mark a batch as written by all of its tasks. A second call only compares.
+    """Mark a batch as written by all of its tasks. If it is marked already, only compare the rows.
 
     Raises:
-        ReplayError: other tasks have written the batch, or it had other rows, or a later batch exists.
+        ReplayError: the marked batch has other rows, or a later batch is marked.
         DeliveryError: the sink's topic does not exist.
     """
     if not reports:
@@ -167,7 +167,7 @@ def close_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> None:
 
 
 class _Topics:
-    """The topics that a task writes to, with their ids from before its first row to each."""
+    """The topics that a task writes to. Each topic's id is read before the task's first row for it."""
 
     def __init__(self, progress: SinkProgress, what: WriteId, marks: Mapping[str, BatchMark]) -> None:
         self._progress = progress
@@ -176,7 +176,10 @@ class _Topics:
         self.ids: dict[str, str] = {}
 
     def add(self, topic: str) -> None:
-        """Add a topic. Raises ReplayError if the sink has written to a deleted topic of the same name."""
+        """Add a topic with its id.
+
+        Raises ReplayError if the sink has written to a deleted topic of this name.
+        """
         if topic not in self.ids:
             # which the producer would have created as well; without a topic it fails, and says so
             found = self._progress.topic_id(topic) or self._progress.topic_id(topic, create=True) or ""
@@ -184,7 +187,7 @@ class _Topics:
             self.ids[topic] = found
 
     def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield `batches`, and add the topics that their rows name."""
+        """Yield `batches`. Before each, add the topics in its column topic."""
         for batch in batches:
             for topic in batch.column("topic").unique().to_pylist():
                 if topic is not None:  # which the sink refuses
@@ -203,7 +206,10 @@ def _new_brokers(client: Settings) -> Brokers:
 def _replay(
     what: WriteId, mark: TaskMark | None, now: TaskContent, topics: Mapping[str, str], options: WriteOptions
 ) -> TaskReport:
-    """Compare the written rows of a task with its present rows. Raise or log a difference."""
+    """Compare a task's written rows with `now`, and return the report of the written rows.
+
+    If they differ, raise ReplayError, or log it if failOnChangedReplay is false.
+    """
     if mark is not None and mark.batch > what.batch:
         raise ReplayError(
             f"{what}: batch {mark.batch} is written already, and a sink's batches must rise; if the "
@@ -246,7 +252,7 @@ class _Transaction:
         self._open = False
 
     def take_over(self, topic: str) -> None:
-        """Fence every older attempt and abort its open transaction. Wait for one that is committing."""
+        """Fence every older attempt and abort its open transaction. Wait if a transaction is committing."""
         with contextlib.suppress(KafkaException):
             for _ in range(2):
                 # Only to save time: the second answer comes from a broker that is known by its id. Asked for
@@ -255,7 +261,7 @@ class _Transaction:
         self._insist(self._producer.init_transactions)
 
     def write(self, batches: Iterator[pa.RecordBatch], topic: str | None) -> None:
-        """Send the rows of a batch."""
+        """Begin the transaction and send the rows. Return when all are acknowledged."""
         self._producer.begin_transaction()
         self._open = True
         for batch in batches:
@@ -263,16 +269,17 @@ class _Transaction:
         self._sink.flush()
 
     def commit(self, mark_topic: str, metadata: str) -> None:
-        """Commit the rows with the task's mark."""
+        """Commit the rows together with the task's mark, whose text is `metadata`."""
         mark = (self._what.name, mark_topic, self._what.batch + 1, metadata)
         self._insist(lambda timeout: self._producer.send_offset(*mark, timeout))
         self._insist(self._producer.commit_transaction)
         self._open = False
 
     def close(self) -> None:
-        """Abort the transaction if it is open, so that readers need not wait for its timeout.
+        """Abort the transaction if it is open, and close the producer.
 
-        The transaction of a fenced attempt is already aborted.
+        Readers then need not wait for the transaction's timeout. The transaction of a fenced attempt is
+        already aborted.
         """
         self._sink.purge()
         if self._open:
@@ -281,7 +288,10 @@ class _Transaction:
         self._sink.close()
 
     def _insist(self, call: Callable[[float], object]) -> None:
-        """Repeat a call until it succeeds: librdkafka continues a call that timed out."""
+        """Repeat a call after retriable errors, up to the transaction's timeout.
+
+        librdkafka continues a call that timed out. Raises DeliveryError.
+        """
         end = time.monotonic() + self._timeout_s
         while True:
             try:

@@ -36,9 +36,9 @@ def read_ranges(
     fail_on_data_loss: bool,
     poll_timeout_s: float,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of `ranges` (each of another partition), in batches of `schema`.
+    """Yield the records of `ranges`, as Arrow batches of `schema`. Each range is of a different partition.
 
-    `topic_ids` are those of the planned topics. A new topic of the same name is not read.
+    `topic_ids` has the ids of the topics when the task was planned. A new topic of the same name is not read.
 
     Raises:
         DataLossError: records are missing, and `fail_on_data_loss` is set.
@@ -74,7 +74,7 @@ def read_ranges(
 
 
 class _Piece(NamedTuple):
-    """The whole batches in a response for one partition, and the offsets to read of them."""
+    """The complete batches in a response for one partition, and the range of offsets to decode."""
 
     tp: TopicPartition
     records: memoryview
@@ -90,13 +90,16 @@ def _new_lookup(settings: Settings) -> TopicLookup:
 
 
 def _milliseconds(settings: Settings, poll_timeout_s: float) -> int:
-    """Return the timeout of one response, at most that of the task."""
+    """Return the timeout of one response in milliseconds, at most `poll_timeout_s`."""
     timeout = settings.get("socket.timeout.ms", FETCH_DEFAULTS["socket.timeout.ms"])
     return min(int(timeout), int(poll_timeout_s * 1000))
 
 
 def _take(fetched: Fetched, fetcher: RangeFetcher, open_ranges: OpenRanges) -> Iterator[_Piece]:
-    """Advance the range to the end of the received batches."""
+    """Advance the range to the end of the received batches, and yield these batches.
+
+    Without a new batch, check whether the log ends before the range.
+    """
     tp, data = fetched
     records = memoryview(cast("Buffer", data.records or b""))  # what was decoded is one buffer
     try:

@@ -1,4 +1,4 @@
-"""The `kafka.*` settings that apply to reads, which use a client of our own instead of librdkafka."""
+"""The `kafka.*` settings that apply to reads. Reads use Barnabas' own client instead of librdkafka."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _OF_LOOKUP_BY_PREFIX = (
 
 
 def has_effect(name: str) -> bool:
-    """Whether a setting (without ``kafka.``) has an effect on reads."""
+    """Whether a client setting has an effect on reads. `name` is without ``kafka.``."""
     return name in {*FETCH_DEFAULTS, *OTHER_NAMES, *_OF_LOOKUP} or name.startswith(_OF_LOOKUP_BY_PREFIX)
 
 
@@ -85,7 +85,7 @@ def reading_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class FetchSettings:
-    """The checked settings. Times are in seconds."""
+    """The checked client settings of a read. `retry_s` and `timeout_s` are in seconds."""
 
     servers: tuple[Address, ...]
     client_id: str
@@ -101,10 +101,11 @@ class FetchSettings:
 
     @classmethod
     def parse(cls, client: Mapping[str, object]) -> FetchSettings:
-        """Parse the settings that apply to reads. librdkafka has checked them.
+        """Parse the settings that apply to reads. They must have passed librdkafka's checks.
 
         Raises:
-            ConfigError: an address is not HOST:PORT; and as `security_of`.
+            ConfigError: an address is not HOST:PORT, a value is not a number, or a security setting is not
+                allowed.
         """
         given = {name: str(value) for name, value in client.items()}
         take = {**FETCH_DEFAULTS, **given}
@@ -140,7 +141,7 @@ def _security(given: Mapping[str, str]) -> ConnectionSecurity:
 
 
 def parse_servers(text: str) -> list[Address]:
-    """Parse a list of HOST:PORT.
+    """Parse a list of HOST:PORT, separated by commas.
 
     As in librdkafka, PROTOCOL://HOST:PORT is valid, and the default port is 9092.
 

@@ -1,7 +1,8 @@
 """Fetches records from the leaders of a task's partitions, with one request at a time to each leader.
 
-It sends a request before it decodes the records of the previous one, so that the broker and the network work
-meanwhile. It retries after transient errors (a leader moves, a broker restarts). The caller sets the timeout.
+The caller sends the next request before it decodes the previous response. So the broker and the network work
+meanwhile. The fetcher retries after transient errors (a leader moves, a broker restarts), without a time
+limit. The caller limits the time.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class _Asked(NamedTuple):
 
 
 class RangeFetcher:
-    """Fetches the rest of `ranges`, and closes ranges that cannot be read further."""
+    """Fetches the unread records of `ranges`, and closes ranges that cannot be read further."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class RangeFetcher:
     ) -> None:
         """Create a fetcher.
 
-        `topic_ids` are those from the plan of the ranges. The first lookup adds the missing ones.
+        `topic_ids` has the ids of the topics when the ranges were planned. The first lookup adds missing ids.
         """
         self._lookup = lookup
         self._brokers = lookup.brokers
@@ -99,7 +100,10 @@ class RangeFetcher:
                 self._on_failure(leader, error)
 
     def receive(self) -> Iterator[Fetched]:
-        """Yield one leader's response, partition by partition; nothing after a failure."""
+        """Wait for one leader's response, and yield its partitions without an error.
+
+        If no leader responds, or the response is an error, yield nothing; the next `request` retries.
+        """
         leader = self._wait()
         if leader is None:
             return
@@ -124,9 +128,10 @@ class RangeFetcher:
                     yield Fetched(tp, data)
 
     def check_end(self, tp: TopicPartition, data: PartitionData) -> None:
-        """Close the range if its log ends before it. Call this for a response without records.
+        """Close the range of `tp` if the log ends before the range. Call this for a response without records.
 
-        It asks the leader once more, because a new leader may not know the end of its log yet.
+        The leader's latest offset is read once more, because a new leader may not know the end of its log
+        yet.
         """
         available = data.last_stable_offset if self._settings.read_committed else data.high_watermark
         if self._ranges.position(tp) >= available:
@@ -162,7 +167,10 @@ class RangeFetcher:
         )
 
     def _wait(self) -> BrokerId | None:
-        """Return a leader whose response has begun; None after the timeout."""
+        """Wait for a leader whose response has begun, and return it; None after the timeout.
+
+        With a single pending request, return its leader at once. Without any, sleep until the next lookup.
+        """
         if not self._asked:
             time.sleep(max(0.0, self._not_before - time.monotonic()))
             return None
@@ -180,7 +188,7 @@ class RangeFetcher:
         return None
 
     def _locate(self) -> None:
-        """Look up the leaders of the partitions."""
+        """Look up the leaders of the open ranges. If no broker answers, the next `request` tries again."""
         self._not_before = time.monotonic() + self._settings.retry_s
         try:
             topics = self._lookup.topics({tp.topic for tp in self._ranges})
@@ -216,9 +224,9 @@ class RangeFetcher:
             self.last_problem = f"{tp} has no leader"
 
     def _is_another(self, name: str, topic_id: TopicId) -> bool:
-        """Whether another topic has the name now.
+        """Whether the topic `name` was deleted and created again, which changed its id to `topic_id`.
 
-        A missing id proves nothing, because some brokers send no ids.
+        If either id is missing, the result is False, because some brokers send no ids.
         """
         known = self._topic_ids.get(name, ZERO_TOPIC_ID)
         if known == ZERO_TOPIC_ID:
@@ -227,7 +235,10 @@ class RangeFetcher:
         return topic_id not in (known, ZERO_TOPIC_ID)
 
     def _on_failure(self, leader: BrokerId, problem: object) -> None:
-        """Handle a leader that does not answer. Raise the error if it is permanent."""
+        """Forget a leader whose request failed, so that leaders are looked up again.
+
+        Raises AuthenticationError if `problem` is one.
+        """
         if (asked := self._asked.pop(leader, None)) is not None:
             asked.response.abandon()
         if isinstance(problem, AuthenticationError):
@@ -237,7 +248,10 @@ class RangeFetcher:
         self.last_problem = str(problem)
 
     def _on_error(self, tp: TopicPartition, error: ErrorCode) -> None:
-        """Handle a leader's error. Raises BarnabasError if it is permanent."""
+        """Handle a leader's error for one partition: continue at the log start, or look up the leader again.
+
+        Raises BarnabasError if the error is permanent.
+        """
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             earliest = self._ask(tp, EARLIEST)
             if earliest is not None:
@@ -250,7 +264,7 @@ class RangeFetcher:
             raise BarnabasError(f"cannot read {tp}: {error.doc}")
 
     def _ask(self, tp: TopicPartition, which_end: int) -> int | None:
-        """Return an end of the log; None if the leader does not answer now."""
+        """Return the earliest or latest offset of the log; None if the leader does not answer now."""
         leader = self._leaders.get(tp)
         if leader is None or leader in self._asked:
             return None

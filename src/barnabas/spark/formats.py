@@ -1,4 +1,4 @@
-"""Encodes and decodes every format of the pipelines, for plain Spark.
+"""Encodes and decodes all formats of the pipelines, for jobs that use Spark without a pipeline.
 
     from barnabas.spark.formats import dead_letters, decode, encode
 
@@ -50,9 +50,10 @@ def decode(
     error: str = "error",
     **options: Any,
 ) -> DataFrame:
-    """Add the columns `record`, the decoded `value` as a struct, and `error`, the reason for a failure.
+    """Decode the column value of `rows`: add the columns `record` and `error`.
 
-    `options` are those of `decode_columns`. In each row, one of the two columns is NULL.
+    `record` is the decoded value as a struct, and `error` the reason if it cannot be decoded. One of the two
+    is NULL in each row. `options` are the keyword arguments of `decode_columns`.
 
     Raises:
         ConfigError: an option is not allowed, or a package is missing.
@@ -77,15 +78,19 @@ def decode_columns(
     time_unit: str = "",
     options: dict[str, str] | None = None,
 ) -> tuple[DataFrame, Decoded]:
-    """Return `rows` with auxiliary columns, and the decoded columns of their column value.
+    """Decode the column value of `rows`.
+
+    Return `rows` with auxiliary columns, and the decoded columns as expressions over these rows.
 
     Args:
         format: one of `READABLE`.
         schema: for json and csv, columns as in CREATE TABLE; those with NOT NULL must exist in each record.
             For avro and jsonschema, the reader's schema; by default the present newest schema of `subject`.
+        registry: URL of the schema registry, for avro, jsonschema and protobuf.
+        subject: subject of the schema, for avro, jsonschema and protobuf.
         message: for protobuf, the name of the message; by default the first one of the schema.
-        envelope: `debezium` for its change events. The columns are then those of the table, and `_deleted`.
-            Records without a value, which follow deletions, are left out.
+        envelope: `debezium` for Debezium's change events. The columns are then those of the table, and
+            `_deleted`. Records without a value, which follow deletions, are left out.
         time_unit: for debezium as json: ms, us or ns, the unit of times that are numbers, if the event has no
             schema with the unit.
         options: Spark's own options for json and csv.
@@ -127,20 +132,20 @@ def encode(
     keep: Sequence[str] = (),
     error: str = "",
 ) -> DataFrame:
-    """Return rows in the form that the data source writes.
+    """Encode rows as records, with the columns that the data source writes.
 
-    If the key has one column, its value is the key, as text unless it is binary. If it has several columns,
-    The result has the column `value`, and `key` if `key` names columns. If the key has one column, its value
-    is the key, as text unless it is binary. If it has several columns, the key is a JSON object. If the
-    column `_deleted` of a row is true, the value is NULL: a tombstone. That column is not written.
+    The result has the column `value`, and `key` if `key` names columns. One key column becomes text, unless
+    it is binary. Several key columns become a JSON object. If the column `_deleted` of a row is true, the
+    value is NULL: a tombstone. The column `_deleted` itself is not written.
 
     Args:
-        format: json or csv of all columns; text, of the column value; or a registered format. A registered
-            format uses `schema`, which is registered if necessary, or else the newest schema of `subject`.
+        format: json or csv, of all columns; text, of the column value; or avro, jsonschema or protobuf. The
+            last three use `schema`, which is registered if necessary, or else the newest schema of `subject`.
         references: schemas that `schema` refers to.
         keep: columns that are not part of the record, and stay in the result.
-        error: for registered formats, the name of a column to add. It has the reason if the schema does not
-            allow a row, and the value is then the row as JSON. Without such a column, the row fails the job.
+        error: for avro, jsonschema and protobuf, the name of a column to add. If the schema does not allow a
+            row, this column has the reason, and the value is the row as JSON. Without this column, such a row
+            fails the job.
 
     Raises:
         ConfigError: an option is not allowed, or the columns do not fit the format.
@@ -212,7 +217,10 @@ def _is_deleted(rows: DataFrame) -> Column:
 
 
 def key_of(rows: DataFrame, names: Sequence[str]) -> Column:
-    """Return one column unchanged, so that any client can make the same key; several as a JSON object."""
+    """Return the key of each row: a single column as text or binary, several columns as a JSON object.
+
+    A single column is not wrapped in JSON, so that any client can make the same key.
+    """
     if len(names) > 1:
         return F.to_json(F.struct(*(rows[f"`{name}`"] for name in names)))
     (name,) = names

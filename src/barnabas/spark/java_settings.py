@@ -1,7 +1,7 @@
-"""Converts the settings of Java's clients, which jobs of Spark's own connector have.
+"""Converts settings of Java's clients, which jobs for Spark's own connector use, to librdkafka's settings.
 
-Some settings tune parts that this data source does not have: they are ignored, with a line in the log. A
-setting for a function that it does not have is rejected elsewhere (`options.REFUSED_SETTINGS`).
+Some settings tune parts that this data source does not have. They are ignored, and logged once. Settings for
+functions that the data source does not have are rejected (`options.REFUSED_SETTINGS`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,13 @@ _SECURITY = ("sasl.", "security.", "ssl.")
 
 
 def from_java(given: Mapping[str, str], *, writing: bool) -> dict[str, str]:
-    """Return `given` (without ``kafka.``) under librdkafka's names, without ignored settings.
+    """Convert Java's client settings to librdkafka's names and values.
+
+    Ignored settings are logged and dropped.
+
+    Args:
+        given: settings by name, without ``kafka.``.
+        writing: whether the settings are for a producer.
 
     Raises:
         ConfigError: a value cannot be converted; the text has the setting and the cure.
@@ -117,7 +123,7 @@ def _partitioner(value: str) -> str:
 
 
 def _security(settings: dict[str, str]) -> dict[str, str]:
-    """Convert Java's logins and key stores, as in a client.properties."""
+    """Convert Java's settings of TLS and SASL, such as JAAS logins and key stores. Raises ConfigError."""
     if _OF_SECURITY.isdisjoint(settings):
         return settings
     if "sasl.jaas.config" in settings:

@@ -25,9 +25,9 @@ _SHOWN = 300
 
 
 class JsonSchema:
-    """A schema with its columns.
+    """A JSON Schema with the Arrow type of its objects.
 
-    Raises ConfigError if it is invalid, or does not describe objects with properties.
+    Raises ConfigError if the schema is invalid, or does not describe objects with properties.
     """
 
     def __init__(self, schema: Registered) -> None:
@@ -59,12 +59,12 @@ class JsonSchema:
 
 
 class Decoder(PayloadDecoder[None]):
-    """Decodes payloads by the reader's schema. The writer's schema must be registered."""
+    """Decodes JSON payloads that conform to the reader's schema. The writer's schema must be registered."""
 
     def __init__(
         self, reader: Registered, find_writer: FindWriter, column: pa.DataType | None = None
     ) -> None:
-        """Create a decoder. Raises ConfigError as `JsonSchema`."""
+        """Create a decoder. Raises ConfigError if `reader` is not a JSON Schema of objects."""
         self._schema = JsonSchema(reader)
         self._find_writer = find_writer
         super().__init__(self._schema.column.arrow, column)
@@ -86,10 +86,10 @@ class Decoder(PayloadDecoder[None]):
 
 
 class Encoder(PayloadEncoder):
-    """Encodes records as JSON without spaces."""
+    """Encodes records as payloads of JSON text without spaces."""
 
     def __init__(self, schema: Registered) -> None:
-        """Create an encoder. Raises ConfigError as `JsonSchema`."""
+        """Create an encoder. Raises ConfigError if `schema` is not a JSON Schema of objects."""
         self._schema = JsonSchema(schema)
         arrow = self._schema.column.arrow
         super().__init__(arrow, arrow, schema.id, self._schema.required)

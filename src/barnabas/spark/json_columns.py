@@ -29,7 +29,7 @@ _PLAIN = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_(), 
 
 @dataclass(frozen=True)
 class JsonColumn:
-    """The type of a value's column. `read` converts JSON values to it, and `write` converts them back."""
+    """A column's Arrow type. `read` converts JSON values to it, and `write` converts values back to JSON."""
 
     arrow: pa.DataType
     read: Callable[[Any], Any]
@@ -37,7 +37,15 @@ class JsonColumn:
 
 
 def json_column(schema: Any, resolver: Any, inside: tuple[int, ...] = ()) -> JsonColumn:
-    """Return the column of `schema`. `resolver` resolves its references. Raises ConfigError."""
+    """Return the column for values of a JSON Schema.
+
+    Args:
+        resolver: finds the targets of ``$ref``.
+        inside: ids of the schemas that contain this one. A recursive schema becomes JSON text.
+
+    Raises:
+        ConfigError: a ``$ref`` has no target.
+    """
     while isinstance(schema, dict) and "$ref" in schema:
         try:
             resolved = resolver.lookup(schema["$ref"])

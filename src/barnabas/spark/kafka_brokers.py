@@ -1,6 +1,6 @@
-"""Sends requests to group coordinators without librdkafka.
+"""Reads committed offsets from group coordinators, without librdkafka.
 
-librdkafka's consumer does not notice a failover in time.
+librdkafka's consumer does not notice a failover of the coordinator in time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.spark.fetch_settings import parse_servers
 
 
 def new_brokers(client: Mapping[str, object], timeout: float) -> Brokers:
-    """Return the brokers to which a client with these settings of librdkafka connects.
+    """Return a client of the brokers, for settings in librdkafka's form.
 
     Args:
         timeout: seconds for each request, including a failover.
@@ -32,9 +32,11 @@ def new_brokers(client: Mapping[str, object], timeout: float) -> Brokers:
 def group_offsets(
     brokers: Brokers, group: str, *, only: Iterable[TopicPartition] | None = None, stable: bool = False
 ) -> dict[TopicPartition, Committed]:
-    """Return a group's committed offsets; see `committed` for `only` and `stable`.
+    """Return a group's committed offsets.
 
-    With `stable`, it waits while an open transaction can change one of them.
+    Args:
+        only: the partitions to read; None for all that have an offset.
+        stable: waits while an open transaction can change one of the offsets.
 
     Raises:
         BarnabasError: the coordinator rejects the request, or does not answer.

@@ -1,6 +1,6 @@
-"""A producer that accepts thousands of records in one call, by librdkafka's own C interface and ctypes.
+"""Produces thousands of records in one call, with ctypes and librdkafka's C interface.
 
-confluent-kafka, which contains librdkafka, accepts records one by one. This costs more than all of
+confluent-kafka, which contains librdkafka, accepts records one by one. This costs more CPU time than
 librdkafka's own work. Here a table of addresses and lengths (`MESSAGES`) passes a whole Arrow batch in one
 call, ``rd_kafka_produce_batch``. Names, structures and constants are those of librdkafka's public header,
 rdkafka.h, which does not change them between releases. Errors are those of confluent-kafka.
@@ -115,7 +115,7 @@ class _Value(ctypes.Union):
 
 
 class _Argument(Structure):
-    """The structure rd_kafka_vu_t: one of the arguments of rd_kafka_produceva."""
+    """The structure rd_kafka_vu_t: one argument of rd_kafka_produceva."""
 
     _fields_ = (("kind", c_int), ("value", _Value))
 
@@ -183,7 +183,10 @@ class Failed(NamedTuple):
 
 
 class BatchProducer:
-    """Sends tables of records. `poll` and `flush` call `on_failure` for each failed record."""
+    """A producer that sends tables of records.
+
+    `poll` and `flush` call `on_failure` for each failed record.
+    """
 
     def __init__(self, settings: Mapping[str, object], on_failure: Callable[[Failed], None]) -> None:
         """Create a producer. Raises KafkaException for a setting that librdkafka rejects."""
@@ -205,11 +208,10 @@ class BatchProducer:
         self._topics: dict[str, int] = {}
 
     def produce(self, topic: str, messages: MessageTable) -> int | None:
-        """Queue copies of all records.
+        """Queue copies of all records in `messages`. If one is rejected, later records may still be queued.
 
-        Return the number of the first rejected one, whose `err` has the error.
-
-        It raises KafkaException if the name is not valid for a topic.
+        Return None, or the row number of the first rejected record, whose field `err` has the error. Raises
+        KafkaException if `topic` is not a valid name.
         """
         flags = _COPY | _PARTITION
         queued = _produce_batch(self._topic(topic), -1, flags, messages.ctypes.data, len(messages))
@@ -220,7 +222,7 @@ class BatchProducer:
     ) -> None:
         """Queue a copy of one record with headers, which `produce` does not support.
 
-        Raises KafkaException.
+        Raises KafkaException if the record is rejected.
         """
         added = _headers_new(8)
         for name, value in headers:
@@ -243,7 +245,7 @@ class BatchProducer:
         return int(_outq_len(self._handle))
 
     def poll(self, milliseconds: int) -> None:
-        """Call `on_failure` for failed records, and wait for one.
+        """Call `on_failure` for failed records. Without any, wait for one up to this time.
 
         Raises KafkaException after a fatal error.
         """
@@ -251,7 +253,9 @@ class BatchProducer:
         self._check()
 
     def flush(self) -> None:
-        """Wait until each record is acknowledged or has failed. Raises KafkaException as `poll`."""
+        """Wait until each record is acknowledged or has failed. Raises KafkaException after a
+        fatal error.
+        """
         for _ in range(_SHORT_FLUSH_MS):
             if _flush(self._handle, 1) == 0:
                 break
@@ -267,7 +271,10 @@ class BatchProducer:
         _purge(self._handle, _PURGE_ALL)
 
     def find(self, topic: str, seconds: float) -> list[int]:
-        """Return the partitions of a topic that have a leader. Raises KafkaException if no broker answers."""
+        """Return the numbers of a topic's partitions that have a leader.
+
+        Raises KafkaException if no broker answers within `seconds`.
+        """
         found = POINTER(_Metadata)()
         code = _metadata(self._handle, 0, self._topic(topic), ctypes.byref(found), int(seconds * 1000))
         if code != 0:
@@ -285,9 +292,9 @@ class BatchProducer:
         _raise(_begin_transaction(self._handle))
 
     def send_offset(self, group: str, topic: str, offset: int, metadata: str, seconds: float) -> None:
-        """Commit an offset of partition 0 of `topic` for `group`, as part of the transaction.
+        """Add an offset commit to the transaction: for `group` and partition 0 of `topic`.
 
-        `metadata` is stored with a NUL at its end.
+        The broker stores `metadata` with a NUL at its end. Raises KafkaException.
         """
         offsets, members = _list_new(1), _group_new(group.encode())
         entry = _list_add(offsets, topic.encode(), 0).contents
@@ -340,7 +347,7 @@ def _failed(message: _Message) -> Failed:
 
 
 def _raise(error: int | None) -> None:
-    """Raise the error that a call has returned, if any, and free its memory."""
+    """Raise a returned rd_kafka_error_t as KafkaException, and free its memory. Do nothing for NULL."""
     if not error:
         return
     found = KafkaError(

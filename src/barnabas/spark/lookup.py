@@ -1,7 +1,7 @@
 """Looks up the partitions and offsets that a query needs for its plans.
 
-ListOffsets finds the offset for a time, and both ends of a log. It uses the client's isolation level: with
-read_committed the latest offset is the last stable one.
+ListOffsets finds the offset for a time, the log start offset and the latest offset. With the isolation level
+read_committed, the latest offset is the last stable offset.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class BrokerUnreachableError(BarnabasError):
 class OffsetLookup:
     """Looks up partitions and offsets for one query. The planner's process owns it and must close it.
 
-    An answer that equals the previous one is the same object. So a query sees at once that nothing is new,
-    even if it reads many partitions.
+    If a result equals the previous one, `partitions` and `latest` return the same object. So a query of many
+    partitions detects with one comparison that nothing is new.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -96,7 +96,10 @@ class OffsetLookup:
         self._consumer.close()
 
     def partitions(self, *, must_exist: bool = True) -> list[TopicPartition]:
-        """Return the present partitions of the query. Without `must_exist`, missing ones are left out.
+        """Return the present partitions that the options select.
+
+        Args:
+            must_exist: raises ConfigError for missing topics and partitions. Otherwise they are left out.
 
         Raises:
             ConfigError: a topic or partition in the options does not exist.
@@ -114,7 +117,7 @@ class OffsetLookup:
         return self._partitions[1]
 
     def _chosen(self, counts: Mapping[str, int]) -> list[TopicPartition]:
-        """Return the partitions that the options select, from the partition counts of topics."""
+        """Return the partitions that the options select. `counts` has the number of partitions by topic."""
         wanted = self._options
         if wanted.partitions:
             return [each for each in wanted.partitions if each.partition < counts.get(each.topic, 0)]
@@ -132,7 +135,10 @@ class OffsetLookup:
         return {tp for tp in partitions if tp.partition < counts.get(tp.topic, 0)}
 
     def _look_up(self, names: Collection[str] | None) -> Mapping[str, Topic]:
-        """Look up these topics, or all topics."""
+        """Look up topics by name, or all topics for None. Retry while errors are temporary, up to 30 seconds.
+
+        Raises BrokerUnreachableError, or BarnabasError if a topic has another error.
+        """
         give_up = time.monotonic() + _TIMEOUT_S
         for pause_s in _pauses():
             if pause_s:  # a sleep of 0 gives the processor away
@@ -184,7 +190,8 @@ class OffsetLookup:
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return for each partition the offset after the last record that a reader may see.
 
-        For the list from `partitions`, it returns the same object as long as nothing is new.
+        If the argument is the list from the method `partitions`, the result is the same object while no
+        offset changes.
         """
         if self._partitions is None or partitions is not self._partitions[1]:
             return self._list_offsets(dict.fromkeys(partitions, LATEST))
@@ -198,11 +205,11 @@ class OffsetLookup:
         return answers.offsets
 
     def resolve(self, bound: Bound, partitions: list[TopicPartition]) -> Offsets:
-        """Return the offsets at which the options start or stop.
+        """Return the offsets for `bound`, the start or the end of a read.
 
         Raises:
-            ConfigError: the option names other partitions than the query reads, or a time after the last
-                record.
+            ConfigError: the option does not name exactly the partitions of the query, or has a time after the
+                last record.
         """
         wanted = bound.by_partition
         if wanted is None:
@@ -217,7 +224,7 @@ class OffsetLookup:
         return {**wanted, **ends}
 
     def at_time(self, moment: int, partitions: list[TopicPartition]) -> Offsets:
-        """Return the first offset of each partition at `moment` or later; else the partition's end.
+        """Return each partition's first offset at `moment` or later; if there is none, the latest offset.
 
         `moment` is in milliseconds since 1970.
         """
@@ -229,10 +236,10 @@ class OffsetLookup:
         return {tp: each.offset for tp, each in found.items()}
 
     def sample(self, start: Offsets, end: Offsets) -> dict[TopicPartition, float]:
-        """Return the mean size of a record in bytes, from the first records between `start` and `end`.
+        """Estimate the mean record size, in bytes, of each partition with records from `start` to `end`.
 
-        It reads the partitions with the largest lag, if possible one of each topic. The other partitions get
-        their topic's mean, weighted by lag.
+        The size is measured for the partitions with the largest lag, if possible one of each topic. Other
+        partitions get the mean of their topic, weighted by lag, or are left out.
         """
         behind = {tp: lag for tp, lag in lag_of(end, start).items() if lag}
         chosen = _furthest_behind(behind, _SAMPLED_PARTITIONS)
@@ -245,7 +252,10 @@ class OffsetLookup:
         return {tp: usual[tp.topic] for tp in behind if tp.topic in usual} | measured
 
     def _measure(self, lagging: list[ClientPartition]) -> dict[TopicPartition, float]:
-        """Return the mean size of the records from these offsets on. Some partitions may be missing."""
+        """Read the first records at these offsets, for at most 2 seconds.
+
+        Return their mean size by partition. Partitions whose records did not arrive in time are left out.
+        """
         if not lagging:
             return {}
         sizes: dict[TopicPartition, list[int]] = {}
@@ -276,14 +286,18 @@ class OffsetLookup:
         return found | self.latest(too_late)
 
     def _list_offsets(self, wanted: Offsets) -> Offsets:
-        """Find all offsets with one round of ListOffsets. A time after the last record gives `LATEST`."""
+        """Return offsets by ListOffsets, from the leaders.
+
+        A value of `wanted` is a time, `EARLIEST` or `LATEST`. For a time after the last record, the result is
+        -1.
+        """
         if not wanted:
             return {}
         answers = self._ask(self._question(wanted))
         return self._ask_again(wanted, answers) if answers.refused or answers.silent else answers.offsets
 
     def _ask_again(self, wanted: Offsets, answers: LeaderAnswers) -> Offsets:
-        """Retry: a partition may temporarily have no leader, or a new one."""
+        """Repeat ListOffsets for the partitions without an offset in `answers`. Return all offsets."""
         found = dict(answers.offsets)
         give_up = time.monotonic() + _TIMEOUT_S
         for attempt, pause_s in enumerate(_pauses(), 1):
@@ -299,7 +313,7 @@ class OffsetLookup:
         return found
 
     def _check(self, answers: LeaderAnswers, attempt: int, *, is_last: bool) -> None:
-        """Raise permanent errors."""
+        """Raise BarnabasError for permanent errors in `answers`; with `is_last`, for all errors."""
         refused = {}
         for tp, error in answers.refused.items():
             waits = attempt < _ATTEMPTS if error in _NO_SUCH_PARTITION else error in _PASSING
@@ -335,9 +349,9 @@ class OffsetLookup:
             raise self._unreachable(error) from None
 
     def commit(self, processed: Offsets) -> None:
-        """Commit offsets to the query's group, which shows its lag. A failure is only logged.
+        """Commit changed offsets to the query's group, so that tools can show the lag.
 
-        The group has no members: it only stores these offsets. Its other offsets do not change.
+        A failure is only logged. The group has no members. Its offsets of other partitions do not change.
         """
         news = {tp: offset for tp, offset in processed.items() if self._committed.get(tp) != offset}
         if not news:
@@ -361,15 +375,15 @@ class OffsetLookup:
 
 
 def _pauses() -> Iterator[float]:
-    """Yield the pauses before the attempts.
+    """Yield, without end, the seconds to wait before each attempt.
 
-    There is none before the second, because the broker may have closed an idle connection.
+    The first two attempts do not wait: the first may fail only because the broker closed an idle connection.
     """
     return (min(_RETRY_S * max(0, attempt - 1), _LONGEST_PAUSE_S) for attempt in itertools.count())
 
 
 def _furthest_behind(behind: Offsets, most: int) -> list[TopicPartition]:
-    """Return at most this number of partitions, the first one of each topic before a second one."""
+    """Return the `most` partitions with the largest lag, the first one of each topic before a second one."""
     by_lag = sorted(behind, key=lambda tp: -behind[tp])
     rank: Counter[str] = Counter()
     ranked = []

@@ -1,4 +1,4 @@
-"""Makes a table of addresses of the keys and values in an Arrow batch, without a Python object for each."""
+"""Makes the table of an Arrow batch for librdkafka, without a Python object for each key and value."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NOTHING = ctypes.create_string_buffer(1)
 
 
 def message_table(rows: pa.RecordBatch) -> MessageTable:
-    """Return the table of the records in `rows`, from the columns value, key and partition.
+    """Return librdkafka's table for `rows`, from their columns value, key and partition.
 
-    It points into `rows`.
+    The table has addresses in the memory of `rows`, so it is valid only while `rows` exists.
     """
     table = np.zeros(rows.num_rows, MESSAGES)
     table["payload"], table["len"] = _addresses(rows.column("value"))

@@ -1,4 +1,4 @@
-"""Tracks the progress of a task: its unfinished ranges, and their lost records.
+"""Tracks which offset ranges a task still has to read, and reports lost records.
 
 A range ends at an offset, not after a number of records, because compaction and transaction markers leave
 gaps. Even the last offset of a range may be in a gap. A batch that ends at or after the end of the range
@@ -18,7 +18,7 @@ _logger = logging.getLogger(__name__)
 
 
 class DataLossError(BarnabasError):
-    """Records to read do not exist any more, and failOnDataLoss is true."""
+    """Records that a query should read do not exist any more, and failOnDataLoss is true."""
 
 
 def gone(tp: TopicPartition, start: Offset, end: Offset) -> str:
@@ -27,14 +27,20 @@ def gone(tp: TopicPartition, start: Offset, end: Offset) -> str:
 
 
 def report_data_loss(what: str, *, fail: bool) -> None:
-    """Raise or log a loss of records, depending on failOnDataLoss."""
+    """Report lost records: raise DataLossError if `fail`, else log a warning.
+
+    `what` describes the records.
+    """
     if fail:
         raise DataLossError(f"{what}; to go on with what is left, set the option failOnDataLoss=false")
     _logger.warning("%s; continuing, since failOnDataLoss=false", what)
 
 
 class OpenRanges:
-    """The unfinished ranges of a task, in the order of the next requests."""
+    """The unfinished ranges of a task.
+
+    Iteration yields their partitions in the order in which to request them.
+    """
 
     def __init__(self, ranges: list[OffsetRange], fail_on_data_loss: bool) -> None:
         self._fail_on_data_loss = fail_on_data_loss
@@ -62,25 +68,31 @@ class OpenRanges:
         return self._ends[tp]
 
     def advance(self, tp: TopicPartition, position: Offset) -> None:
-        """Note that all records before `position` are read.
+        """Note that all records of `tp` before `position` are read.
 
-        Close the range if it ends there; else read it after the others.
+        If the range ends there, close it. Otherwise move it behind the other ranges.
         """
         del self._positions[tp]
         if position < self._ends[tp]:
             self._positions[tp] = position
 
     def end_early(self, tp: TopicPartition) -> None:
-        """Close a range whose log ends at the position. Raises DataLossError."""
+        """Close a range whose log ends before the range, and report the loss. Raises DataLossError."""
         self._skip_to(tp, self._ends[tp])
 
     def go_on_at(self, tp: TopicPartition, earliest: Offset) -> None:
-        """Continue at `earliest`, the start of a log that lacks the position. Raises DataLossError."""
+        """Continue at the log start offset `earliest`, and report the lost records. Raises DataLossError.
+
+        If `earliest` is outside the rest of the range, close the range.
+        """
         is_ahead = self._positions[tp] < earliest < self._ends[tp]
         self._skip_to(tp, earliest if is_ahead else self._ends[tp])
 
     def close_gone(self, tp: TopicPartition) -> None:
-        """Close a range whose partition does not exist any more. Raises DataLossError."""
+        """Close a range whose partition does not exist any more, and report the loss.
+
+        Raises DataLossError.
+        """
         report_data_loss(f"{tp} is gone", fail=self._fail_on_data_loss)
         del self._positions[tp]
 

@@ -30,13 +30,16 @@ _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def refuse(name: str, value: object, cure: str) -> ConfigError:
-    """Make the error for an invalid option, in one line, without secrets."""
+    """Return a ConfigError for an invalid option. Its text has no secrets; `cure` says what is allowed."""
     shown = "[hidden]" if _SECRET.search(name) else without_userinfo(str(value))
     return ConfigError(f"option {name}={shown} is not allowed: {cure}")
 
 
 def config_file(name: str, value: str) -> dict[str, str]:
-    """Read the connection settings in a file, under librdkafka's names."""
+    """Read the file at the path `value`. Return its connection settings under librdkafka's names.
+
+    Other settings are ignored, with a warning. Raises ConfigError.
+    """
     try:
         translated = translate(read_unchecked(Path(value)))
     except (ClientError, ConfigError) as error:
@@ -106,7 +109,7 @@ def seconds(name: str, value: str) -> float:
 
 
 def delivery(name: str, value: str) -> bool:
-    """Return whether to write rows exactly once."""
+    """Parse ``at-least-once`` or ``exactly-once``. Return True for the latter."""
     if value.lower() not in ("at-least-once", "exactly-once"):
         raise refuse(name, value, "choose from at-least-once, exactly-once")
     return value.lower() == "exactly-once"
@@ -126,16 +129,16 @@ def timestamp(name: str, value: str) -> int:
 
 
 def strategy(name: str, value: str) -> bool:
-    """Return whether to start at the latest offset if no record is late enough; otherwise the query fails."""
+    """Parse ``error`` or ``latest``, for a start time after the last record. Return True for ``latest``."""
     if value.lower() not in ("error", "latest"):
         raise refuse(name, value, "choose from error, latest")
     return value.lower() == "latest"
 
 
 def topic_pattern(name: str, value: str) -> regex.Pattern[str]:
-    r"""Convert a regular expression in Java's syntax:
+    r"""Compile a regular expression in Java's syntax.
 
-    ``\p{Alpha}``, ``[a-z&&[^q]]``, possessive quantifiers.
+    That includes ``\p{Alpha}``, ``[a-z&&[^q]]`` and possessive quantifiers.
     """
     import regex  # takes longer to load than all else here, and a task needs no pattern
 

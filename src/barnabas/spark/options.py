@@ -1,7 +1,8 @@
 """Declares every option of the data source once, and checks the options of a job.
 
 Names and meanings are those of Spark's own Kafka connector. Names ignore case, because Spark passes them in
-lower case. An option without an effect is rejected, not ignored.
+lower case. Unknown options are rejected. Settings of Java's clients that have no effect here are ignored or
+rejected (`java_settings`).
 """
 
 from __future__ import annotations
@@ -124,10 +125,11 @@ REFUSED_SETTINGS = {
 
 @dataclass(frozen=True)
 class Bound:
-    """The start or end of a read: `everywhere`, or `by_partition` if it is given.
+    """The start or end of a read, for all partitions (`everywhere`) or for each one (`by_partition`).
 
     A value is an offset, `EARLIEST` or `LATEST`; with `is_timestamp` it is milliseconds since 1970. With
-    `is_committed` the group's committed offset applies, or the value if there is none.
+    `is_committed`, the read starts at the group's committed offset, or at the value if there is none.
+    `option` is the option that was given, for error messages.
     """
 
     option: str
@@ -139,7 +141,7 @@ class Bound:
 
     @property
     def moves(self) -> bool:
-        """Whether a later lookup may return another offset, because records arrive."""
+        """Whether the offset of this bound can change with new records, as that of `LATEST` does."""
         values = [self.everywhere] if self.by_partition is None else self.by_partition.values()
         return LATEST in values or (self.is_timestamp and self.latest_when_too_late)
 
@@ -214,7 +216,8 @@ class ReadOptions:
 class WriteOptions:
     """The checked options of a write. Without `topic`, each row names its topic in the column topic.
 
-    `sink` and `batch` are for exactly-once writes in batch: both are given, or neither. A stream has its own.
+    `sink` and `batch` identify an exactly-once write in batch: both are given, or neither. In a stream,
+    Spark's query id and batch id identify the write.
     """
 
     client: dict[str, str] = field(repr=False)
@@ -229,7 +232,11 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-        """Check the options of ``df.write`` or ``df.writeStream``. Raises the same as `ReadOptions.parse`."""
+        """Check the options of ``df.write`` or, with `streaming`, ``df.writeStream``.
+
+        Raises:
+            ConfigError: an option is unknown, missing or not allowed; the text has the option and the cure.
+        """
         given = _Given(options, WRITE_OPTIONS)
         exactly_once = given.take("barnabas.delivery", delivery, default=False)
         if not exactly_once:
@@ -283,7 +290,10 @@ class _Given:
         return parse(name, self[name]) if name in self else default
 
     def client_settings(self, *, writing: bool) -> dict[str, str]:
-        """Return the ``kafka.NAME`` settings, with checks of the data source's own settings."""
+        """Return the client's settings under librdkafka's names, from the options ``kafka.*`` and the file.
+
+        Raises ConfigError if one is in `REFUSED_SETTINGS`, or bootstrap.servers is missing.
+        """
         given = {
             name.removeprefix("kafka."): value
             for name, value in self._values.items()
@@ -327,7 +337,11 @@ def _selection(given: _Given) -> dict[str, Any]:
 
 
 def _bound(given: _Given, side: str, default: int) -> Bound:
-    """Return the first of three options that is given, in the order of Spark's connector."""
+    """Return the start or the end of a read. `side` is ``starting`` or ``ending``.
+
+    The options are {side}Timestamp, {side}OffsetsByTimestamp and {side}Offsets. The first given one applies,
+    as in Spark's connector.
+    """
     no_match = "startingOffsetsByTimestampStrategy"
     latest_when_too_late = side == "ending" or given.take(no_match, strategy, default=False)
     name = f"{side}Timestamp"

@@ -1,4 +1,6 @@
-"""Registered payloads: a zero byte, the schema's id (4 bytes, big-endian), and the content of the format.
+"""Converts payloads of registered schemas to columns, and back.
+
+A payload has a zero byte, the schema's id (4 bytes, big-endian), and the content in the schema's format.
 
 Source: Confluent's wire format, https://docs.confluent.io/platform/current/schema-registry/fundamentals/
 serdes-develop/index.html#wire-format
@@ -45,7 +47,8 @@ class PayloadDecoder(ABC, Generic[W]):
     def __init__(self, made: pa.DataType, column: pa.DataType | None) -> None:
         """Create a decoder.
 
-        `made` is the type of `_record`'s results, `column` the type of the records' column.
+        `made` is the type of the records that `_record` returns. `column` is the type of the result's column,
+        by default the same.
         """
         self.made = made
         self._type = column or made
@@ -53,14 +56,16 @@ class PayloadDecoder(ABC, Generic[W]):
 
     @abstractmethod
     def _writer(self, id_: int) -> W:
-        """Return the writer's schema `id_`. Raises RegistryError, SchemaError or ConfigError."""
+        """Return the writer's schema with the id `id_`. Raises RegistryError, SchemaError or ConfigError."""
 
     @abstractmethod
     def _record(self, payload: bytes, start: int, writer: W) -> Any:
         """Decode the record in `payload`, whose content begins at `start`. Raises Undecodable."""
 
     def decode(self, payloads: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Return records and reasons. Of each pair at least one is NULL; both are NULL for a NULL payload.
+        """Decode payloads. Return the records, and the reasons for payloads that cannot be decoded.
+
+        For each payload, the record or the reason is NULL; for a NULL payload, both are.
 
         Raises:
             RegistryError: the registry does not answer, or rejects the request.
@@ -121,9 +126,8 @@ class PayloadEncoder(ABC):
     ) -> None:
         """Create an encoder.
 
-        `typed` are the columns of the schema, `raw` the same columns in the types for `_content`.
-
-        The `required` columns must exist.
+        `typed` has the columns of the schema, and `raw` the same columns in the types that `_content`
+        expects. `id_` is the id of the schema. `required` names the columns that the rows must have.
         """
         self.names = [field.name for field in typed]
         self.required = tuple(required)
@@ -133,7 +137,7 @@ class PayloadEncoder(ABC):
 
     @abstractmethod
     def _content(self, row: dict[str, Any]) -> bytes:
-        """Return the bytes after the id. Raises RowUnfitError."""
+        """Return the payload of `row` without the zero byte and the id. Raises RowUnfitError."""
 
     def encode(self, records: pa.Array) -> pa.Array:
         """Return the payload of each record; NULL for a NULL record.
@@ -147,9 +151,9 @@ class PayloadEncoder(ABC):
         return payloads
 
     def encode_each(self, records: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Return payloads, and reasons for the records that the schema does not allow.
+        """Encode records. Return the payloads, and the reasons for records that the schema does not allow.
 
-        Of each pair at least one is NULL; both are NULL for a NULL record.
+        For each record, the payload or the reason is NULL; for a NULL record, both are.
         """
         payloads: list[bytes | None] = []
         rows, reasons = self._rows(records)
@@ -164,9 +168,9 @@ class PayloadEncoder(ABC):
         return pa.array(payloads, pa.binary()), pa.array(reasons, pa.string())
 
     def _rows(self, records: pa.Array) -> tuple[list[dict[str, Any] | None], list[str | None]]:
-        """Return the rows in the form for `_content`.
+        """Return the rows in the types of `raw`, and the reasons for rows that cannot be converted.
 
-        A row with a value that its column cannot have is None.
+        Such a row is None, and the other rows have no reason.
         """
         with suppress(pa.ArrowException):
             return self._converted(records), [None] * len(records)
@@ -182,7 +186,10 @@ class PayloadEncoder(ABC):
         return rows, reasons
 
     def _converted(self, records: pa.Array) -> list[dict[str, Any] | None]:
-        """Raises ArrowException."""
+        """Return the records as dicts in the types of `raw`.
+
+        Raises ArrowException if a value does not fit.
+        """
         present = {field.name for field in records.type}
         typed = pa.struct([field for field in self._typed if field.name in present])
         raw = pa.struct([field for field in self._raw if field.name in present])
