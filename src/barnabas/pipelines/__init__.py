@@ -1,4 +1,4 @@
-"""Pipelines in a few lines: a file declares sources, steps and sinks, and `barnabas pipeline run` runs it.
+"""Pipelines: a file declares sources, steps and sinks, and `barnabas pipeline run FILE` runs them in Spark.
 
     from barnabas.pipelines import sink, source, step
 

@@ -1,4 +1,4 @@
-"""Alerts for queries that have too much lag, or stay at one batch, for too long."""
+"""Raises alerts for queries that have too much lag, or work on one batch, for too long."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from barnabas.pipelines.status import QueryStatus
 
 
 class Alert(ABC):
-    """Checks the queries in each `look`. `say` gets a sentence when an alert begins, and when it ends."""
+    """The base class of alerts. Each call of `look` checks the queries.
+
+    Args:
+        say: called with a sentence when an alert begins, and when it ends.
+    """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._raised: set[str] = set()
 
     def look(self, queries: Iterable[QueryStatus]) -> list[str]:
-        """Return the present alerts, as sentences."""
+        """Check the queries. Return a sentence for each present alert, and pass changes to `say`."""
         found = []
         for query in queries:
             alert, end = self._judge(query)
@@ -32,11 +36,11 @@ class Alert(ABC):
 
     @abstractmethod
     def _judge(self, query: QueryStatus) -> tuple[str, str]:
-        """Return the query's alert (empty for none), and the sentence for its end."""
+        """Return the sentence of the query's alert (empty for none), and the sentence to say when it ends."""
 
 
 class LagAlert(Alert):
-    """An alert for a query with a lag of more than `most` records for `after_s` seconds.
+    """Raises an alert for a query whose lag exceeds `most` records for `after_s` seconds.
 
     Args:
         most: number of records; 0 means that there are no alerts.
@@ -63,7 +67,7 @@ class LagAlert(Alert):
 
 
 class StuckAlert(Alert):
-    """An alert for a query that stays at one batch for `after_s` seconds; 0 means no alerts."""
+    """Raises an alert for a query that works on one batch for `after_s` seconds; 0 means no alerts."""
 
     def __init__(self, after_s: float, say: Callable[[str], None]) -> None:
         super().__init__(say)

@@ -25,7 +25,11 @@ class _Progress:
 
 
 class BatchRun:
-    """A write in its own thread, which begins at once. `prepare` returns the function that writes `rows`."""
+    """A write of static rows in its own thread, which the constructor starts.
+
+    Args:
+        prepare: receives `rows` with a row counter, and returns the function that writes them.
+    """
 
     def __init__(self, rows: DataFrame, prepare: Callable[[DataFrame], Callable[[], None]]) -> None:
         self._spark = rows.sparkSession
@@ -53,7 +57,10 @@ class BatchRun:
         return self._error
 
     def stop(self) -> None:
-        """Cancel Spark's jobs until the thread has ended. Between two jobs there is no job to cancel."""
+        """Cancel the write's Spark jobs again and again until its thread has ended.
+
+        One cancellation is not enough, because it has no effect between two jobs.
+        """
         while self._thread.is_alive():
             self._spark.sparkContext.cancelJobGroup(self._group)
             self._thread.join(_CANCEL_AGAIN_S)

@@ -10,13 +10,14 @@ def find_rejected(
 ) -> dict[int, str]:
     """Return the numbers of the rejected rows among `count` rows, in order, each with its reason.
 
-    The rows are tried in order. Each rejected row costs about as many attempts as there are halvings until it
-    is alone.
+    Parts are tried in the order of the rows. A rejected part is halved until one row is left. So each
+    rejected row costs about 2 log2(`count`) attempts.
 
     Args:
-        attempt: tries the rows from a number up to, but without, another one. It returns None if all were
-            accepted, else the reason; then none was accepted.
-        check: called with the number of rejected rows and the last reason; it can raise to stop.
+        attempt: called with a start and an end. It writes the rows from the start up to, but without, the
+            end. It returns None if the sink accepted all, else the reason; then the sink accepted none.
+        check: called after each rejected row with their number so far and the last reason. It can raise an
+            error to stop.
     """
     rejected: dict[int, str] = {}
     waiting = [(0, count)] if count else []

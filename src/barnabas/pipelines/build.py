@@ -38,9 +38,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Query:
-    """A query, with its name in the status and in the checkpoints.
+    """A query that can be started. `name` is its name in the status, and of its checkpoint.
 
-    Each `start` continues from its checkpoint.
+    Each call of `start` continues from the query's checkpoint.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Run:
-    """Settings of one run, which are not in the pipeline's file."""
+    """Settings of one run. With `once`, the run ends when all present records are read."""
 
     bootstrap: str
     checkpoints: str
@@ -76,9 +76,9 @@ def build(spark: SparkSession, pipeline: Pipeline, run: Run) -> list[Query]:
 
 
 def check_streaming(rows: DataFrame, mode: str) -> None:
-    """Check now the rules that Spark checks when the query starts.
+    """Check the streaming rules that Spark otherwise checks only when the query starts.
 
-    An example is an aggregation without an end.
+    An example: `mode` append does not support an aggregation without a watermark. Spark's error is raised.
     """
     spark = rows.sparkSession
     modes = spark._jvm.org.apache.spark.sql.streaming.OutputMode
@@ -90,8 +90,8 @@ def check_streaming(rows: DataFrame, mode: str) -> None:
 def is_forgotten(spark: SparkSession, checkpoint: str, output: str) -> bool:
     """Whether a stream has written Parquet files to `output`, and its checkpoint does not exist any more.
 
-    The checkpoint numbers the batches. Spark skips a batch whose number the folder already has. That is right
-    for a repeated batch. But without the checkpoint the numbers begin again, and the skipped rows are lost.
+    The checkpoint numbers the batches. Spark skips a batch whose number is already in `output`, as for a
+    repeated batch. Without the checkpoint, the numbers begin again, and Spark would skip new rows.
     """
     return not has_files(spark, f"{checkpoint}/offsets") and has_files(spark, f"{output}/{PARQUET_LOG}")
 
@@ -102,7 +102,10 @@ def client_options(pipeline: Pipeline, run: Run) -> dict[str, str]:
 
 
 def client_settings(pipeline: Pipeline, run: Run) -> dict[str, str]:
-    """Return these options as settings of librdkafka, for a separate client. Raises ConfigError."""
+    """Return librdkafka's settings for a client of the pipeline's brokers, outside Spark.
+
+    Raises ConfigError.
+    """
     return WriteOptions.parse(client_options(pipeline, run), streaming=False).client
 
 
@@ -192,7 +195,7 @@ class _Builder:
             self._frames[step.name] = self._spark.table(step.name)
 
     def _sink(self, sink: Sink) -> list[Query]:
-        """Return the sink's query; None if a shared query writes its rows."""
+        """Return the sink's query, in a list; an empty list if a shared query writes its rows."""
 
         def rows_of(frames: Mapping[str, DataFrame]) -> DataFrame:
             if isinstance(sink.rows, str):
@@ -220,7 +223,7 @@ class _Builder:
         ]
 
         def frames(batch: DataFrame) -> dict[str, DataFrame]:
-            """Return the frames of this source in this batch. SQL steps can use them, too."""
+            """Return the source and its steps, by name, for the rows of one batch. Register them as views."""
             made = dict(self._frames)
             if shared.parsed.dead_letters is not None:
                 made[f"{source.name}.dead_letter"] = shared.parsed.dead_letters(batch)
@@ -342,7 +345,7 @@ class _Builder:
         return start
 
     def _keep(self, name: str, rows: DataFrame) -> None:
-        """Keep the rows for later steps, under their name also for SQL steps."""
+        """Store `rows` under `name`, and register the view `name`, so that later steps can use them."""
         rows.createOrReplaceTempView(name)
         self._frames[name] = rows
 

@@ -1,13 +1,13 @@
 """Writes rows to a Delta table, each batch once.
 
 A batch is one commit in the table's log. The commit has the number of the query's last batch as an
-application transaction (Delta's protocol, "Transaction Identifiers"). From this number the sink recognizes a
+application transaction (Delta's protocol, "Transaction Identifiers"). By this number the sink recognizes a
 repeated batch. The rows pass through the driver: limit the batches of a large stream with
 maxOffsetsPerTrigger.
 
-With dead letters, the sink tries parts of a batch that the table rejects, down to single rows. It does so on
-an empty local table with the same columns and constraints. The commit's information has the dead letters, so
-none is lost if the driver dies after the commit.
+If a table with dead letters rejects a batch, the sink searches for the rejected rows. It writes smaller and
+smaller parts of the batch to a temporary local table with the same columns and constraints. The commit's
+information has the dead letters, so none is lost if the driver dies after the commit.
 """
 
 from __future__ import annotations
@@ -36,18 +36,16 @@ _MOST_COMMITS = 1000
 
 
 class DeltaError(BarnabasError):
-    """The table cannot be written."""
+    """The table cannot be read or written, or rejects the rows."""
 
 
 def write_batch(
     options: SinkOptions, rows: pa.Table, query: str, number: int, letters: DeadLetters | None = None
 ) -> None:
-    """Append batch `number` of `query`, unless it is written already.
+    """Append batch `number` of `query` to the Delta table, unless it is written already.
 
-    In mode complete, the batch replaces all rows.
-
-    With `letters`, the rows that the table rejects are left out, and each is sent to the dead-letter topic
-    once.
+    In mode complete, the batch replaces all rows of the table. With `letters`, the rows that the table
+    rejects are left out, and each is sent to the dead-letter topic once.
 
     Raises:
         DeltaError: the table rejects the batch.
@@ -92,7 +90,10 @@ def _write(options: SinkOptions, rows: pa.Table, query: str, number: int, letter
 
 
 def _rejected(table: DeltaTable, rows: pa.Table, letters: DeadLetters) -> dict[int, str]:
-    """Return the numbers of the rows that the table rejects, each with its reason."""
+    """Return the numbers of the rows that the table rejects, each with its reason.
+
+    The result is empty if the columns themselves do not fit the table.
+    """
     with tempfile.TemporaryDirectory(prefix="barnabas-delta-") as folder:
         given = table.metadata().configuration
         constraints = {name: text for name, text in given.items() if name.startswith(_CONSTRAINT)}
@@ -116,7 +117,7 @@ def _rejected(table: DeltaTable, rows: pa.Table, letters: DeadLetters) -> dict[i
 
 
 def _letters_of(table: DeltaTable, query: str, number: int) -> bytes:
-    """Return the dead letters of a batch that was written; None if there are none."""
+    """Return the dead letters in the commit of a written batch; empty bytes if there are none."""
     for commit in table.history(_MOST_COMMITS):
         if (commit.get(_QUERY), commit.get(_BATCH)) == (query, str(number)):
             return b64decode(commit[_LETTERS])

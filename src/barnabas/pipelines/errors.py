@@ -32,7 +32,7 @@ _SPARKS = ("pyspark.", "py4j.")
 class PipelineError(BarnabasError):
     """A pipeline cannot be read or cannot continue.
 
-    The text has the location in its file, if there is one.
+    The text has the line of the pipeline file, if the error has one.
     """
 
 
@@ -48,11 +48,10 @@ class Location:
 
 
 def explain(error: BaseException) -> str:
-    """Return the line of a Spark exception that describes the error, without the long text around it.
+    """Return the one line of a Spark exception that describes the error.
 
-    If the exception contains an error of Barnabas, this one is used. Otherwise an error of Python code is
-    used, with its type and line. Otherwise it is the innermost error with a name, or the first line with
-    text.
+    An error of Barnabas in the text has priority. Next comes the error of a Python traceback, with its type
+    and line. Next comes the last line that names an error, and then the first line.
     """
     lines = [line for line in str(error).splitlines() if line.strip()]
     named = [match for line in lines if (match := _NAMED.match(line))]
@@ -70,9 +69,9 @@ def _bare(text: str) -> str:
 
 
 def _raised(lines: Iterable[str]) -> str | None:
-    """Return the error at the end of the last Python traceback.
+    """Return the error at the end of the last Python traceback in `lines`; None without a traceback.
 
-    It has its type, its text and its line in the user's code.
+    The result has the error's type, its text, and the line of the user's code.
     """
     last = None
     inside, place = False, ""
@@ -95,6 +94,6 @@ def _raised(lines: Iterable[str]) -> str | None:
 
 
 def location_in(error: BaseException, file: str, otherwise: Location) -> Location:
-    """Return the last line of `file` in the traceback of `error`."""
+    """Return the innermost line of `file` in the traceback of `error`; `otherwise` if there is none."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return Location(otherwise.file, frames[-1].lineno or otherwise.line) if frames else otherwise

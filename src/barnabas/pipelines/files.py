@@ -1,4 +1,4 @@
-"""Folders of checkpoints and outputs, by a path or a Hadoop URI."""
+"""Checks and creates folders of checkpoints and outputs, by a path or a Hadoop URI."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A pipeline's own folder: its checkpoints, its status, Spark's log, and a lock while it runs.
 
-It is ``.barnabas/<pipeline>`` in the folder of the pipeline file. So the pipeline continues from its
+By default the folder is ``.barnabas/<pipeline>`` beside the pipeline file. So the pipeline continues from its
 checkpoints, whatever the current folder is.
 """
 
@@ -16,7 +16,7 @@ from barnabas.pipelines.model import Pipeline
 
 
 class Folder:
-    """The folder of one pipeline."""
+    """The folder of one pipeline, which contains its checkpoints, status, log and lock."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -31,10 +31,10 @@ class Folder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock until the context or the process ends.
+        """Create the folder, and hold its lock until the context or the process ends.
 
         Raises:
-            PipelineError: another process holds it.
+            PipelineError: another process holds the lock.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with self._lock.open("w") as file:

@@ -2,12 +2,12 @@
 
 Spark's tasks write a batch as Parquet files in the folder of the table's data. Then the driver adds the files
 to the table with PyIceberg, in one commit. This commit also sets the table's property
-``barnabas.batch.QUERY`` to the number of the batch. From this number the sink recognizes a repeated batch.
-The summary of the snapshot has query and number too, for people; snapshots expire.
+``barnabas.batch.QUERY`` to the number of the batch. By this number the sink recognizes a repeated batch. The
+summary of the snapshot also has query and number, but only for people, because snapshots expire.
 
-A commit is valid only for the metadata that it was made from. After a commit of another program, the sink
-reads the property again and repeats its own commit. If two drivers write the same batch, the second one finds
-that it is written.
+The catalog accepts a commit only if no other commit came after the metadata that the sink has read. After a
+commit of another program, the sink reads the property again and repeats its own commit. If two drivers write
+the same batch, the second one finds in the property that the batch is written.
 
 The files of a killed attempt belong to no snapshot. The sink does not delete them, because the attempt may
 still commit them. Iceberg calls them orphan files, and has a procedure that deletes them.
@@ -49,9 +49,9 @@ class IcebergError(BarnabasError):
 
 
 def write_batch(options: SinkOptions, rows: DataFrame, query: str, number: int, letters: None = None) -> None:
-    """Append batch `number` of `query`, unless it is written already.
+    """Append batch `number` of `query` to the Iceberg table, unless it is written already.
 
-    In mode complete, the batch replaces all rows.
+    In mode complete, the batch replaces all rows of the table.
 
     Raises:
         IcebergError: the table rejects the batch; the text is PyIceberg's, in one line.
@@ -111,7 +111,7 @@ def _property(query: str) -> str:
 
 
 def _write(rows: DataFrame, folder: str, table: Table) -> list[str]:
-    """Write the rows to files of a new folder. Return the files that have rows."""
+    """Let Spark's tasks write the rows as Parquet files to the new `folder`. Return the files with rows."""
     if table.spec().is_unpartitioned():
         rows.write.mode("errorifexists").parquet(_for_spark(folder))
     else:
@@ -160,18 +160,17 @@ def _commit(options: SinkOptions, table: Table, files: list[str], query: str, nu
 
 
 def _forbid_retries(table: Table) -> None:
-    """Let a commit fail after a commit of another program.
+    """Turn off PyIceberg's retries, so that a commit fails after a commit of another program.
 
-    Otherwise PyIceberg would repeat it, even if another attempt has written the batch meanwhile.
-
-    This changes the table's properties in this process only.
+    PyIceberg would repeat the commit even if another attempt has written the batch meanwhile. This changes
+    the table's properties in this process only.
     """
     properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
 
 
 def _remove(rows: DataFrame, folder: str) -> None:
-    """Remove the files of this attempt, which were not committed."""
+    """Remove the folder of this attempt, whose files were not committed. A failure is ignored."""
     with suppress(Py4JError):
         path, files = _file_system(rows, folder)
         files.delete(path, True)
@@ -184,5 +183,5 @@ def _file_system(rows: DataFrame, folder: str) -> tuple[Any, Any]:
 
 
 def _for_spark(location: str) -> str:
-    """Return the location for Hadoop, whose name for s3 differs from Iceberg's."""
+    """Return the location for Spark: Hadoop writes s3a:// where Iceberg writes s3://."""
     return location.replace("s3://", "s3a://", 1) if location.startswith("s3://") else location

@@ -1,9 +1,9 @@
-"""Partitioned Iceberg tables: writes files with one partition each, and checks that they are.
+"""Writes files with one partition each for partitioned Iceberg tables, and checks the files.
 
-PyIceberg reads a file's partition from the lowest and the highest value in its footer. So Spark writes the
-rows of each partition to separate files, by a column that is only in the names of folders. If a footer lacks
-these values, PyIceberg would treat the file as a partition of NULLs, and readers would miss its rows. This
-module rejects such a file.
+PyIceberg derives a file's partition from the lowest and the highest value in the file's footer. So Spark
+writes the rows of each partition to separate files, by a column that is only in the names of folders. If a
+footer lacks these values, PyIceberg would treat the file as a partition of NULLs, and readers would miss its
+rows. This module rejects such a file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _DAY_US = 24 * _HOUR_US
 
 
 def add_fields(spec: UpdateSpec, partitions: Sequence[str]) -> None:
-    """Partition a new table by columns such as ``item``, ``day(at)`` and ``truncate[8](name)``."""
+    """Add partition fields such as ``item``, ``day(at)`` and ``truncate[8](name)`` to a new table."""
     for each in partitions:
         match = _PARTITION.fullmatch(each)
         assert match is not None
@@ -55,10 +55,12 @@ def add_fields(spec: UpdateSpec, partitions: Sequence[str]) -> None:
 
 
 def by_partition(rows: DataFrame, table: Table) -> DataFrame:
-    """Return `rows` with the column `FOLDER`. The rows of a partition are in as few tasks as possible.
+    """Return `rows` with the column `FOLDER`, whose value differs between partitions.
+
+    Spark distributes the rows so that few tasks have rows of the same partition.
 
     Raises:
-        ConfigError: for this partitioning, the check of files is impossible.
+        ConfigError: the table's partitioning is not supported.
     """
     values = [
         _value(rows, table, field).alias(f"f{number}")
@@ -71,10 +73,10 @@ def by_partition(rows: DataFrame, table: Table) -> DataFrame:
 
 
 def check_files(table: Table, files: Sequence[str]) -> None:
-    """Check that the footer of each file shows a single partition.
+    """Check that PyIceberg can derive a single partition from the footer of each file.
 
     Raises:
-        ConfigError: a footer does not show the partition.
+        ConfigError: a footer lacks the values of a partition's column.
         ValueError: PyIceberg finds several partitions in a file.
     """
     fields = table.spec().fields
@@ -106,9 +108,9 @@ def _why_unbounded(table: Table, field: PartitionField, path: str) -> str:
 
 
 def _value(rows: DataFrame, table: Table, field: PartitionField) -> Column:
-    """Return a value that differs between the partitions of `field`.
+    """Return an expression whose value differs between the partitions of `field`.
 
-    It is the partition's own value, or a finer one.
+    Rows of one partition can have different values, and then go to several files. Raises ConfigError.
     """
     name = table.schema().find_column_name(field.source_id)
     if name is None or name not in rows.columns:

@@ -1,19 +1,21 @@
-"""Writes rows to a table of any database with a JDBC driver: each batch once, and no row through the driver.
+"""Writes each batch once to a table of any database with a JDBC driver. No row passes through Spark's driver.
 
-With Spark's JDBC writer, each task writes its part of a batch to a staging table. Then one transaction of the
-driver moves the rows to the target table and stores the number of the batch. The table
+With Spark's JDBC writer, each task writes its part of a batch to a staging table. Then one transaction of
+Spark's driver moves the rows to the target table and stores the number of the batch. The table
 ``barnabas_jdbc_batches`` has a row for each query: its last batch, and the staging table of the last attempt.
 
-Each attempt has its own staging table, and stores its name before it creates the table. So an older driver
-that still runs, or one of its tasks, cannot add rows to the next attempt. When it claims the batch, it finds
-another name, and changes nothing. The next attempt drops the table of the last one.
+Each attempt has its own staging table, and stores the table's name before it creates the table. So an older
+Spark driver that still runs, or one of its tasks, cannot add rows to the next attempt. When the older driver
+claims the batch, it finds another name, and changes nothing. Each attempt drops the table of the attempt
+before.
 
-With dead letters, the sink tries parts of a rejected batch, down to single rows: first in the staging table,
-then in the target table. It rolls these trials back, and writes the batch without the rejected rows. Their
-letters are part of the transaction, in the table ``barnabas_jdbc_rejected``, until the sink has sent them.
+If the database rejects a batch and the sink has dead letters, it tries parts of the batch, down to single
+rows. It tries them first in the staging table, then in the target table, and undoes these trials. Then it
+writes the batch without the rejected rows. In the same transaction, it stores the dead letters in the table
+``barnabas_jdbc_rejected``, until it has sent them.
 
-The query's id identifies its batches, and not the sink's name, because the id lives as long as the checkpoint
-that numbers the batches.
+The query's id, not the sink's name, identifies the batches. The id exists as long as the checkpoint that
+numbers the batches.
 """
 
 from __future__ import annotations
@@ -60,12 +62,11 @@ class JdbcError(BarnabasError):
 def write_batch(
     options: SinkOptions, rows: DataFrame, query: str, number: int, letters: DeadLetters | None = None
 ) -> None:
-    """Write batch `number` of `query`, unless it is written already.
+    """Write batch `number` of `query` to the table, unless it is written already.
 
-    With a key, a row replaces the one with its key.
-
-    If the column `_deleted` of a row is true, the row with its key is deleted. With `letters`, the rows that
-    the database rejects are left out, and each is sent to the dead-letter topic once.
+    If the sink has a key, a row replaces the stored row with the same key, and otherwise is added. If the
+    column `_deleted` of a row is true, the stored row with the same key is deleted. With `letters`, the rows
+    that the database rejects are left out, and each is sent to the dead-letter topic once.
 
     Raises:
         JdbcError: the database rejects the batch; the text is the driver's, in one line.
@@ -85,7 +86,10 @@ def write_batch(
 
 
 class _Attempt:
-    """One attempt to write a batch. Call its methods in the order of the class."""
+    """One attempt to write a batch.
+
+    Call `open`, `prepare`, `write`, `deliver` and `clean_up` in this order.
+    """
 
     def __init__(
         self,
@@ -145,7 +149,7 @@ class _Attempt:
                 self._connection.close()
 
     def prepare(self) -> None:
-        """Store the name of the new staging table, drop that of the last attempt, and create the table."""
+        """Create a staging table. Store its name first, and drop the staging table of the last attempt."""
         found = self._find_batch()
         if found is None:
             self._database.run(sql.ADD, self._query, self._staging)
@@ -160,7 +164,11 @@ class _Attempt:
             self._make_table_of_rejected()
 
     def write(self) -> None:
-        """Fill the staging table and move its rows, without those that the database rejects."""
+        """Fill the staging table and move its rows to the target table.
+
+        Repeat this without the rows that the database rejects. Raises the database's error if the sink has no
+        dead letters, or no single row is the cause.
+        """
         while True:
             try:
                 self.fill()
@@ -183,7 +191,7 @@ class _Attempt:
         self._stage(self._accepted())
 
     def _accepted(self) -> DataFrame:
-        """Return the rows without the rejected ones; of rows with the same key only the last one."""
+        """Return the rows that are not rejected; of rows with the same key, only the last one."""
         rows = self._rows
         if self._rejected:
             rows = rows.where(~F.col(sql.ROW).isin(list(self._rejected)))
@@ -200,9 +208,9 @@ class _Attempt:
         writer.option("dbtable", self._staging).mode("append").save()
 
     def take_over(self) -> None:
-        """Claim the batch and move its rows, in one transaction.
+        """In one transaction, store the batch's number and move the staging table's rows to the target.
 
-        Do nothing if the batch is written already.
+        Change nothing if the batch is written already, or a newer attempt has begun.
         """
         self._connection.setAutoCommit(False)
         if self._database.run(sql.CLAIM, self._number, self._query, self._number, self._staging) == 1:
@@ -238,7 +246,10 @@ class _Attempt:
         return rows.toArrow(), [self._rejected[number] for number in numbers]
 
     def _leave_out(self, found: dict[int, str], error: Exception) -> None:
-        """Leave these rows out from now on. Raise `error` if there are none."""
+        """Add `found` to the rejected rows, and empty the staging table.
+
+        Raise `error` if `found` is empty.
+        """
         if not found:
             raise error
         self._rejected |= found
@@ -289,7 +300,10 @@ class _Attempt:
             self._connection.setAutoCommit(True)
 
     def _search(self, rows: DataFrame, attempt: Callable[[int, int], str | None]) -> dict[int, str]:
-        """The numbers of the rows that `attempt` rejects; it gets those of the first and the last row."""
+        """Return the numbers of the rows that `attempt` rejects, each with its reason.
+
+        `attempt` receives the numbers of the first and the last row of a part.
+        """
         assert self._letters is not None
         check, before = self._letters.check, len(self._rejected)
         numbers = sorted(rows.select(sql.ROW).toArrow()[sql.ROW].to_pylist())
@@ -317,7 +331,10 @@ class _Attempt:
         self._connection.commit()
 
     def _find_batch(self) -> tuple[int, str] | None:
-        """The last batch and staging table of this query. Makes the table of batches if needed."""
+        """Return the query's last batch and staging table; None if there are none.
+
+        If the table of batches does not exist, create it.
+        """
         try:
             return self._known()
         except Py4JJavaError as error:
@@ -334,7 +351,10 @@ class _Attempt:
         return found[0] if found else None
 
     def _columns(self) -> tuple[list[str], list[str]]:
-        """The columns of the rows and those of the key, as the table spells them."""
+        """Return the columns of the rows, and the columns of the key, in the table's spelling.
+
+        Raises ConfigError.
+        """
         types = self._database.columns_of(self._options.table)
         names = list(types)
         known = {name.lower(): name for name in names}
@@ -359,7 +379,10 @@ class _Attempt:
 
 
 def _last_of(key: list[str], rows: DataFrame) -> DataFrame:
-    """The last row of each key, or all rows without a key. NULLs are not equal, as in a database."""
+    """Return the last row of each key. Without key columns, return all rows.
+
+    Rows with a NULL in the key are all kept, because NULLs are not equal in a database.
+    """
     if not key:
         return rows
     names = [F.col(_quoted(name)) for name in key]

@@ -1,4 +1,4 @@
-"""A database by JDBC, through Spark's JVM: statements, their values and rows, and errors."""
+"""Runs SQL statements by JDBC in Spark's JVM, and explains their errors."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _TELLTALE = "org.apache.spark.sql.execution.datasources.jdbc.connection"
 
 
 class Database:
-    """An open connection.
+    """An open connection to a database, in Spark's JVM.
 
     Args:
-        login: Spark's options of JDBC.
-        table: the one to write to.
+        login: options of Spark's JDBC data source, such as url, user and password.
+        table: name of the table to write to.
 
     Attributes:
-        connection: Java's.
-        dialect: Spark's for this database.
+        connection: the Java object java.sql.Connection.
+        dialect: Spark's JdbcDialect for this kind of database.
     """
 
     def __init__(self, jvm: JVMView, login: Mapping[str, str], table: str) -> None:
@@ -38,7 +38,7 @@ class Database:
         self.connection: Any = connect.apply(-1)
 
     def run(self, text: str, *values: object) -> int:
-        """Run a statement. Returns the number of changed rows."""
+        """Run a statement with `values` for its parameters. Return the number of changed rows."""
         statement = self._prepared(text, *values)
         try:
             return int(statement.executeUpdate())
@@ -46,7 +46,7 @@ class Database:
             statement.close()
 
     def numbers_and_texts(self, text: str, *values: object) -> list[tuple[int, str]]:
-        """The rows of a query for a number and a text."""
+        """Return the rows of a query whose two columns are a number and a text. A NULL text becomes empty."""
         statement = self._prepared(text, *values)
         try:
             found = statement.executeQuery()
@@ -55,7 +55,7 @@ class Database:
             statement.close()
 
     def columns_of(self, table: str) -> dict[str, str]:
-        """The columns of `table` as it spells them, each with its type."""
+        """Return the columns of `table` in its own spelling, each with its SQL type."""
         statement = self.connection.createStatement()
         try:
             shape = statement.executeQuery(f"SELECT * FROM {table} WHERE 1 = 0").getMetaData()
@@ -77,18 +77,24 @@ class Database:
 
 
 def _keep_secret(jvm: JVMView) -> None:
-    """Limit the loggers that write passwords to INFO, in this JVM. The JVMs of executors are separate."""
+    """Set the level INFO for Spark's logger that writes passwords at DEBUG.
+
+    This affects only the driver's JVM.
+    """
     log4j = jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel(_TELLTALE, log4j.Level.INFO)
 
 
 def is_of_a_row(error: Exception, classes: tuple[str, ...]) -> bool:
-    """Whether the error is that of a row, by the class of its SQLSTATE: other rows can pass."""
+    """Whether a single row has caused the error, so that the database can accept other rows.
+
+    This is so if an SQLSTATE of the error has one of `classes` (its first two characters).
+    """
     return any(state[:2] in classes for state in _states(error))
 
 
 def _states(error: Exception) -> Iterator[str]:
-    """The SQLSTATEs of an error, of its causes, and of a driver's further errors of a batch."""
+    """Yield the SQLSTATEs of a Java error, of its causes, and of the SQLExceptions that follow each."""
     cause = getattr(error, "java_exception", None)
     for _ in range(_MAX_CAUSES):
         if cause is None:
@@ -103,7 +109,7 @@ def _states(error: Exception) -> Iterator[str]:
 
 
 def reason_of(error: Exception) -> str:
-    """The database's own text, of the innermost cause."""
+    """Return the text of the error's innermost Java cause, which is the database's own text."""
     cause = getattr(error, "java_exception", None)
     for _ in range(_MAX_CAUSES):
         inner = cause.getCause() if cause is not None else None

@@ -50,9 +50,13 @@ def driver_of(url: str, driver: str) -> str:
 
 
 def check_driver(url: str, driver: str, spark: Mapping[str, str]) -> None:
-    """Raise ConfigError if no jar that Spark will load with these settings has the driver for `url`.
+    """Raise ConfigError if none of the jars that Spark will load has the driver for `url`.
 
-    It cannot check jars that Spark must fetch first.
+    If Spark may load jars that are not local files, nothing is checked.
+
+    Args:
+        driver: class of the driver; empty for the usual one.
+        spark: settings of Spark.
     """
     name = driver_of(url, driver)
     listed = [each.strip() for each in spark.get("spark.jars", "").split(",") if each.strip()]

@@ -1,4 +1,4 @@
-"""The SQL statements of the JDBC sink, which all common databases accept.
+"""Makes the SQL statements of the JDBC sink, which all common databases accept.
 
 No statement for "insert or replace" works everywhere: some databases lack MERGE, others ON CONFLICT. So the
 sink updates existing rows, inserts the others, and deletes last, all in one transaction.
@@ -68,11 +68,12 @@ class Statements:
     as_clob: Mapping[str, str] = field(default_factory=dict)
 
     def create(self) -> list[str]:
-        """Return the statements that create the staging table: the target's columns and types, all nullable.
+        """Return the statements that create the staging table and its indexes.
 
-        In every database, an outer join makes nullable columns, which are necessary because a row that
-        deletes has only a key. The index rejects rows of a task that Spark repeats although they are written.
-        Then the batch fails, and the next attempt writes all of it to another table.
+        The table has the target's columns and types, but all columns are nullable, because a row that deletes
+        has only a key. An outer join makes nullable columns in every database. A unique index rejects rows
+        that a repeated task writes again. Then the batch fails, and the next attempt writes all of it to
+        another table.
         """
         alike = [name for name in self.columns if name not in self.as_clob]
         listed = ", ".join(f"shape.{self.quote(name)}" for name in alike)

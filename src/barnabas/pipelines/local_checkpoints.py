@@ -21,10 +21,11 @@ BY_RENAME = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBa
 
 
 def settings_for(pipeline: Pipeline, master: str, checkpoints: str) -> dict[str, str]:
-    """Return Spark's setting for this; None if a file with atomic writes is not on this machine's disk.
+    """Return the Spark setting that makes checkpoints use FileSystem, if all checkpoints are on a local disk.
 
-    Parquet sinks count, because Spark writes the list of their files like a checkpoint. If a pipeline can be
-    read only when Spark runs, its sinks are not known here.
+    Otherwise return no setting. The folders of Parquet sinks must be local too, because Spark writes the list
+    of their files like a checkpoint. If `pipeline` was read only in part, its sinks are unknown, and the
+    result is empty.
     """
     if not pipeline.complete:
         return {}
@@ -36,7 +37,7 @@ def settings_for(pipeline: Pipeline, master: str, checkpoints: str) -> dict[str,
 
 
 def prepare(spark: SparkSession) -> None:
-    """Turn off the checksum files if the setting is in effect."""
+    """Turn off Hadoop's checksum files in Spark's JVM, if the setting of `settings_for` is in effect."""
     if spark.conf.get(MANAGER, None) == BY_RENAME:
         disk = spark._jvm.java.net.URI("file:///")
         spark._jvm.org.apache.hadoop.fs.FileSystem.get(

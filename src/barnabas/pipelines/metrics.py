@@ -1,4 +1,4 @@
-"""A pipeline's status in Prometheus' format, and its HTTP server (`barnabas pipeline run --metrics`)."""
+"""Serves a pipeline's status as Prometheus metrics over HTTP (`barnabas pipeline run --metrics`)."""
 
 from __future__ import annotations
 
@@ -129,10 +129,10 @@ def _lags(query: QueryStatus) -> list[int]:
 
 
 class MetricsServer:
-    """Serves ``/metrics`` and ``/healthz`` in its own thread. `show` sets the status."""
+    """Serves ``/metrics`` and ``/healthz`` in its own thread. `show` sets the status that is served."""
 
     def __init__(self, listener: str) -> None:
-        """Bind the address.
+        """Bind the address `listener` (HOST:PORT), and start the thread.
 
         Raises:
             PipelineError: the address is invalid or cannot be bound.

@@ -1,4 +1,4 @@
-"""The declaration of a pipeline: sources, steps and sinks, each with its location in the file."""
+"""Data classes of a pipeline's declarations: sources, steps and sinks, each with its line in the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Transform:
-    """A function of the file. Its parameters have the names of the sources and steps that it uses."""
+    """A function in a pipeline file. `inputs` names the sources and steps whose rows are its arguments."""
 
     function: Callable[..., DataFrame]
     inputs: tuple[str, ...]
@@ -29,7 +29,7 @@ class Transform:
 
 @dataclass(frozen=True)
 class Source:
-    """A source of rows. In Python, its function can change the rows first."""
+    """A source of rows. In Python files, the function `shape` changes the rows before steps use them."""
 
     name: str
     location: Location
@@ -39,7 +39,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Step:
-    """A result with a name, from a function or a SQL statement. A statement without a result has no name."""
+    """A step: a function or a SQL statement. `name` is None for a statement that creates no view."""
 
     name: str | None
     location: Location
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Sink:
-    """A sink: it writes the rows of a step or, in Python, of a function."""
+    """A sink. `rows` is the function that returns its rows or, in SQL files, the name of a source or step."""
 
     name: str
     location: Location
@@ -58,7 +58,7 @@ class Sink:
 
 @dataclass
 class Pipeline:
-    """The declarations of a file."""
+    """The declarations in a pipeline file."""
 
     path: Path
     parameters: Parameters = field(default_factory=lambda: Parameters({}))

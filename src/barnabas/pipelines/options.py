@@ -1,4 +1,4 @@
-"""Options of a pipeline and of a source. They are the same in Python and in the header of a SQL file."""
+"""Declares and checks the options of a pipeline and of a source, in Python files and in SQL headers."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _WORDS: dict[type, str] = {
 
 
 def option(doc: str, default: Any = None) -> Any:
-    """Declare an option with its text for the documentation."""
+    """Declare an option: return a dataclass field with `default`, and `doc` for the documentation."""
     if isinstance(default, dict):
         return field(default_factory=dict, metadata={"doc": doc})
     return field(default=default, metadata={"doc": doc})
 
 
 class Options:
-    """Options of a file. Each is declared once, as a typed field."""
+    """The base class of options. Each option is a field of a dataclass, declared with `option`."""
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Check names, types and values.
+        """Make the options from `given`. Check names, types and values.
 
         Raises:
             ConfigError: an option is unknown or not allowed; the text has its name, its value and the cure.
@@ -55,10 +55,10 @@ class Options:
         return made
 
     def check(self) -> None:
-        """Raise ConfigError for values that do not fit together, and fill in values that depend on others."""
+        """Check the values together, and fill in defaults that depend on other values. Raises ConfigError."""
 
     def one_of(self, names: tuple[str, ...], what: str) -> str:
-        """Return the one of `names` that is set."""
+        """Return the only option of `names` that is set. Raises ConfigError if none or several are set."""
         chosen = [name for name in names if getattr(self, name)]
         if len(chosen) != 1:
             found = " and ".join(chosen) if chosen else "none"
@@ -71,7 +71,7 @@ class Options:
             raise refuse(name, value, _advice(value, list(allowed)))
 
     def refuse_set(self, names: tuple[str, ...], why: str) -> None:
-        """Reject each of `names` that is set."""
+        """Raise ConfigError, with the reason `why`, if one of the options `names` is set."""
         for name in names:
             if value := getattr(self, name):
                 raise refuse(name, value, f"{why}: remove it")
@@ -225,7 +225,7 @@ class SourceOptions(Options):
 
     @property
     def watermark_parts(self) -> tuple[str, str] | None:
-        """Column and delay of the watermark."""
+        """Column and delay of the watermark; None if it is not set."""
         match = _WATERMARK.fullmatch(self.watermark.strip())
         return (match[1], match[2]) if match else None
 
@@ -267,7 +267,7 @@ class SourceOptions(Options):
 
 
 def check_registered(options: Options, format: str) -> None:
-    """Reject options of registered formats that do not fit `format`."""
+    """Raise ConfigError if `subject` or `message` is set, and `format` does not use it."""
     if format not in REGISTERED:
         options.refuse_set(("subject",), f"it goes with {', '.join(REGISTERED)}")
     if format != "protobuf":

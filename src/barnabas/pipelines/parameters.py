@@ -1,4 +1,4 @@
-"""Parameters of a file, which a run sets by `--set NAME=VALUE`. They can have defaults."""
+"""Parameters of a pipeline file. A run sets them by `--set NAME=VALUE`; the file can have defaults."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 class Parameters:
-    """The `given` values, and the parameters that a file uses."""
+    """The parameters of one pipeline file. `given` has the values from `--set`."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self.given = given
         self._asked: set[str] = set()
 
     def take(self, name: str, default: Any) -> Any:
-        """Return the value of `name`: a number or a boolean if the default is one, else a text.
+        """Return the value of the parameter `name`, in the type of `default`; a text if `default` is None.
 
         Raises:
-            ConfigError: it is not set and has no default, or has the wrong type.
+            ConfigError: the parameter is not set and has no default, or its value has the wrong type.
         """
         self._asked.add(name)
         if name in self.given:
@@ -37,10 +37,10 @@ class Parameters:
         return default
 
     def fill_in(self, text: str, defaults: Mapping[str, Any]) -> str:
-        """Return `text` with the values of the parameters in it, written as ``${name}``.
+        """Return `text` with each ``${name}`` replaced by the value of the parameter.
 
         Raises:
-            ConfigError: as in `take`.
+            ConfigError: a parameter is not set and has no default, or its value has the wrong type.
         """
         return _REFERENCE.sub(lambda found: _written(self.take(found[1], defaults.get(found[1]))), text)
 

@@ -1,12 +1,12 @@
 """Writes rows to a PostgreSQL table, each batch once.
 
 A batch is one transaction. It writes the rows, and stores the number of the query's last batch in the table
-``barnabas_batches``. From this number the sink recognizes a repeated batch. The rows pass through the driver:
+``barnabas_batches``. By this number the sink recognizes a repeated batch. The rows pass through the driver:
 limit the batches of a large stream with maxOffsetsPerTrigger.
 
-With dead letters, the sink writes parts of a rejected batch, each under a savepoint, down to single rows. The
-letters of rejected rows are part of the transaction, in the table ``barnabas_rejected``, until the sink has
-sent them.
+With dead letters, the sink writes a batch under a savepoint. If the server rejects it, the sink writes
+smaller and smaller parts, down to single rows. In the same transaction, it stores the dead letters of the
+rejected rows in the table ``barnabas_rejected``, until it has sent them.
 """
 
 from __future__ import annotations
@@ -67,18 +67,17 @@ DELETE FROM {table} AS stored USING {staged} AS this WHERE {stored_key} AND this
 
 
 class PostgresError(BarnabasError):
-    """The server cannot be reached, or does not take the rows."""
+    """The sink cannot reach the server, or the server rejects the rows."""
 
 
 def write_batch(
     options: SinkOptions, rows: pa.Table, query: str, number: int, letters: DeadLetters | None = None
 ) -> None:
-    """Write batch `number` of `query`, unless it is written already.
+    """Write batch `number` of `query` to the table, unless it is written already.
 
-    With a key, a row replaces the one with its key.
-
-    If the column `_deleted` of a row is true, the row with its key is deleted. With `letters`, the rows that
-    the server rejects are left out, and each is sent to the dead-letter topic once.
+    If the sink has a key, a row replaces the stored row with the same key, and otherwise is added. If the
+    column `_deleted` of a row is true, the stored row with the same key is deleted. With `letters`, the rows
+    that the server rejects are left out, and each is sent to the dead-letter topic once.
 
     Raises:
         PostgresError: the server rejects the batch; the text is the server's, in one line.
@@ -196,7 +195,7 @@ def _copy(cursor: psycopg.Cursor[Any], table: sql.Composable, rows: pa.Table) ->
 
 
 def _values(column: pa.ChunkedArray) -> Iterator[Any]:
-    """Return a column's values for psycopg: nested values as JSON, except lists of plain values."""
+    """Return a column's values for psycopg. Nested values become JSON, except lists of plain values."""
     values = column.to_pylist()
     kind = column.type
     plain = not pa.types.is_nested(kind) or (

@@ -1,4 +1,4 @@
-"""Pipelines in Python: the functions that a pipeline file imports, and the reader of such a file."""
+"""Pipelines in Python: the functions that a pipeline file imports, and the function that reads the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _reading: ContextVar[Pipeline] = ContextVar("reading")
 
 
 def pipeline(**options: Any) -> None:
-    """Set options of the whole pipeline (`PipelineOptions`)."""
+    """Set options of the whole pipeline, which are the fields of `PipelineOptions`."""
     reading = _current()
     reading.options = _parse(_caller(), "pipeline", PipelineOptions, options)
 
@@ -39,9 +39,10 @@ def parameter(name: str) -> str: ...
 @overload
 def parameter(name: str, default: V) -> V: ...
 def parameter(name: str, default: Any = None) -> Any:
-    """Return the value of `--set NAME=VALUE` in the type of `default`, or the default.
+    """Return the value that a run gives by `--set NAME=VALUE`, or `default`.
 
-    Without a default the value is required. It is then a text.
+    The value is converted to the type of `default`. Without a default, the value is a text, and PipelineError
+    is raised if it is not given.
     """
     try:
         return _current().parameters.take(name, default)
@@ -50,9 +51,10 @@ def parameter(name: str, default: Any = None) -> Any:
 
 
 def source(**options: Any) -> Callable[[F], F]:
-    """Declare a source with the name of the function. Its options are those of `SourceOptions`.
+    """Return a decorator that declares a source with the name of the function.
 
-    The function receives the parsed rows, and returns them or a changed version.
+    The options are the fields of `SourceOptions`. The function receives the parsed rows, and returns them or
+    a changed version.
     """
 
     def declare(function: F) -> F:
@@ -67,9 +69,9 @@ def source(**options: Any) -> Callable[[F], F]:
 
 
 def step(function: F) -> F:
-    """Declare a step with the name of the function.
+    """Declare a step with the name of the function. Use it as a decorator.
 
-    The parameters name the sources and steps that it uses.
+    The function's parameters have the names of the sources and steps whose rows it receives.
     """
     reading, name, location = _declared(function)
     reading.steps.append(Step(name, location, Transform(function, _parameters(function))))
@@ -77,7 +79,11 @@ def step(function: F) -> F:
 
 
 def sink(**options: Any) -> Callable[[F], F]:
-    """Declare a sink with the name of the function, which returns the rows to write. See `SinkOptions`."""
+    """Return a decorator that declares a sink with the name of the function.
+
+    The options are the fields of `SinkOptions`. The function's parameters have the names of the sources and
+    steps that it receives. It returns the rows to write.
+    """
 
     def declare(function: F) -> F:
         reading, name, location = _declared(function)
@@ -89,9 +95,10 @@ def sink(**options: Any) -> Callable[[F], F]:
 
 
 def read_python(path: Path, text: str, parameters: Parameters) -> Pipeline:
-    """Run a file and collect its declarations.
+    """Run a pipeline file and return its declarations.
 
-    Without Spark, it runs only up to the first line that needs Spark.
+    If Spark does not run, the file runs up to the first line that needs it. Then `complete` of the result is
+    False.
 
     Raises:
         PipelineError: the file raises an error, or a declaration is not allowed.
@@ -116,13 +123,13 @@ def read_python(path: Path, text: str, parameters: Parameters) -> Pipeline:
 
 
 def _let_import_from(folder: Path) -> None:
-    """Allow the file to import modules in its folder, as Python does for a script."""
+    """Add `folder` to the module search path, so that the pipeline file can import modules beside it."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
 
 def _send_by_value(folder: Path) -> None:
-    """Send functions and classes of modules in `folder` by value: Spark's workers cannot import them."""
+    """Let cloudpickle send functions of modules in `folder` by value: Spark's workers cannot import them."""
     for name, module in list(sys.modules.items()):
         top = folder / name.partition(".")[0]
         file = Path(getattr(module, "__file__", None) or "/")

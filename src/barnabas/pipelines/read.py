@@ -15,10 +15,13 @@ _READERS = {".py": read_python, ".sql": read_sql}
 
 
 def read_pipeline(path: Path, parameters: Mapping[str, str] | None = None) -> Pipeline:
-    """Read the pipeline in `path` with these values of its `parameters`, and check it without Spark.
+    """Read the pipeline file `path`, and check it as far as possible without Spark.
+
+    Args:
+        parameters: values of the file's parameters, by name.
 
     Raises:
-        PipelineError: it cannot be read, or a declaration is not allowed; the text has the line.
+        PipelineError: the file cannot be read, or a declaration is not allowed; the text has the line.
     """
     reader = _READERS.get(path.suffix)
     if reader is None:

@@ -18,7 +18,7 @@ from barnabas.pipelines.errors import explain
 
 
 class Lookup:
-    """A static source, which is refreshed in its own thread. After a failed refresh the old rows stay.
+    """Refreshes a static source in a separate thread. After a failed refresh, queries keep the old rows.
 
     Args:
         name: name of the source, for messages.
@@ -39,7 +39,10 @@ class Lookup:
         self._failed: str | None = None
 
     def look(self, say: Callable[[str], None]) -> None:
-        """Begin a refresh if one is due, and return at once. `say` gets the error of the last one, once."""
+        """Begin a refresh in the source's thread if one is due, and return at once.
+
+        If the last refresh failed, call `say` once with its error.
+        """
         if self._thread is not None and self._thread.is_alive():
             return
         if self._failed is not None:
@@ -62,7 +65,7 @@ def refresh(rows: DataFrame) -> None:
     """Make the next batches of all queries read the present rows of each source of `rows`.
 
     Raises:
-        Py4JError, PySparkException: a source cannot be read; it does not change.
+        Py4JError, PySparkException: a source cannot be read. Queries keep its old rows.
     """
     spark = rows.sparkSession
     # Spark finds the data source by the thread's session; PySpark has no public way to say so
@@ -84,7 +87,8 @@ def _leaves(rows: DataFrame) -> Iterator[Any]:
 def _plan_anew(spark: SparkSession, relation: Any) -> None:
     """Plan the read of a Python data source again, for all of its later scans.
 
-    The new plan replaces the old one at once. A batch that begins meanwhile uses one of them.
+    The new plan replaces the old one in one step. A batch that begins meanwhile uses either the old or the
+    new plan.
     """
     table = relation.table()
     field = table.getClass().getDeclaredField("ds")  # there is no public way to it

@@ -1,6 +1,6 @@
 """Removes checkpoints, so that a pipeline's queries begin again: `barnabas pipeline reset`.
 
-It removes only checkpoints, never rows that a sink has written.
+The command removes only checkpoints, never rows that a sink has written.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def find_checkpoints(pipeline: Pipeline, folder: Folder, queries: Sequence[str] 
     """Return the existing checkpoints of `queries`, by default of all queries of `pipeline`.
 
     Raises:
-        PipelineError: a query does not exist, or only Spark can reach the checkpoints.
+        PipelineError: a query does not exist, or the checkpoints are not in a local folder.
     """
     place = local_path(pipeline.options.checkpoints or str(folder.checkpoints))
     sinks = dict(_queries(pipeline, place))
@@ -77,7 +77,7 @@ def remove(checkpoints: Sequence[Checkpoint]) -> None:
 
 
 def local_path(place: str) -> Path | None:
-    """Return the local path for a folder or a URI of Spark; None if it is not local."""
+    """Return the local path of a folder, which is a path or a URI; None if the URI is not ``file:``."""
     parts = urlsplit(place)
     if parts.scheme in ("", "file"):
         return Path(unquote(parts.path) if parts.scheme else place)
@@ -85,9 +85,10 @@ def local_path(place: str) -> Path | None:
 
 
 def _queries(pipeline: Pipeline, place: Path | None) -> Iterator[tuple[str, SinkOptions | None]]:
-    """Yield the names of a pipeline's queries, with the options of their sinks; None for queries of sources.
+    """Yield the names of a pipeline's queries, each with the options of its sink.
 
-    If a source is no longer shared, its query is included as long as its checkpoint is in `place`.
+    Queries of sources (shared, dead letters) have None for the options. If a source is no longer shared, its
+    shared query is included while `place` has its checkpoint.
     """
     for source in pipeline.sources:
         name = f"{source.name}.shared"

@@ -54,16 +54,17 @@ class Choices:
 
 @dataclass(frozen=True)
 class Observer:
-    """Receives events as texts, and the status about once a second."""
+    """Callbacks of a run: `say` receives each event as a sentence, `show` the status about once a second."""
 
     say: Callable[[str], None]
     show: Callable[[PipelineStatus], None] = lambda status: None
 
 
 def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineStatus:
-    """Run until all records are read (`once`), or until SIGTERM or SIGINT. Return the last status.
+    """Run the pipeline file `path`, and return its last status.
 
-    The first signal stops each query at the end of its batch, and a second one at once.
+    The pipeline runs until SIGTERM or SIGINT; with `choices.once`, until all present records are read. The
+    first signal stops each query at the end of its batch. The second signal stops all queries at once.
 
     Raises:
         PipelineError: the file has an error, Spark does not start or dies, or a query has failed permanently.
@@ -107,7 +108,7 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
 
 
 def _whole(pipeline: Pipeline) -> Pipeline:
-    """Read the file again if it needs Spark, which runs now."""
+    """Return the complete pipeline. If it was read only in part, read its file again, now that Spark runs."""
     if pipeline.complete:
         return pipeline
     again = read_pipeline(pipeline.path, pipeline.parameters.given)
@@ -117,7 +118,7 @@ def _whole(pipeline: Pipeline) -> Pipeline:
 
 
 def run_of(pipeline: Pipeline, folder: Folder, choices: Choices) -> Run:
-    """Return the settings of the run, from the choices and from the pipeline's file."""
+    """Return the settings of the run. `choices` overrides the pipeline's file."""
     options = pipeline.options
     config = choices.config or options.config
     bootstrap = choices.bootstrap or options.bootstrap or ("" if config else _DEFAULT_BOOTSTRAP)
@@ -209,7 +210,10 @@ class _Signals:
 
 @contextmanager
 def _signals() -> Iterator[_Signals]:
-    """Count SIGTERM and SIGINT within this context, instead of PySpark's handler, which ends its jobs."""
+    """Count SIGTERM and SIGINT within this context.
+
+    This replaces PySpark's signal handler, which would cancel all Spark jobs.
+    """
     counted = _Signals()
     before = {number: signal.signal(number, counted) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

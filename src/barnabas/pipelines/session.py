@@ -1,4 +1,4 @@
-"""Starts the Spark of a pipeline: in this process, or as the driver of a cluster."""
+"""Starts Spark for a pipeline, on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ SPARK_FAILS = (Py4JError, ConnectionError)
 
 
 def start_session(name: str, folder: Path, master: str, settings: dict[str, str], log: Path) -> SparkSession:
-    """Start Spark, with its own files in `folder` and its output in `log`. `settings` override the defaults.
+    """Start Spark on `master`, and return its session.
+
+    Spark writes its own files to `folder`, and its output to `log`. `settings` override the defaults.
 
     Raises:
         PipelineError: Spark does not start.
@@ -93,16 +95,17 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
 
 
 def jvm_defaults(settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting for a JVM that starts faster; None if `settings` or the environment can add classes.
+    """Return the Spark setting with `TRUSTING_JVM`, with which the JVM starts faster.
 
-    ``spark.driver.extraJavaOptions`` comes later, and overrides it.
+    Return no setting if `settings` or `environment` can add classes that are not from the installed Spark.
+    ``spark.driver.extraJavaOptions`` overrides these options.
     """
     brings = any(settings.get(name) for name in _OWN_CLASSES) or any(map(environment.get, _OWN_SPARK))
     return {} if brings else {_JVM_DEFAULTS: TRUSTING_JVM}
 
 
 def answers(spark: SparkSession) -> bool:
-    """Whether Spark's JVM answers. Py4J has no separate error for a JVM that has died."""
+    """Whether Spark's JVM still runs and answers. Py4J has no separate error for a JVM that has died."""
     try:
         spark.sparkContext._jvm.System.currentTimeMillis()
     except SPARK_FAILS:

@@ -1,8 +1,8 @@
 """Reads and parses a source once for several outputs: one query writes each batch to all of them.
 
-This query replaces the query for the source's dead letters, and those of sinks whose rows come from this
-source alone, without state. Spark calls a function with each micro-batch. The function calls the steps again,
-with the rows of the batch as the source. It keeps the batch until it has written all outputs.
+This query replaces the query for the source's dead letters, and the queries of sinks whose rows come from
+this source alone, without state. Spark calls a function with each micro-batch. The function calls the steps
+again, with the rows of the batch as the source. It caches the batch until it has written all outputs.
 
 Each output has its own name, and gets the number of the batch. So an exactly-once output recognizes a batch
 that is repeated because another output has failed.
@@ -24,7 +24,7 @@ from barnabas.pipelines.status import ROWS_WRITTEN
 
 @dataclass(frozen=True)
 class Output:
-    """One output of a shared query. `of` selects its rows from the named frames of a batch."""
+    """One output of a shared query. `of` returns its rows, from the sources and steps of a batch by name."""
 
     name: str
     options: SinkOptions
@@ -53,7 +53,7 @@ class Fanout:
     _rejected_before_last: list[int] = field(default_factory=list, init=False)
 
     def write(self, batch: DataFrame, number: int) -> None:
-        """Write a batch to all outputs."""
+        """Write the batch `number` to all outputs, and count its rows. A repeated batch counts once."""
         if number == self._last:
             self.written = self._before_last
             for output, rows in zip(self.outputs, self._rejected_before_last, strict=True):
@@ -77,5 +77,8 @@ class Fanout:
 
 
 def can_share(options: SinkOptions) -> bool:
-    """Whether a sink with these options can be one of several outputs: it must have no trigger of its own."""
+    """Whether a sink with these options can be an output of a shared query.
+
+    Its kind must allow it. The sink must not have the mode complete or its own trigger.
+    """
     return sink_kind(options.kind).shares and options.mode != "complete" and not options.trigger

@@ -1,4 +1,4 @@
-"""Sends the rows that a table rejects to the sink's dead-letter topic, each of them once.
+"""Sends each row that a table rejects to the sink's dead-letter topic once.
 
 A batch and its dead letters go to two systems, and both must be written or neither. So the transaction of a
 batch stores its letters in the database, as one value. After the commit the sink sends them to the topic,
@@ -62,11 +62,14 @@ class DeadLetters:
         check_rejected(count, self._options.dead_letter_limit, self._options.dead_letter, reason)
 
     def add(self, rejected: Mapping[int, str]) -> None:
-        """Count rows that are finally rejected, because the batch is written without them."""
+        """Add the rejected rows of a written batch to the counts in the query's status."""
         self._rejections.add(len(rejected), next(reversed(list(rejected.values())), None))
 
     def made_of(self, rows: pa.Table, reasons: Sequence[str]) -> bytes:
-        """Return the dead letters for `rows` in the form for `deliver`: JSON objects of the row's columns."""
+        """Make the dead letters for `rows`, one for each of `reasons`. Return them as bytes for `deliver`.
+
+        The value of a dead letter is a JSON object with the row's columns.
+        """
         given = self._spark.createDataFrame(rows.append_column(_REASON, pa.array(reasons, pa.string())))
         columns = [name for name in given.columns if name not in (ORIGIN, _REASON)]
         keys = [each for name in self._options.keys for each in columns if each.lower() == name.lower()]
@@ -79,10 +82,12 @@ class DeadLetters:
         return _packed(letters.toArrow())
 
     def deliver(self, query: str, number: int, letters: bytes) -> None:
-        """Send the letters of batch `number` of `query` to the topic, unless they were sent already.
+        """Send the dead letters of batch `number` of `query` to the topic, unless they were sent already.
+
+        `letters` is a result of `made_of`.
 
         Raises:
-            DeliveryError: the topic rejects them.
+            DeliveryError: the topic rejects the dead letters.
         """
         given = {
             **self._client,
@@ -103,7 +108,10 @@ class DeadLetters:
 
 
 def origin_of(rows: DataFrame) -> Mapping[str, Column]:
-    """Return the origin of a row's record, by the names of headers; empty if it is unknown."""
+    """Return columns with the topic, partition and offset of each row's record, or its file.
+
+    The result is empty if `rows` do not have the column `ORIGIN`.
+    """
     if ORIGIN not in rows.columns:
         return {}
     names = set(rows.select(f"{ORIGIN}.*").columns)
@@ -111,7 +119,7 @@ def origin_of(rows: DataFrame) -> Mapping[str, Column]:
 
 
 def without_origin(rows: pa.Table) -> pa.Table:
-    """Return the columns without those of the origin."""
+    """Return `rows` without the column `ORIGIN`."""
     return rows.drop_columns([ORIGIN]) if ORIGIN in rows.column_names else rows
 
 

@@ -1,7 +1,7 @@
-"""Options of a sink, and the kinds of sinks. Each kind uses some of the options, and checks them.
+"""Declares the options and the kinds of sinks. Each kind uses some of the options, and checks them.
 
-Topics, Parquet files and the console are kinds of Spark. Tables are entry points of packages (`GROUP`), also
-those of Barnabas. Only the entry points that a pipeline uses are loaded.
+The kinds topic, parquet and console use Spark's own writers. Kinds for tables, also those of Barnabas, are
+entry points of packages, in the group `GROUP`. Only the entry points that a pipeline uses are loaded.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class SinkKind:
 
     Attributes:
         modes: output modes of Spark that it supports.
-        takes: options that it uses, of those that not all sinks use (`_ONLY_OF_SOME`).
-        shares: whether it can be one of several outputs of a shared source. Then it must read the rows of a
-            batch once, and recognize a repeated batch by its query and its number.
+        takes: options of `_ONLY_OF_SOME` that the kind uses. Every kind uses the other options.
+        shares: whether the sink can be one of several outputs of a shared source. Then it must read the rows
+            of a batch only once, and recognize a repeated batch by its query and its number.
     """
 
     modes: ClassVar[Sequence[str]] = ("append",)
@@ -57,10 +57,16 @@ class SinkKind:
     shares: ClassVar[bool] = False
 
     def check(self, options: SinkOptions) -> None:
-        """Raise ConfigError for values that are not allowed, and set values that depend on others."""
+        """Check the options of a sink of this kind, and set defaults that depend on others.
+
+        Raises ConfigError.
+        """
 
     def check_spark(self, options: SinkOptions, settings: Mapping[str, str]) -> None:
-        """Raise ConfigError if a package is missing, or a jar of Spark with these settings."""
+        """Raise ConfigError if a package or a jar that the sink needs is missing.
+
+        `settings` are those of Spark, which can name jars.
+        """
 
 
 @dataclass
@@ -268,7 +274,7 @@ _OF_SPARK = {"topic": _Topic(), "parquet": _Parquet(), "console": _Console()}
 
 @cache
 def installed() -> dict[str, EntryPoint]:
-    """Return the kinds of sinks that installed packages have as entry points, by name."""
+    """Return the installed entry points of the group `GROUP`, by the names of the sink kinds."""
     return {each.name: each for each in entry_points(group=GROUP)}
 
 

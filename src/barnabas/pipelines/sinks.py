@@ -33,9 +33,12 @@ from barnabas.spark.options import WriteOptions
 def writer_to(
     rows: DataFrame, options: SinkOptions, client: dict[str, str], registry: str, rejections: Rejections
 ) -> DataStreamWriter:
-    """Return a writer of `rows` without checkpoint and trigger. `client` and `registry` are as for sources.
+    """Return Spark's writer for streaming `rows`, without checkpoint and trigger.
 
-    `rejections` counts the rows that the sink rejects, unless Spark counts them.
+    Args:
+        client: ``kafka.*`` options of the pipeline.
+        registry: URL of the schema registry.
+        rejections: counts the rows that a table rejects. For topics, Spark counts them in its progress.
 
     Raises:
         ConfigError: the columns do not fit the sink.
@@ -68,10 +71,15 @@ def static_writer(
     name: str,
     number: int = 0,
 ) -> Callable[[], None]:
-    """Return a function that writes static rows, exactly once under this `name` if the sink can do that.
+    """Return a function that writes static rows.
 
-    Several batches with the same name need rising numbers. `rejections` counts the rows that the sink
-    rejects.
+    Tables, and topics with exactly-once delivery, skip a batch with a `name` and a `number` that they have
+    written. Batches with the same name need rising numbers.
+
+    Args:
+        client: ``kafka.*`` options of the pipeline.
+        registry: URL of the schema registry.
+        rejections: counts the rows that the sink rejects.
 
     Raises:
         ConfigError: the columns do not fit the sink.
@@ -96,7 +104,7 @@ def static_writer(
 
 
 def _with_origin(rows: DataFrame, options: SinkOptions) -> DataFrame:
-    """Return `rows` in the form for the sink. Its dead letters have the origin of the record."""
+    """Return `rows` with the column `ORIGIN` only if the sink has dead letters, which contain it."""
     return rows if options.dead_letter else rows.drop(ORIGIN)
 
 
@@ -117,7 +125,7 @@ def _table(rows: DataFrame, options: SinkOptions) -> TableSink:
 
 
 def _records(rows: DataFrame, options: SinkOptions, registry: str) -> DataFrame:
-    """Return rows in the form that the data source writes.
+    """Encode rows as records, with the columns that the data source writes.
 
     Raises ConfigError if the columns do not fit the format.
     """
@@ -138,7 +146,7 @@ def _records(rows: DataFrame, options: SinkOptions, registry: str) -> DataFrame:
 
 
 def _only_to(topics: list[str], rows: DataFrame) -> DataFrame:
-    """Return `rows`, each for one of `topics`. Another name is an error, and creates no topic."""
+    """Return `rows` with a check: a row whose column topic is not in `topics` fails the job."""
     if "topic" not in rows.columns:
         raise refuse("topic", ",".join(topics), "the column topic has to say which, and there is none")
     topic = F.col("topic")
@@ -167,7 +175,7 @@ def _to_topic(
 
 
 def _save(records: DataFrame, options: SinkOptions, given: dict[str, str], rejections: Rejections) -> None:
-    """Write static records."""
+    """Write static records to the topic, and count the rejected records."""
     seen = Observation()
     records, given = _apart(records, options, given, rejections.sink, seen)
     records.write.format("barnabas").options(**given).mode("append").save()
@@ -178,9 +186,10 @@ def _save(records: DataFrame, options: SinkOptions, given: dict[str, str], rejec
 def _apart(
     records: DataFrame, options: SinkOptions, given: dict[str, str], sink: str, seen: str | Observation
 ) -> tuple[DataFrame, dict[str, str]]:
-    """Choose the topic for each record, if the sink has dead letters. Return writer options, too.
+    """Route rejected records to the dead-letter topic, if the sink has one.
 
-    Spark counts the rejected records, in `seen`.
+    Return the records and the writer's options. Spark counts the rejected records under the observation
+    `seen`.
     """
     if not options.dead_letter:
         return records, given

@@ -29,7 +29,7 @@ _TOPIC_ORIGIN = ("key", "topic", "partition", "offset", "timestamp")
 
 @dataclass(frozen=True)
 class Opened:
-    """The rows of a source, and the records for its dead-letter topic if it has one."""
+    """The rows of an open source, and the records for its dead-letter topic if it has one."""
 
     rows: DataFrame
     dead_letters: DataFrame | None
@@ -39,7 +39,10 @@ class Opened:
 
 @dataclass(frozen=True)
 class Parsed:
-    """Records that are parsed once, and the functions that separate good from bad ones."""
+    """The parsed records of a shared source.
+
+    `rows` returns the rows of the good records, and `dead_letters` the dead letters of the bad ones.
+    """
 
     records: DataFrame
     rows: Callable[[DataFrame], DataFrame]
@@ -47,9 +50,11 @@ class Parsed:
 
 
 def open_source(spark: SparkSession, source: Source, client: dict[str, str], registry: str) -> Opened:
-    """Open `source`.
+    """Open `source` as a DataFrame of its parsed rows.
 
-    `client` are the ``kafka.*`` options of the pipeline, `registry` is the URL of the registry.
+    Args:
+        client: ``kafka.*`` options of the pipeline.
+        registry: URL of the schema registry.
 
     Raises:
         ConfigError: the schema is invalid.
@@ -128,7 +133,11 @@ def _read_topic(spark: SparkSession, source: Source, client: dict[str, str]) -> 
 
 
 def _read_files(spark: SparkSession, source: Source) -> DataFrame:
-    """Read lines as the column value, with their file; or the columns of a format with a schema."""
+    """Read the files of a source.
+
+    For json, csv and text, return each line as the column value, with its file. For other formats, return the
+    columns of the schema.
+    """
     options = source.options
     reader = (spark.read if options.static else spark.readStream).options(**options.options)
     if options.format not in _LINE_FORMATS:
@@ -144,7 +153,7 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def _format_options(source: Source) -> dict[str, str]:
-    """Return the options of the format for files. For a topic, the reader has its options."""
+    """Return the options for parsing json and csv in files; for a topic, there are none."""
     return source.options.options if source.options.kind == "files" else {}
 
 

@@ -1,4 +1,4 @@
-"""Pipelines in SQL: the first comment is a TOML header, and statements make views.
+"""Pipelines in SQL: the first comment is a TOML header, and statements create views.
 
     /*
     bootstrap = "127.0.0.1:9092"
@@ -42,7 +42,7 @@ _TOML_PLACE = re.compile(r"\s*\(at line (\d+), column \d+\)")
 
 
 def read_sql(path: Path, text: str, parameters: Parameters) -> Pipeline:
-    """Read a file's header and its statements.
+    """Read a SQL pipeline file: the declarations of its header, and its statements as steps.
 
     Raises:
         PipelineError: the header is not valid TOML, or a declaration is not allowed.
@@ -66,7 +66,7 @@ def read_sql(path: Path, text: str, parameters: Parameters) -> Pipeline:
 
 
 def statements(text: str, start: int = 0) -> Iterator[tuple[str, int]]:
-    """Yield each statement of `text` from `start` on, with its position, without the comments before it."""
+    """Yield each SQL statement of `text` from `start` on, and its position, without leading comments."""
     ends = [match.start() for match in _TOKEN.finditer(text, start) if match[1]]
     for end in [*ends, len(text)]:
         comment = _COMMENT.match(text, start)
@@ -90,7 +90,7 @@ def _step(location: Location, statement: str) -> Step:
 
 
 class _HeaderReader:
-    """The tables of the header, with the line of each key."""
+    """Reads the TOML tables of a SQL file's header. Errors have the line of the key."""
 
     def __init__(self, path: Path, toml: str, first_line: int, parameters: Parameters) -> None:
         self._path = path
@@ -148,7 +148,7 @@ class _HeaderReader:
             raise PipelineError(f"{location}: {what}: {error}") from None
 
     def _fill_in(self, value: Any) -> Any:
-        """Return `value` with the values of the parameters in its texts."""
+        """Replace each ``${name}`` in the texts of `value` by the parameter's value."""
         if isinstance(value, dict):
             return {name: self._fill_in(each) for name, each in value.items()}
         return self._parameters.fill_in(value, self.defaults) if isinstance(value, str) else value

@@ -26,12 +26,15 @@ _STATELESS = {
 
 
 def mark(rows: DataFrame, source: str) -> DataFrame:
-    """Return `rows` with a mark, from which `comes_alone` recognizes their source."""
+    """Return `rows` with an alias, by which `comes_alone` recognizes their source."""
     return rows.alias(_mark(source))
 
 
 def comes_alone(rows: DataFrame, source: str) -> bool:
-    """Whether streaming `rows` come only from the marked `source`, by operators without state."""
+    """Whether streaming `rows` come only from `source`, by operators without state.
+
+    `mark` must have marked it.
+    """
     return _comes_alone(rows._jdf.queryExecution().analyzed(), _mark(source))
 
 

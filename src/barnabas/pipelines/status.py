@@ -1,8 +1,8 @@
 """The status of a running pipeline: one JSON file, replaced about once a second.
 
-It is a file and not a port. So it remains after the pipeline has ended, and needs no access control. The lock
-on the folder (`barnabas.pipelines.folder`) shows whether the pipeline runs, because a killed process does not
-keep a lock.
+The file remains after the pipeline has ended, and needs no access control, unlike a port. The lock on the
+folder (`barnabas.pipelines.folder`) shows whether the pipeline runs, because a killed process does not keep a
+lock.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class QueryStatus:
     recovered_at: str | None = None  # when the first batch after the last error ended
 
     def count(self, progress: Mapping[str, Any]) -> None:
-        """Add the rows of a batch. Call it once for each batch that Spark reports."""
+        """Add the rows of a batch to the counts, from Spark's report. Call this once for each batch."""
         if "numInputRows" in progress:
             self.rows_read = (self.rows_read or 0) + progress["numInputRows"]
         observed = progress.get("observedMetrics", {})
@@ -75,7 +75,7 @@ class QueryStatus:
         self.last_rejection = rejected.get("reason") or self.last_rejection
 
     def take(self, progress: Mapping[str, Any]) -> None:
-        """Apply Spark's report of a batch."""
+        """Set the batch, its rates, the lag and the state sizes from Spark's report of a batch."""
         self.batch = progress["batchId"]
         self.batch_ms = progress.get("durationMs", {}).get("triggerExecution")
         self.input_rows_per_second = _rate(progress.get("inputRowsPerSecond"))
@@ -123,7 +123,7 @@ class PipelineStatus:
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Self:
-        """Make a status from `found`, an output of `asdict`. Fields of other versions are ignored.
+        """Make a status from `found`, a result of `asdict` for a status. Unknown fields are ignored.
 
         Raises:
             TypeError, KeyError: `found` is not a status.
@@ -139,7 +139,7 @@ class PipelineStatus:
 
 
 def rejected_words(count: int) -> str:
-    """Format a count of rejected rows."""
+    """Return a sentence that says how many rows a sink has rejected."""
     return f"the sink has rejected {count:,} row{'s' * (count != 1)}, now in its dead-letter topic"
 
 
@@ -149,14 +149,14 @@ def _known(kind: type, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def counted(rows: DataFrame) -> DataFrame:
-    """Return `rows`, with a counter for each batch under the name `ROWS_WRITTEN`."""
+    """Return `rows`. Spark then counts them, and reports the count of each batch as `ROWS_WRITTEN`."""
     from pyspark.sql import functions as F
 
     return rows.observe(ROWS_WRITTEN, F.count(F.lit(1)).alias(ROWS_WRITTEN))
 
 
 def _lags(source: Mapping[str, Any]) -> list[PartitionLag]:
-    """Yield the partitions of a topic source. Other sources have offsets in other forms, and no lag."""
+    """Return the lag of each partition of a topic source, from Spark's report; empty for other sources."""
     offsets = source.get("endOffset")
     if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
         return []

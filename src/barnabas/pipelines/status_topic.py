@@ -3,7 +3,7 @@
 The topic is compacted. The key of a record is the pipeline's name, and its value is a JSON object. The object
 has the fields of `PipelineStatus`, ``version`` (1), and ``every_s``: the longest time between two records of
 a running pipeline. A value of NULL means that the pipeline was reset. To keep records small, each query has
-at most `MOST_PARTITIONS` partitions, those with the largest lag. ``lag`` is that of all partitions.
+at most `MOST_PARTITIONS` partitions, those with the largest lag. The field ``lag`` counts all partitions.
 """
 
 from __future__ import annotations
@@ -48,17 +48,19 @@ _READ_S = 30.0
 
 
 def to_value(status: PipelineStatus) -> bytes:
-    """Return the value of a pipeline's record."""
+    """Return the value of the record for `status`, as JSON."""
     queries = [_shortened(query) for query in status.queries]
     made = {"version": VERSION, "every_s": EVERY_S, **asdict(replace(status, queries=queries))}
     return json.dumps(made, separators=(",", ":")).encode()
 
 
 def from_value(value: bytes) -> PipelineStatus:
-    """Return the status in a record. Its state is ``silent`` if the next record is late.
+    """Return the status in the value of a record.
+
+    If the pipeline should be running, and the record is older than `SILENT_S`, the state is ``silent``.
 
     Raises:
-        ValueError: it is not a status.
+        ValueError: the value is not a status.
     """
     try:
         found = json.loads(value)
@@ -98,7 +100,10 @@ class StatusTopic:
         self._thread.start()
 
     def publish(self, status: PipelineStatus) -> None:
-        """Write the status if a state or an alert has changed, or after `EVERY_S`."""
+        """Write the status if a state, an error or an alert has changed, or the last write is `EVERY_S` ago.
+
+        The thread sends the record later.
+        """
         shape = (status.state, *status.alerts, *((each.state, each.last_error) for each in status.queries))
         now = time.monotonic()
         if shape == self._shape and now - self._written_at < EVERY_S:
@@ -107,7 +112,7 @@ class StatusTopic:
         self._put(status.pipeline, to_value(status))
 
     def forget(self, pipeline: str) -> None:
-        """Remove the status of `pipeline`."""
+        """Remove the status of `pipeline` from the topic, with a tombstone."""
         self._put(pipeline, None)
 
     def close(self) -> None:

@@ -66,7 +66,13 @@ class _Watched:
 
 
 class Supervisor:
-    """Supervises the queries. Each `look` checks them once. `clock` returns seconds, for the back-off."""
+    """Starts, checks and restarts queries. Each call of `look` checks them once.
+
+    Args:
+        restarts: largest number of restarts of a query in a row.
+        clock: returns seconds, for the time between restarts.
+        say: called with a sentence for each event.
+    """
 
     def __init__(
         self, queries: list[Query], restarts: int, clock: Callable[[], float], say: Callable[[str], None]
@@ -90,7 +96,7 @@ class Supervisor:
         return next((each.status for each in self._watched if each.status.state == FAILED), None)
 
     def stop(self) -> None:
-        """Stop each query at the end of its batch. Later calls of `look` do this."""
+        """Let later calls of `look` stop each query at the end of its batch."""
         self._stopping = True
 
     def stop_now(self) -> None:
@@ -104,8 +110,8 @@ class Supervisor:
     def look(self) -> None:
         """Check each query, and start, restart or stop it as needed.
 
-        Only one query starts at a time. Each starts a Python process that plans its batches. This takes about
-        two seconds of CPU time, and Spark gives up on a process that starts too slowly.
+        Only one query starts at a time. For each query, Spark starts a Python process that plans the batches.
+        This takes about two seconds of CPU time, and Spark gives up on a process that starts too slowly.
 
         Raises:
             PipelineError: Spark rejects a query at its first start; the running queries are stopped.
@@ -153,7 +159,7 @@ class Supervisor:
         each.status.busy_s = int(self._clock() - each.busy_since)
 
     def _take_progress(self, each: _Watched) -> None:
-        """Apply the newest report, and Spark's recent reports if this method missed one."""
+        """Update the status from Spark's newest progress report and from missed earlier reports."""
         last = each.handle.lastProgress
         if last is None or (found := json.loads(last.json))["timestamp"] <= each.seen:
             return
@@ -218,7 +224,7 @@ class Supervisor:
 
 
 def _has_started(handle: Any) -> bool:
-    """Whether the query has started: it has finished a batch, writes one, or waits for records."""
+    """Whether the query has started: it has finished a batch, writes a batch, or waits for records."""
     status = handle.status
     waits = str(status.get("message", "")).startswith("Waiting")
     return bool(handle.lastProgress is not None or status["isDataAvailable"] or waits)

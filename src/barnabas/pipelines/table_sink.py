@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 
 class TableSink(SinkKind, ABC):
-    """A kind of sink that writes one batch at a time. Barnabas creates it without arguments.
+    """The base class of sinks that write one batch at a time. Barnabas creates an instance without arguments.
 
     Attributes:
-        package: package that the sink imports, from the extra `extra` of Barnabas; empty for none.
+        package: name of the package that the sink imports; empty for none.
+        extra: name of the extra of Barnabas that installs the package.
     """
 
     package: ClassVar[str] = ""
@@ -47,16 +48,16 @@ class TableSink(SinkKind, ABC):
     ) -> None:
         """Write batch `number` of `query`, unless it is written already.
 
-        Numbers rise, and Spark can repeat the last.
+        The numbers of a query rise. After a failure, Spark repeats the last number with the same rows.
 
         Read `rows` even if the batch is written already. Otherwise the operators before the sink lose their
         state.
 
         Args:
             options: options of the sink; `options.target` is the value of the kind's own option.
-            query: name that lives as long as the checkpoint.
-            letters: accepts the rows that the table rejects. None if the pipeline has no dead letters for the
-                sink, or `takes` does not contain dead_letter.
+            query: id of the query, which stays the same as long as its checkpoint exists.
+            letters: makes and sends dead letters for the rows that the table rejects; None if the sink has no
+                option dead_letter.
 
         Raises:
             BarnabasError: the table rejects the batch; the text has the reason in one line.

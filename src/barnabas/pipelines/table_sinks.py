@@ -1,4 +1,4 @@
-"""The sinks of Barnabas that write tables, for its entry points. The first batch imports their code."""
+"""Declares the sinks of Barnabas that write tables. The code that writes is imported with the first batch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SECRET_IN_JDBC = re.compile(r"(?i)(?:password|passwd|pwd|secret|token)\w*\s*=|/
 
 
 class _OwnSink(TableSink):
-    """A sink whose module has the name of its kind, and a function write_batch."""
+    """A sink whose function `write_batch` is in the module ``barnabas.pipelines.KIND``."""
 
     #: whether Spark's tasks write the rows, and not the driver
     by_tasks: ClassVar[bool] = False

@@ -1,9 +1,9 @@
 """Sends records that a topic would reject to the sink's dead-letter topic.
 
-The topic's limits show this before a record is sent: the record is too large, or has no key and the topic is
-compacted. A row that the sink's format cannot encode goes to the dead-letter topic as JSON. So each record
-has the topic that accepts it. The same tasks write both kinds, with `delivery="exactly-once"` in the same
-transactions. Sizes are those before compression, as Java's clients count them.
+A topic rejects a record that is too large, or that has no key if the topic is compacted. The sink reads these
+limits, and sends such a record to the dead-letter topic instead. A row that the sink's format cannot encode
+goes there as JSON. The same tasks write good records and dead letters, with `delivery="exactly-once"` in the
+same transactions. Sizes are those before compression, as Java's clients count them.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ _PATIENCE_S = 30.0
 
 @dataclass(frozen=True)
 class TopicLimits:
-    """The limits of a topic; None if they are unknown."""
+    """The limits of a topic. `largest` is max.message.bytes, or None if it is unknown."""
 
     largest: int | None = None
     is_compacted: bool = False
 
 
 def limits_of(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, TopicLimits]:
-    """Return the limits of `topics`. They are unknown for missing topics and hidden settings."""
+    """Read the limits of `topics` from the brokers.
+
+    They are unknown if a topic does not exist, or its settings cannot be read.
+    """
     settings = WriteOptions.parse(client, streaming=False).client
     found = {}
     with closing(new_brokers(settings, _PATIENCE_S)) as brokers:
@@ -65,7 +68,10 @@ def limits_of(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, Top
 def writer_options(
     given: Mapping[str, str], options: SinkOptions, limits: Mapping[str, TopicLimits]
 ) -> dict[str, str]:
-    """Return the options with which the data source writes the records of `route`."""
+    """Return the data source's options for writing the result of `route`.
+
+    Compared with `given`, they name no topic, change size limits, and have the dead-letter topic.
+    """
     kept = {name: value for name, value in given.items() if name != "topic" and not _is_size(name)}
     sizes = [limit.largest for limit in limits.values() if limit.largest is not None]
     batch = int(WriteOptions.parse(given, streaming=False).client.get("batch.size", _LARGEST))
@@ -82,7 +88,7 @@ def writer_options(
 def mark_rejected(
     records: DataFrame, options: SinkOptions, given: Mapping[str, str], limits: Mapping[str, TopicLimits]
 ) -> DataFrame:
-    """Add the column `REJECTION` to `records`."""
+    """Add the column `REJECTION`: the reason why the topic would reject the record, else NULL."""
     largest = int(WriteOptions.parse(given, streaming=False).client.get("message.max.bytes", _LARGEST))
     size = _size(records, F.col("headers") if "headers" in records.columns else None)
     text = size.cast("string")
@@ -107,7 +113,11 @@ def mark_rejected(
 
 
 def route(marked: DataFrame, options: SinkOptions, limits: Mapping[str, TopicLimits], sink: str) -> DataFrame:
-    """Give each marked record the topic that accepts it. Give a rejected one the headers of a dead letter."""
+    """Set the topic of each record. A rejected one gets the dead-letter topic and its headers.
+
+    `marked` are the records from `mark_rejected`. A record that is too large for the dead-letter topic fails
+    the job.
+    """
     rejection, to = F.col(REJECTION), _destination(options)
     named = {"message": rejection, "sink": F.lit(sink), "destination": to, **origin_of(marked)}
     of_letter = headers_of(marked, named)
@@ -140,7 +150,7 @@ def _destination(options: SinkOptions) -> Column:
 
 
 def _size(records: DataFrame, headers: Column | None) -> Column:
-    """Return the bytes of a record that is alone in its batch, uncompressed (message format 2)."""
+    """Return the size in bytes of an uncompressed batch that contains only this record (message format 2)."""
     body = F.lit(3)  # the attributes, and the differences of its time and of its offset
     for name in ("key", "value"):
         body = body + (_of_bytes(F.col(name)) if name in records.columns else F.lit(1))
@@ -161,7 +171,7 @@ def _of_bytes(value: Column) -> Column:
 
 
 def _varint(number: Column) -> Column:
-    """Return the number of bytes of a non-negative number in zigzag encoding."""
+    """Return the number of bytes of a non-negative number as a zigzag varint."""
     steps = F.when(number < 1 << 6, 1).when(number < 1 << 13, 2).when(number < 1 << 20, 3)
     steps = steps.when(number < 1 << 27, 4)
     return F.when(number.isNull(), F.lit(None)).otherwise(steps.otherwise(5))

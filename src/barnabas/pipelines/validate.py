@@ -1,4 +1,4 @@
-"""Checks a pipeline without running it: its file, its queries in Spark, and its topics."""
+"""Checks a pipeline's file, queries and topics without running the pipeline."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ def validate(
     offline: bool,
     spark: Mapping[str, str],
 ) -> list[str]:
-    """Read the file, let Spark analyse each query, and find the topics. This runs no Spark job.
+    """Read the file, let Spark analyse each query, and check that the topics exist. This runs no Spark job.
 
     Return the names of the queries.
 
     Args:
-        run: makes the settings of the run.
-        offline: sends no requests to brokers.
+        parameters: values of the file's parameters, by name.
+        run: returns the settings of the run.
+        offline: skips the check of the topics.
         spark: settings of Spark that override the file's.
 
     Raises:
@@ -62,7 +63,7 @@ def check_topics(pipeline: Pipeline, run: Run) -> None:
     """Check that the pipeline's topics exist.
 
     Raises:
-        PipelineError: a topic is missing, or no broker answers.
+        PipelineError: a topic is missing or not visible to the user, or no broker answers.
     """
     named = list(_topics(pipeline))
     if not named:
