@@ -1,7 +1,7 @@
 """Authenticates and authorizes clients of a registry, by the users and ACLs of the cluster.
 
 A client authenticates by HTTP basic authentication, with a user and a password of the cluster. The registry
-tries them by logging in to a broker. The cluster's ACLs on topics decide on permissions. A subject
+checks them by logging in to a broker. The cluster's ACLs on topics decide on permissions. A subject
 ``orders-value`` or ``orders-key`` belongs to the topic ``orders``; any other subject has the ACLs of a topic
 of its own name. If the cluster has no authorizer, every user may do everything.
 """
@@ -60,7 +60,7 @@ _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def topic_of(subject: str) -> str:
-    """Return the topic whose ACLs apply to a subject."""
+    """Return the topic whose ACLs apply to a subject: the subject without ``-value`` or ``-key``."""
     subject = unqualified(subject)
     for suffix in ("-value", "-key"):
         if subject.endswith(suffix) and subject != suffix:
@@ -69,7 +69,7 @@ def topic_of(subject: str) -> str:
 
 
 class _Login(NamedTuple):
-    """The login of a client that was tried at a broker."""
+    """A successful login of a client at a broker, which is valid for `LOGIN_S` seconds."""
 
     user: str
     #: when it is tried again, by the monotonic clock
@@ -79,7 +79,7 @@ class _Login(NamedTuple):
 class ClusterAccess:
     """Authenticates and authorizes a registry's clients by the logins and ACLs of its cluster.
 
-    Owned by one event loop.
+    All methods run in one event loop.
 
     Args:
         servers: the cluster, with the registry's own login, which needs DESCRIBE on the cluster.
@@ -113,22 +113,24 @@ class ClusterAccess:
         self._refreshing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Read the ACLs now, and then regularly. Raises BarnabasError."""
+        """Read the ACLs now, and then every `RULES_S` seconds until `close`. Raises BarnabasError."""
         await self._refresh()
         self._refreshing = asyncio.ensure_future(self._keep_fresh())
 
     async def close(self) -> None:
-        """Stop reading the ACLs."""
+        """Stop reading the ACLs and checking logins."""
         if self._refreshing is not None:
             self._refreshing.cancel()
             await asyncio.wait([self._refreshing])
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def access(self, authorization: str | None, host: str) -> Access:
-        """Return the permissions of a client, by its header ``Authorization`` and its address.
+        """Return the permissions of a client, from its header ``Authorization`` and its address.
+
+        The user and password are checked at a broker, if that was not done in the last `LOGIN_S` seconds.
 
         Raises:
-            RegistryError: 401, credentials are missing or wrong; 503, no broker can be asked.
+            RegistryError: 401, credentials are missing or wrong; 503, no broker answers.
         """
         user, password = _credentials(authorization)
         await self._log_in(user, password)
@@ -169,10 +171,10 @@ class ClusterAccess:
             await self._forget_deleted()
 
     async def _forget_deleted(self) -> None:
-        """Forget the logins of deleted users.
+        """Remove the remembered logins of deleted users.
 
-        Users in a listener's settings are not listed by the cluster, so their logins are checked again each
-        time.
+        The cluster does not list users from a listener's settings. So their logins are removed too, and the
+        next request checks them again.
         """
         users = {login.user for login in self._logins.values()}
         if not users:
@@ -205,7 +207,10 @@ class ClusterAccess:
 
 
 def _try_login(servers: Servers) -> None:
-    """Try the login at a broker. Raises AuthenticationError, or ClientError if no broker answers."""
+    """Log in to a broker with the user and password in `servers`.
+
+    Raises AuthenticationError, or ClientError if no broker answers.
+    """
     ask_once(servers, _TIMEOUT_S, DescribeClusterRequest())
 
 

@@ -1,8 +1,8 @@
-"""Results that take long to compute, without delay for the event loop.
+"""Caches results that take long to compute, so that the event loop never waits for them.
 
-Code that decides on schemas asks for a result, and receives it if it was computed before. Otherwise it raises
-`NotComputed`, which its outermost caller handles: it has the result computed in another process, and calls
-the code again. So no decision waits half-way while the state might change.
+Code in the event loop reads a result from the cache. If the result is missing, `NotComputed` is raised. The
+outermost caller catches this error, computes the result in another process, and calls the code again from its
+beginning. So no decision is interrupted while the state might change.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ T = TypeVar("T")
 
 
 class NotComputed(Exception):
-    """The result is not computed yet. Call `compute` with a deadline in a thread, and then ask again.
+    """The cache has no result yet.
 
-    `compute` raises a RegistryError for an error of the registry. An error of the schema is a result.
+    Call `compute` with a deadline in a thread, then repeat the whole operation.
+
+    `compute` stores the result in the cache. An error of the schema (status below 500) is stored as a result.
+    For other errors, `compute` raises RegistryError.
     """
 
     def __init__(self, compute: Callable[[float], None]) -> None:
@@ -28,9 +31,9 @@ class NotComputed(Exception):
 
 
 class Computed(Generic[T]):
-    """A cache of results and refusals. Any thread can use it.
+    """A cache of results, and of the errors of invalid schemas. Any thread can use it.
 
-    It keeps the most recently used results, up to a total weight of `size`.
+    The most recently used results are kept, up to a total weight of `size`.
 
     Args:
         size: largest total weight, in characters.
@@ -43,7 +46,14 @@ class Computed(Generic[T]):
         self._known: dict[Hashable, tuple[int, T | RegistryError]] = {}
 
     def __call__(self, question: Hashable, weight: int, compute: Callable[[float], T]) -> T:
-        """Return the result for `question`, or raise the error of `compute`. Raises NotComputed."""
+        """Return the cached result for the key `question`, or raise the cached RegistryError.
+
+        Raises NotComputed if there is neither.
+
+        Args:
+            weight: weight of the result, in characters.
+            compute: called later with a deadline to compute the result.
+        """
         with self._lock:
             if question not in self._known:
                 raise NotComputed(lambda deadline: self._compute(question, weight, compute, deadline))

@@ -13,7 +13,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[T_co]):
-    """`records` are written in one transaction. No records means that the state does not change."""
+    """The result of an operation: the records to write in one transaction, and the response (`answer`).
+
+    Without records, the operation does not change the state.
+    """
 
     records: Sequence[Record]
     answer: T_co

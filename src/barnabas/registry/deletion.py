@@ -1,4 +1,4 @@
-"""Deletes versions and subjects: first softly (hidden, but found by id), then permanently."""
+"""Deletes versions and subjects, first softly, then permanently. Ids still find softly deleted versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.registry.state import State, Version
 
 
 def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[list[int]]:
-    """Delete all versions of a subject. The response has their numbers.
+    """Decide to delete all versions of a subject. The response has the numbers of the deleted versions.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, SUBJECT_SOFT_DELETED, SUBJECT_NOT_SOFT_DELETED, REFERENCE_EXISTS,
@@ -41,7 +41,7 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[l
 
 
 def delete_version(state: State, subject: str, number: int | None, *, permanent: bool) -> Decision[int]:
-    """Delete one version, or the latest one for None. The response is its number.
+    """Decide to delete one version; the latest version if `number` is None. The response is its number.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, VERSION_SOFT_DELETED, VERSION_NOT_SOFT_DELETED,
@@ -83,7 +83,7 @@ def _deletable(state: State, subject: str, number: int | None) -> Version:
 
 
 def _removal(state: State, versions: list[Version]) -> list[Record]:
-    """Return tombstones, and a record of the highest ids, which the registry must not assign again."""
+    """Return tombstones for `versions`, and a record of the highest ids, which must not be assigned again."""
     _check_unreferenced(state, versions, deleted=True)
     highest = {context: state.ids(context).highest for context in state.contexts}
     tombstones = [Record(Key("SCHEMA", version.subject, version.number), None) for version in versions]
@@ -91,14 +91,17 @@ def _removal(state: State, versions: list[Version]) -> list[Record]:
 
 
 def _settings(state: State, subject: str) -> list[Record]:
-    """Return tombstones of a subject's own settings, which are deleted with its last version."""
+    """Return tombstones for the subject's own settings, which are deleted together with its last version."""
     config = [Record(Key("CONFIG", subject), None)] if subject in state.configs else []
     mode = [Record(Key("MODE", subject), None)] if subject in state.modes else []
     return config + mode
 
 
 def _check_unreferenced(state: State, versions: Iterable[Version], *, deleted: bool = False) -> None:
-    """Refuse a referenced schema. With `deleted`, softly deleted referrers count too: ids still find them."""
+    """Raise RegistryError REFERENCE_EXISTS if another schema refers to one of `versions`.
+
+    With `deleted`, softly deleted schemas that refer to it count too, because ids still find them.
+    """
     for version in versions:
         for referrer in state.referrers(version.subject, version.number):
             if deleted or not referrer.deleted:

@@ -1,7 +1,7 @@
 """Decodes JSON from clients strictly by RFC 8259, and within limits.
 
-Python's own decoder also accepts NaN and Infinity, turns 1e999 into infinity, and keeps lone surrogates, none
-of which can be encoded as JSON again.
+Python's own decoder also accepts NaN and Infinity, turns 1e999 into infinity, and keeps lone surrogates. None
+of these can be encoded as JSON again.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from barnabas.registry.limits import TooLargeError
 
 
 class Elements:
-    """Counts the JSON values of one request.
+    """Decodes JSON documents, and limits the number of JSON values in all of them together.
 
     Args:
         what: name of the document, for error messages.
+        limit: largest number of JSON values.
+        depth: largest depth of nested objects and arrays.
     """
 
     def __init__(self, what: str = "it", limit: int = limits.ELEMENTS, depth: int = limits.DEPTH) -> None:
@@ -33,8 +35,8 @@ class Elements:
 
         Raises:
             ValueError: the text is not JSON.
-            TooLargeError: it has too many elements, including those counted before.
-            InvalidSchemaError: it is nested too deeply.
+            TooLargeError: this and earlier documents together have too many JSON values.
+            InvalidSchemaError: the document is nested too deeply.
         """
         try:
             value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
@@ -67,8 +69,8 @@ def body(data: bytes) -> dict[str, Any]:
     """Return the JSON object in the body of a request.
 
     Raises:
-        ValueError: it is not a JSON object, or has a character that UTF-8 cannot encode.
-        RegistryError: a limit of bodies, or of a schema's text.
+        ValueError: the body is not a JSON object, or has a character that UTF-8 cannot encode.
+        RegistryError: the body or the schema in it exceeds a limit.
     """
     value = Elements("the body", limits.BODY_ELEMENTS, limits.BODY_DEPTH).load(data)
     if not isinstance(value, dict):

@@ -1,6 +1,6 @@
 """The errors of a registry, with the codes of Confluent's REST API and their messages.
 
-Clients decide by the code. Its first three digits are the HTTP status.
+Clients react to the code, not to the message. Its first three digits are the HTTP status.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from barnabas.base.errors import BarnabasError
 
 
 class Code(IntEnum):
-    """The error codes of https://docs.confluent.io/platform/current/schema-registry/develop/api.html"""
+    """Error codes of https://docs.confluent.io/platform/current/schema-registry/develop/api.html"""
 
     SUBJECT_NOT_FOUND = 40401
     VERSION_NOT_FOUND = 40402
@@ -37,7 +37,7 @@ class Code(IntEnum):
 
 
 class RegistryError(BarnabasError):
-    """A request was refused. The client receives `code` and the message."""
+    """The registry rejects a request. The client receives `code` and the message."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class RegistryError(BarnabasError):
 
 
 class InvalidSchemaError(RegistryError):
-    """A schema cannot be used. The message has the reason."""
+    """The registry cannot accept a schema. The message has the reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(Code.INVALID_SCHEMA, f"Invalid schema: {reason}")

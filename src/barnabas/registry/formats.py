@@ -1,4 +1,4 @@
-"""The schema formats of a registry, behind one interface."""
+"""Parses schemas of all formats, with the same interface for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ class Parsed(Protocol):
     text: str
 
     def cannot_read(self, written: Any) -> list[Incompatibility]:
-        """Return why this schema cannot read data of the schema `written`, which has the same format."""
+        """Return the reasons why this schema cannot read data of the schema `written`; empty if it can.
+
+        Both schemas have the same format.
+        """
         ...
 
 
@@ -34,14 +37,15 @@ def types() -> list[str]:
 
 
 def parse(schema: Schema, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False) -> Parsed:
-    """Parse `schema`, which may take long: see `worker.py`.
+    """Parse `schema`. This may take long, so it runs in a worker process (`worker.py`).
 
-    `references` has pairs of name and text, each before those that refer to it.
+    `references` has pairs of name and text. Each schema comes after those that it refers to.
 
     Raises:
         InvalidSchemaError: the schema breaks the rules of its format, or the format is not supported.
-        RegistryError: TooLargeError beyond a limit; the errors of ProtobufSchema if protoc fails.
-        RecursionError: it is nested too deeply.
+        TooLargeError: the schema exceeds a limit.
+        RegistryError: OPERATION_TIMEOUT or STORE_ERROR, protoc takes too long or crashes.
+        RecursionError: the schema is nested too deeply.
     """
     if schema.type not in _FORMATS:
         raise InvalidSchemaError(f"type {schema.type} is not served: use one of {', '.join(types())}")

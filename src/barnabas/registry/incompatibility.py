@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Incompatibility:
-    """The reason.
+    """One reason why a reader's schema cannot read data of a writer's schema.
 
-    `kind` is specific to the format, such as TYPE_MISMATCH. `place` is a path in the reader's schema.
+    `kind` depends on the format, such as TYPE_MISMATCH. `place` is a path in the reader's schema, and `what`
+    describes the difference.
     """
 
     kind: str

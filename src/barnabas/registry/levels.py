@@ -6,7 +6,10 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """The compatibility of a new version with the previous one, or (transitive) with all earlier ones."""
+    """Compatibility levels.
+
+    A new version is compared with the previous one or, if transitive, with all earlier versions.
+    """
 
     NONE = "NONE"
     BACKWARD = "BACKWARD"
@@ -32,9 +35,9 @@ class Level(StrEnum):
 
 
 class Mode(StrEnum):
-    """The operations that a registry allows.
+    """Modes of a registry or a subject: whether it accepts changes.
 
-    IMPORT accepts schemas with their ids, to copy another registry.
+    IMPORT accepts only schemas with given ids, for a copy of another registry.
     """
 
     READWRITE = "READWRITE"

@@ -1,8 +1,9 @@
 """Limits on the cost of one request.
 
-A request beyond a limit is refused with 42209 (422), beyond the depth with 42201 (422); the message names the
-limit. Elements, depth and steps are counted, so every registry refuses the same schemas, on a busy machine
-too. A limit on a worker's CPU time covers the rest.
+The registry rejects a request that exceeds a limit with 42209, and one that is nested too deeply with 42201
+(both HTTP status 422). The message names the limit. Elements, depth and steps are counted, not timed. So
+every registry rejects the same schemas, even on a busy machine. A worker's CPU time is limited for all other
+costs.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ BODY_DEPTH = 50
 
 
 class TooLargeError(RegistryError):
-    """A schema or a request that exceeds a limit."""
+    """A schema or a request exceeds a limit. The message names the limit."""
 
     def __init__(self, what: str) -> None:
         super().__init__(Code.SCHEMA_TOO_LARGE, f"Schema too large: {what}")
 
 
 class Steps:
-    """Counts the steps of one comparison."""
+    """Counts the steps of one comparison of schemas, and limits them."""
 
     def __init__(self, limit: int = STEPS) -> None:
         self._limit = limit
         self._left = limit
 
     def spend(self, steps: int = 1) -> None:
-        """Count steps. Raises TooLargeError when more than the limit are spent."""
+        """Count `steps` more steps. Raises TooLargeError if their sum exceeds the limit."""
         self._left -= steps
         if self._left < 0:
             raise TooLargeError(f"comparing it with another version takes more than {self._limit:,} steps")

@@ -1,12 +1,14 @@
-"""The topic that stores a registry's state: appends records, and replays them.
+"""Writes records to the topic that stores a registry's state, and replays them.
 
-Several registries may share one topic, and none may decide on stale state: two registries could assign the
-same id. So the right to write is the newest producer epoch of one transactional id, which all registries of a
-topic share. To take it, a registry initialises a producer: from then on brokers refuse the records of any
-other registry, and abort its transaction. It then reads the topic to its end, to which no other registry can
-append, decides, and writes the records in one transaction. If another registry has taken the right
-meanwhile, the commit is refused, and the registry reads, decides and writes again. A pause is harmless at any
-point and of any length; there is no lease that could expire.
+Several registries may share one topic. None may decide on stale state, because two registries could then
+assign the same id. So only the registry with the newest producer epoch can write. All registries of a topic
+share one transactional id.
+
+To write, a registry first initializes a producer. From then on, the brokers reject the records of other
+registries, and abort their transactions. Then the registry reads the topic to its end, decides, and writes
+the records in one transaction. If another registry has initialized a producer meanwhile, the broker rejects
+the commit. The registry then reads, decides and writes again. A registry may pause at any point for any time,
+because there is no lease that could expire.
 
 docs/adr/0004 compares this with Confluent's election of a leader.
 """
@@ -54,7 +56,7 @@ _LONGEST_BACKOFF_S = 1.0
 
 
 class SchemasLog:
-    """The topic of one registry. All methods are called from one event loop, which also replays.
+    """The topic of one registry. All methods are called from one event loop, which also replays the records.
 
     Args:
         replay: receives the key and the value of each record, in order.
@@ -85,7 +87,7 @@ class SchemasLog:
         self._owner = False
 
     async def open(self) -> None:
-        """Replay the topic, and keep replaying new records. Raises BarnabasError."""
+        """Replay the topic to its end, then new records until `close`. Raises BarnabasError."""
         self._loop = asyncio.get_running_loop()
         self._consumer = confluent_kafka.Consumer(
             librdkafka_settings(
@@ -115,12 +117,13 @@ class SchemasLog:
         self._admin.close()
 
     async def write(self, decide: Callable[[], Decision[T]]) -> T:
-        """Write the records of `decide` as one transaction. Return its result after the records are replayed.
+        """Write the records of `decide` as one transaction. Return its answer after the records are replayed.
 
-        `decide` may be called several times, each time on a newer state. Its exceptions are raised here.
+        `decide` reads the state, and may be called several times, each time on a newer state. Its exceptions
+        are raised here. Without records, nothing is written.
 
         Raises:
-            RegistryError: OPERATION_TIMEOUT if the brokers do not store it in time.
+            RegistryError: OPERATION_TIMEOUT, the brokers do not store the records in time.
         """
         async with self._turn:
             if not self._owner:
@@ -155,7 +158,7 @@ class SchemasLog:
 
     @staticmethod
     def _unchanged(decide: Callable[[], Decision[T]]) -> Decision[T] | None:
-        """Return the decision if it has no records, because such a decision needs no right to write."""
+        """Return the decision if it has no records to write; None if it has some, or on a RegistryError."""
         try:
             decision = decide()
         except RegistryError:
@@ -199,7 +202,7 @@ class SchemasLog:
         self._producer.init_transactions(_CALL_S)
 
     def _commit(self, records: Sequence[Record]) -> int:
-        """Write the records; return the offset of the last one."""
+        """Write the records in one transaction, and return the offset of the last one."""
         offsets: list[int] = []
 
         def stored(error: Any, message: Any) -> None:

@@ -18,7 +18,10 @@ _CONFIG_FIELDS = {"compatibility", "compatibilityLevel", "normalize"}
 
 
 def config_of(state: State, subject: str | None) -> JsonObject:
-    """Return a subject's effective settings: each from the subject, or its context, or the whole registry."""
+    """Return the effective settings of a subject; of the whole registry for None.
+
+    Settings of the subject override those of its context, which override those of the whole registry.
+    """
     merged: JsonObject = {"compatibilityLevel": state.default_level}
     for scope in reversed(_scopes(subject)):
         merged |= state.configs.get(scope, {})
@@ -30,7 +33,10 @@ def level_of(state: State, subject: str) -> Level:
 
 
 def mode_of(state: State, subject: str | None) -> Mode:
-    """Return the effective mode of a subject; a global READONLY_OVERRIDE overrides the subject's own."""
+    """Return the effective mode of a subject; of the whole registry for None.
+
+    A global READONLY_OVERRIDE overrides the mode of the subject.
+    """
     if state.modes.get(None) == Mode.READONLY_OVERRIDE:
         return Mode.READONLY_OVERRIDE
     found = (state.modes[scope] for scope in _scopes(subject) if scope in state.modes)
@@ -46,7 +52,12 @@ def require_writable(state: State, subject: str | None) -> Mode:
 
 
 def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> Decision[JsonObject]:
-    """Change the settings in `body`, of a subject, or of the whole registry for None."""
+    """Decide to change the settings that `body` has, of a subject; of the whole registry for None.
+
+    Raises:
+        RegistryError: 422, `body` has an unknown setting or a wrong type; INVALID_COMPATIBILITY_LEVEL;
+            OPERATION_NOT_PERMITTED.
+    """
     unknown = body.keys() - _CONFIG_FIELDS
     if any(body[name] is not None for name in unknown):
         raise RegistryError(422, f"not served here: {', '.join(sorted(unknown))}")
@@ -72,7 +83,11 @@ def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> De
 
 
 def delete_config(state: State, subject: str | None) -> Decision[JsonObject]:
-    """Delete the settings of a subject or of the whole registry. The response has the deleted settings."""
+    """Decide to delete the settings of a subject; of the whole registry for None.
+
+    The response has the settings from before. Raises RegistryError if the subject has no settings, or is
+    read-only.
+    """
     if subject is not None and subject not in state.configs:
         raise config_missing(subject)
     require_writable(state, subject)
@@ -84,7 +99,13 @@ def delete_config(state: State, subject: str | None) -> Decision[JsonObject]:
 def set_mode(
     state: State, subject: str | None, body: Mapping[str, Any], *, force: bool
 ) -> Decision[JsonObject]:
-    """Set the mode of a subject, or the global one. IMPORT requires that no schema exists, or force."""
+    """Decide to set the mode of a subject; of the whole registry for None.
+
+    Without `force`, IMPORT requires that there are no schemas.
+
+    Raises:
+        RegistryError: INVALID_MODE, OPERATION_NOT_PERMITTED.
+    """
     mode = _choice(Mode, body.get("mode"), Code.INVALID_MODE)
     if mode is Mode.READONLY_OVERRIDE and subject is not None:
         raise not_permitted("READONLY_OVERRIDE can be set for the whole registry only")
@@ -96,7 +117,10 @@ def set_mode(
 
 
 def delete_mode(state: State, subject: str | None) -> Decision[JsonObject]:
-    """Delete the mode of a subject or of the whole registry. The response has the deleted mode."""
+    """Decide to delete the mode of a subject; of the whole registry for None.
+
+    The response has the mode from before. Raises RegistryError MODE_NOT_CONFIGURED if the subject has none.
+    """
     if subject is not None and subject not in state.modes:
         raise mode_missing(subject)
     before = state.modes.get(subject, Mode.READWRITE)
@@ -118,7 +142,7 @@ def mode_missing(subject: str) -> RegistryError:
 
 
 def _scopes(subject: str | None) -> list[str | None]:
-    """Return the scopes to search, the nearest first."""
+    """Return the keys of settings that apply to a subject: subject, context, None for the registry."""
     if subject is None:
         return [None]
     context = context_of(subject)

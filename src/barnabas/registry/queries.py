@@ -1,4 +1,4 @@
-"""Functions that find registered schemas."""
+"""Finds registered subjects, versions and schemas in the state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL_CONTEXTS = ":*:"
 
 
 def version_number(text: str) -> int | None:
-    """Parse a version in a URL; None means the latest. Raises INVALID_VERSION."""
+    """Parse the version in a URL; None means the latest. Raises RegistryError INVALID_VERSION."""
     if text in ("latest", "-1"):
         return None
     # Python refuses to read numbers of thousands of digits.
@@ -37,7 +37,11 @@ def version_number(text: str) -> int | None:
 
 
 def subjects(state: State, *, prefix: str, deleted: bool = False, deleted_only: bool = False) -> list[str]:
-    """Return the names of subjects that begin with `prefix`, in its context or (`ALL_CONTEXTS`) in all."""
+    """Return the names of the subjects that begin with `prefix`, in the context of `prefix`.
+
+    The prefix `ALL_CONTEXTS` means all subjects. With `deleted`, softly deleted subjects are included. With
+    `deleted_only`, only these are returned.
+    """
     context, prefix = context_of(prefix), unqualified(prefix)
     found = []
     for subject in sorted(state.subjects):
@@ -50,7 +54,13 @@ def subjects(state: State, *, prefix: str, deleted: bool = False, deleted_only: 
 
 
 def version(state: State, subject: str, number: int | None, *, deleted: bool = False) -> Version:
-    """Return a version; the latest if `number` is None. Raises SUBJECT_NOT_FOUND, VERSION_NOT_FOUND."""
+    """Return a version of a subject; the latest version if `number` is None.
+
+    With `deleted`, softly deleted versions are found too.
+
+    Raises:
+        RegistryError: SUBJECT_NOT_FOUND, VERSION_NOT_FOUND.
+    """
     versions = state.versions(subject, deleted=deleted)
     if not versions:
         raise subject_not_found(subject)
@@ -65,7 +75,11 @@ def version(state: State, subject: str, number: int | None, *, deleted: bool = F
 def version_numbers(
     state: State, subject: str, *, deleted: bool = False, deleted_only: bool = False
 ) -> list[int]:
-    """Return the numbers of a subject's versions. Raises SUBJECT_NOT_FOUND if there are none."""
+    """Return the numbers of a subject's versions.
+
+    With `deleted`, softly deleted versions are included. With `deleted_only`, only these are returned. Raises
+    RegistryError SUBJECT_NOT_FOUND if there are none.
+    """
     versions = state.versions(subject, deleted=deleted or deleted_only)
     found = [version.number for version in versions if version.deleted or not deleted_only]
     if not found:
@@ -76,7 +90,11 @@ def version_numbers(
 def latest_with_metadata(
     state: State, subject: str, wanted: Mapping[str, str], *, deleted: bool = False
 ) -> Version:
-    """Return the newest version whose metadata has these properties. Raises *_NOT_FOUND."""
+    """Return the newest version whose metadata has all properties of `wanted`.
+
+    Raises:
+        RegistryError: SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND.
+    """
     versions = state.versions(subject, deleted=deleted)
     if not versions:
         raise subject_not_found(subject)
@@ -89,7 +107,7 @@ def latest_with_metadata(
 
 
 def schema_id(text: str) -> int:
-    """Parse the id of a schema in a URL. Raises RegistryError 404, SCHEMA_NOT_FOUND."""
+    """Parse the id of a schema in a URL. Raises RegistryError: 404 or SCHEMA_NOT_FOUND, it is not an id."""
     if not text.isascii() or not text.isdecimal():
         words = f"{shortened(text, 100)} is not the id of a schema: it is a whole number"
         raise RegistryError(404, words)
@@ -100,7 +118,9 @@ def schema_id(text: str) -> int:
 
 
 def uses_of_id(state: State, id_: int, subject: str = "") -> list[Version]:
-    """Return the versions whose schema has this id, in the context of `subject` or in the first that has it.
+    """Return the versions whose schema has this id, in the context of `subject`.
+
+    Without `subject`, the first context that has the id is used, beginning with the default context.
 
     Raises:
         RegistryError: SCHEMA_NOT_FOUND.
@@ -113,7 +133,10 @@ def uses_of_id(state: State, id_: int, subject: str = "") -> list[Version]:
 
 
 def uses_of_guid(state: State, guid: str) -> list[Version]:
-    """Return the versions, of every context, whose schema has this GUID. Raises SCHEMA_NOT_FOUND."""
+    """Return the versions in all contexts whose schema has this GUID.
+
+    Raises RegistryError SCHEMA_NOT_FOUND.
+    """
     try:
         fingerprint = uuid.UUID(guid).bytes
     except ValueError:
@@ -129,7 +152,10 @@ def uses_of_guid(state: State, guid: str) -> list[Version]:
 
 
 def versions_of_id(state: State, id_: int, *, subject: str = "", deleted: bool = False) -> list[Version]:
-    """Return the versions that have the schema with this id. Raises SCHEMA_NOT_FOUND."""
+    """Return the versions whose schema has this id, in the context of `subject`.
+
+    With `deleted`, softly deleted versions are included. Raises RegistryError SCHEMA_NOT_FOUND.
+    """
     uses_of_id(state, id_, subject)
     uses = sorted(state.ids(context_of(subject)).uses.get(id_, ()))
     found = [state.subjects[name][number] for name, number in uses]
@@ -137,13 +163,13 @@ def versions_of_id(state: State, id_: int, *, subject: str = "", deleted: bool =
 
 
 def referencing_ids(state: State, referred: Version) -> list[int]:
-    """Return the ids of the live schemas that refer to this version."""
+    """Return the ids of the schemas that refer to the version `referred`, without softly deleted ones."""
     referrers = state.referrers(referred.subject, referred.number)
     return sorted({referrer.id for referrer in referrers if not referrer.deleted})
 
 
 def schemas(state: State, *, prefix: str, deleted: bool, latest_only: bool) -> list[Version]:
-    """Return all versions of the subjects that begin with `prefix`."""
+    """Return the versions of subjects that begin with `prefix`; with `latest_only`, one version each."""
     found = []
     for subject in subjects(state, prefix=prefix, deleted=deleted):
         versions = state.versions(subject, deleted=deleted)

@@ -7,10 +7,10 @@
     {"keytype":"CLEAR_SUBJECT","subject":"s","magic":0}       {"subject":"s"}
     {"keytype":"NOOP","magic":0}                              {"maxIds":{".":7}}
 
-A NULL value deletes the key's last value. DELETE_SUBJECT deletes softly, up to a version. CLEAR_SUBJECT,
-which is only read here, deletes the softly deleted versions permanently. Confluent's registry never reads the
-value of a NOOP. Here it keeps the highest id of each context. Permanent deletes and compaction would
-otherwise lose it, and the registry would assign it again.
+A NULL value deletes the key's last value. DELETE_SUBJECT softly deletes the versions up to its version.
+CLEAR_SUBJECT permanently deletes the softly deleted versions; Barnabas reads such records, but writes none. A
+NOOP has the highest id of each context. Without this, permanent deletes and compaction would lose the highest
+id, and the registry would assign it again. Confluent's registry does not read the value of a NOOP.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAGIC = {"SCHEMA": 1}
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The key of a record. If `subject` is None, the record is about the whole registry."""
+    """The key of a record. If `subject` is None, the record applies to the whole registry."""
 
     keytype: str
     subject: str | None = None

@@ -1,4 +1,4 @@
-"""Registers schemas: a new one gets an id and a version if it is compatible with the existing versions."""
+"""Registers schemas. A new schema gets an id and a version if it is compatible with the existing versions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from barnabas.registry.subjects import context_of
 def register(
     state: State, subject: str, body: Mapping[str, Any], *, normalize: bool = False
 ) -> Decision[Version]:
-    """Register the schema of `body` under `subject`, or find it if it is registered already.
+    """Decide to register the schema of `body` under `subject`. The response is its version.
+
+    If the subject has the schema already, the decision has no records.
 
     Raises:
         RegistryError: INVALID_SCHEMA, INCOMPATIBLE_SCHEMA, OPERATION_NOT_PERMITTED.
@@ -73,7 +75,10 @@ def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bo
 
 
 def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) -> Schema:
-    """Return the canonical form of the schema, by which it is looked up."""
+    """Return the schema with its text in canonical form, so that equal schemas have the same fingerprint.
+
+    Raises NotComputed, or RegistryError if the schema is invalid.
+    """
     schema = pinned(state, subject, schema)
     normalize = normalize or bool(config_of(state, subject).get("normalize"))
     source = source_of(state, subject, schema, normalize=normalize)
@@ -81,7 +86,10 @@ def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) ->
 
 
 def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Version]) -> list[str]:
-    """Return why `schema` is not compatible with `versions` (the newest last), by the subject's level."""
+    """Return the reasons why `schema` is not compatible with `versions`; empty if it is.
+
+    The subject's compatibility level applies. The newest of `versions` is the last.
+    """
     level = level_of(state, subject)
     against = list(versions) if level.transitive else list(versions)[-1:]
     if level is Level.NONE or not against:
@@ -100,7 +108,7 @@ def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Ver
 
 
 def schema_record(version: Version, *, deleted: bool = False) -> Record:
-    """Return the record of a registered schema."""
+    """Return the record that stores `version` in the topic. With `deleted`, it deletes the version softly."""
     value = {
         "subject": version.subject,
         "version": version.number,
@@ -165,7 +173,7 @@ def _version_number(state: State, subject: str, body: Mapping[str, Any], mode: M
 
 
 def _number(body: Mapping[str, Any], name: str, least: int) -> int | None:
-    """Return a number of the body. Values below the minimum, which some clients send, mean None."""
+    """Return the number `name` of a body; None if it is missing or below `least`, as some clients send it."""
     value = body.get(name)
     if value is not None and type(value) is not int:
         raise RegistryError(422, f"{name} must be a whole number: {value!r}")

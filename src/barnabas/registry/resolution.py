@@ -1,4 +1,4 @@
-"""Resolves the references of a schema, so that the result depends on nothing else."""
+"""Resolves the references of a schema, so that workers need nothing else to parse it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.registry.worker import Source
 
 
 def source_of(state: State, subject: str, schema: Schema, *, normalize: bool = False) -> Source:
-    """Return the source of a schema of `subject`.
+    """Return a schema of `subject` together with the texts of all schemas that it refers to.
 
     Raises:
         InvalidSchemaError: a reference is not registered.
@@ -25,7 +25,10 @@ def source_of(state: State, subject: str, schema: Schema, *, normalize: bool = F
 
 
 def source_of_version(state: State, version: Version) -> Source:
-    """Return the source of a registered schema. Raises as `source_of`."""
+    """Return a registered schema together with the texts of all schemas that it refers to.
+
+    The result is cached in `state`. Raises InvalidSchemaError and TooLargeError, as `source_of` does.
+    """
     key = (version.subject, version.number)
     if key not in state.sources:
         state.sources[key] = source_of(state, version.subject, version.schema)
@@ -34,7 +37,7 @@ def source_of_version(state: State, version: Version) -> Source:
 
 
 def pinned(state: State, subject: str, schema: Schema) -> Schema:
-    """Return the schema with references to the latest version (-1) replaced by its present number."""
+    """Return `schema` with the present version number in each reference to the latest version (-1)."""
     if all(reference.version > 0 for reference in schema.references):
         return schema
     return replace(
@@ -50,9 +53,9 @@ def _pinned(state: State, subject: str, reference: Reference) -> Reference:
 
 
 def _texts(state: State, subject: str, schema: Schema) -> tuple[tuple[str, str], ...]:
-    """Return names and texts of all references, each before those that refer to it.
+    """Return the names and texts of all direct and indirect references, each before those that refer to it.
 
-    It reads each version once, even if several paths or a cycle lead to it.
+    Each version is followed once, even if several paths or a cycle lead to it.
     """
     found: dict[tuple[str, str], None] = {}
     length = 0

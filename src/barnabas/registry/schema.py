@@ -25,9 +25,9 @@ PROTOBUF = "PROTOBUF"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A reference from one schema to another:
+    """A reference from one schema to another, which is a version of a subject.
 
-    `name` is its name there, and the target is a version of a subject.
+    `name` is the name by which the first schema refers to the other.
     """
 
     name: str
@@ -40,9 +40,10 @@ class Reference:
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """A schema apart from its registration; two with one fingerprint are the same schema.
+    """A schema without subject, version and id. Schemas with the same fingerprint are the same schema.
 
-    `metadata` and `rule_set` (data contracts) are kept and returned unchanged: clients act on them.
+    `metadata` and `rule_set` (data contracts) are stored and returned unchanged, because only clients use
+    them.
     """
 
     type: str
@@ -53,7 +54,7 @@ class Schema:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """Return the 16 bytes by which the schema is looked up."""
+        """Return the MD5 digest of the schema (16 bytes), by which the registry finds equal schemas."""
         return hashlib.md5(
             json.dumps([self.type, self.text, self._extras()], sort_keys=True).encode(), usedforsecurity=False
         ).digest()
@@ -64,13 +65,13 @@ class Schema:
         return str(uuid.UUID(bytes=self.fingerprint))
 
     def to_json(self) -> JsonObject:
-        """Return the format of bodies and records. Empty fields, and the type AVRO, are omitted."""
+        """Return the JSON object of requests and records. Empty fields, and the type AVRO, are omitted."""
         kind = {} if self.type == AVRO else {"schemaType": self.type}
         return {**kind, **self._extras(), "schema": self.text}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Schema:
-        """Parse a body. Raises RegistryError if it does not have that format."""
+        """Parse the JSON object of a request or record. Raises RegistryError if a field has a wrong type."""
         text = body.get("schema")
         if text is not None and not isinstance(text, str):
             raise RegistryError(Code.INVALID_SCHEMA, "schema must be a string that holds the schema's text")
@@ -89,7 +90,10 @@ class Schema:
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> Schema:
-        """Parse like `from_json`, but stricter, because the registry keeps a schema forever."""
+        """Parse the body of a request like `from_json`, but check more, because a schema is stored forever.
+
+        Raises RegistryError.
+        """
         for name in ("metadata", "ruleSet"):
             if not isinstance(body.get(name) or {}, dict):
                 raise RegistryError(422, f"{name} must be an object")

@@ -23,7 +23,7 @@ _SHUTDOWN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """Settings of a registry's server."""
+    """Settings of a registry server."""
 
     bootstrap_servers: str
     listen: str = DEFAULT_LISTEN
@@ -41,12 +41,16 @@ class RegistrySettings:
 
 
 def claim(listen: str) -> socket.socket:
-    """Bind the address HOST:PORT, without accepting connections. Raises ConfigError."""
+    """Return a socket that is bound to HOST:PORT and does not accept connections yet. Raises ConfigError."""
     return claim_address(listen, "the registry", DEFAULT_LISTEN)
 
 
 async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Callable[[str], None]) -> None:
-    """Wait for a broker, replay the topic, then serve until this is cancelled. `on_ready` receives the URL.
+    """Run a registry: wait for a broker, replay the topic, then serve requests until the task is cancelled.
+
+    Args:
+        claimed: bound socket from `claim`.
+        on_ready: called with the URL when the registry serves requests.
 
     Raises:
         BarnabasError: the topic cannot be used, the broker refuses requests, or a setting is not supported.
@@ -99,20 +103,21 @@ async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Ca
 
 
 def run(settings: RegistrySettings, on_ready: Callable[[str], None]) -> None:
-    """`serve` on a new event loop, until SIGTERM or SIGINT.
+    """Run a registry in a new event loop, until SIGTERM or SIGINT.
 
     Raises:
-        BarnabasError: as `serve`, or the address is in use.
+        BarnabasError: the topic cannot be used, the broker refuses requests, a setting is not supported, or
+            the address is in use.
     """
     with claim(settings.listen) as claimed:
         run_until_signal(serve(settings, claimed, on_ready))
 
 
 class RegistryServer:
-    """A registry in a thread of its own, with its own event loop. Brokers and tests use it.
+    """Runs a registry in a separate thread with its own event loop. Brokers and tests use this class.
 
     Args:
-        claimed: bound address from `claim`. It is closed at the end.
+        claimed: bound socket from `claim`. It is closed at the end.
         on_ready: called in that thread with the URL when the registry serves requests.
         on_failure: called in that thread when the registry has failed.
     """
@@ -143,14 +148,14 @@ class RegistryServer:
         return self
 
     def wait_until_ready(self) -> Self:
-        """Wait until the registry serves requests. Raises its error if it fails."""
+        """Wait until the registry serves requests. If it fails to start, raise its error."""
         self._answered.wait()
         if self._failure is not None:
             raise self._failure
         return self
 
     def stop(self) -> None:
-        """Stop the registry, and wait for its end. Raises its error if it has failed."""
+        """Stop the registry, and wait for its thread to end. If it has failed, raise its error."""
         if self._thread.is_alive() and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # it has just ended
                 self._loop.call_soon_threadsafe(self._serving.cancel)

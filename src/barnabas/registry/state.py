@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a subject. A soft delete sets a mark and keeps the version."""
+    """One version of a subject. After a soft delete, `deleted` is true."""
 
     subject: str
     number: int
@@ -31,7 +31,7 @@ class Version:
 
 @dataclass(slots=True)
 class Ids:
-    """The ids of one context."""
+    """The schema ids of one context."""
 
     schemas: dict[int, Schema] = field(default_factory=dict)
     by_fingerprint: dict[bytes, int] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Ids:
 
 
 class State:
-    """All subjects, ids and settings. The event loop owns it. Reading it never waits."""
+    """All subjects, ids and settings, in memory. Only the event loop may use the state."""
 
     def __init__(self, default_level: str = "BACKWARD") -> None:
         #: the default compatibility level
@@ -59,11 +59,11 @@ class State:
 
     @property
     def contexts(self) -> list[str]:
-        """Return the names of all contexts, always with the default one."""
+        """Return the names of all contexts in order, always with the default context."""
         return sorted({".", *self._contexts})
 
     def ids(self, context: str) -> Ids:
-        """Return a context's ids; empty if there is no such context."""
+        """Return the schema ids of a context. If the context does not exist, the result is empty."""
         return self._contexts.get(context) or Ids()
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
@@ -76,14 +76,17 @@ class State:
         return self.subjects.get(subject, {}).get(number)
 
     def referrers(self, subject: str, number: int) -> Iterator[Version]:
-        """Yield the versions, of any subject, whose schemas refer to this one."""
+        """Yield the versions, of any subject, whose schemas refer to version `number` of `subject`."""
         for name, version in self._referrers.get((subject, number), {}):
             yield self.subjects[name][version]
 
     # --- changing ---
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply one record. A record that cannot be decoded is ignored, and a warning is logged."""
+        """Apply one record of the topic.
+
+        A record that cannot be applied is logged as a warning and ignored.
+        """
         try:
             record = decode(key, value)
             _REPLAY.get(record.key.keytype, State._ignore)(self, record)

@@ -1,6 +1,6 @@
 """Names of subjects and their contexts: ``:.staging:orders`` is the subject orders in the context .staging.
 
-Each context has its own ids. A name without a context is in the default one, whose name is ``.``.
+Each context has its own ids. A name without a context is in the default context, whose name is ``.``.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _QUALIFIED = re.compile(r":(\.[^:]*):(.*)", re.DOTALL)
 
 
 def context_of(subject: str | None) -> str:
-    """Return the context that a subject's name begins with."""
+    """Return the context at the beginning of a subject's name; the default context if there is none."""
     match = _QUALIFIED.fullmatch(subject or "")
     return match[1] if match else DEFAULT_CONTEXT
 
 
 def unqualified(subject: str) -> str:
-    """Return the same name without the default context, the only one that may be left out."""
+    """Return `subject` without the default context. A name with another context does not change."""
     match = _QUALIFIED.fullmatch(subject)
     return match[2] if match and match[1] == DEFAULT_CONTEXT else subject
 
 
 def canonical(subject: str) -> str:
-    """Return the canonical form of a subject's name: the only one that is checked, looked up or stored.
+    """Check a subject's name, and return its canonical form, which is without the default context.
 
     Raises:
         RegistryError: INVALID_SUBJECT if the name is empty or has control characters.
@@ -45,7 +45,7 @@ def canonical_scope(name: str) -> str:
     """Return the canonical form of a name in /config or /mode: a subject, or ``:.name:`` for a whole context.
 
     Raises:
-        RegistryError: INVALID_SUBJECT, as `canonical`.
+        RegistryError: INVALID_SUBJECT if the name is empty or has control characters.
     """
     match = _QUALIFIED.fullmatch(name)
     is_context = match is not None and match[1] != DEFAULT_CONTEXT and not match[2]
@@ -53,7 +53,7 @@ def canonical_scope(name: str) -> str:
 
 
 def in_context(subject: str, context: str) -> str:
-    """Return the canonical name of `subject` within `context`, unless it names a context itself."""
+    """Return the canonical name of `subject` in `context`. A context in `subject` itself takes precedence."""
     if context == DEFAULT_CONTEXT or _QUALIFIED.fullmatch(subject):
         return unqualified(subject)
     return f":{context}:{subject}"

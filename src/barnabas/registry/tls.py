@@ -1,4 +1,4 @@
-"""The key of a registry that serves HTTPS, renewed while it runs."""
+"""The key and certificates of a registry that serves HTTPS. A changed file is loaded without a restart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHECK_S = 5.0
 
 
 class TlsFile:
-    """A PEM file with a private key and certificates, and a TLS context with its present contents.
+    """A PEM file with a private key and certificates. `context` is a TLS context with its present contents.
 
     Raises:
         ConfigError: the file cannot be used.
@@ -31,13 +31,16 @@ class TlsFile:
         self._seen = Path(path).read_bytes()
 
     async def keep_fresh(self) -> None:
-        """Reload the file when it changes, until this is cancelled. A file that cannot be used is ignored."""
+        """Until the task is cancelled, check the file every `CHECK_S` seconds, and reload a changed file."""
         while True:
             await asyncio.sleep(CHECK_S)
             await asyncio.to_thread(self.check)
 
     def check(self) -> None:
-        """Reload the file if it has changed. New connections use it; open ones continue."""
+        """Reload the file if it has changed. New connections use the new key, and open connections continue.
+
+        If the file cannot be used, keep the old key and log an error.
+        """
         try:
             found = Path(self._path).read_bytes()
             if found == self._seen:

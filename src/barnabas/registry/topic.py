@@ -1,4 +1,4 @@
-"""The topic of a registry: one compacted partition. It is created if it does not exist."""
+"""Creates and checks the topic of a registry, which has one partition and is compacted."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LOOK_S = 1.0
 
 
 class TopicUnfitError(BarnabasError):
-    """The topic cannot be used, because it would lose schemas or spread them over several partitions."""
+    """A topic cannot store schemas, because it would delete old records, or has several partitions."""
 
 
 async def wait_for_broker(bootstrap_servers: str) -> None:
-    """Wait until a broker accepts connections. Log once that this is necessary.
+    """Wait until a broker accepts connections. If none does at first, log this once.
 
     Raises:
         ClientError: an address is not HOST:PORT.
@@ -42,10 +42,10 @@ async def wait_for_broker(bootstrap_servers: str) -> None:
 
 
 def prepare(admin: Admin, topic: str, replication_factor: int | None) -> None:
-    """Create the topic, or check the existing one. This blocks.
+    """Create the topic of a registry, or check the existing one. This blocks.
 
     Raises:
-        TopicUnfitError: the topic has several partitions, or old records are deleted from it.
+        TopicUnfitError: the topic has several partitions, or its cleanup.policy is not compact.
         BarnabasError: the broker refuses the request, or does not answer.
     """
     try:

@@ -1,7 +1,7 @@
 """Parses and compares schemas for the event loop, with a cache and worker processes (`workers.py`).
 
-Each function raises NotComputed if the result must be computed first. It raises RegistryError (422) if the
-schema is invalid or exceeds a limit of `limits.py`.
+Each function raises NotComputed if the cache has no result yet. It raises RegistryError (422) if the schema
+is invalid or exceeds a limit of `limits.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _answers: Computed[Any] = Computed(_KEPT)
 
 
 def canonical(source: Source) -> str:
-    """Return the canonical form of a schema."""
+    """Return the text of a schema in canonical form."""
     text: str = _ask("canonical", source)
     return text
 
@@ -36,7 +36,11 @@ def serialized(source: Source) -> str | None:
 def first_conflict(
     new: Source, olds: Sequence[Source], *, backward: bool, forward: bool
 ) -> tuple[int, list[str]] | None:
-    """Return the index of the first of `olds` with which `new` is not compatible, and the reasons."""
+    """Return the index of the first of `olds` with which `new` is not compatible, and the reasons.
+
+    Return None if it is compatible with all. With `backward`, `new` must read data of the old schemas. With
+    `forward`, the old schemas must read data of `new`.
+    """
     question = ("first_conflict", new, tuple(olds), backward, forward)
 
     def compute(deadline: float) -> tuple[int, list[str]] | None:

@@ -1,9 +1,9 @@
 """The process that parses and compares schemas for a registry.
 
 Parsing a schema may take any amount of time and memory, despite all limits on its size. Python's threads
-cannot be stopped, and they share one lock with the event loops of the registry and of a broker in the same
-process. So this work has a process of its own, with limits enforced by the operating system. It ends when the
-other end of its connection is closed.
+cannot be stopped, and they share the GIL with the event loops of the registry and of a broker in the same
+process. So a separate process does this work, with limits that the operating system enforces. The process
+ends when the other end of its connection is closed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Source(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Return the number of its characters, including its references."""
+        """Return the number of characters of the schema and its references."""
         return len(self.text) + sum(len(text) for _, text in self.references)
 
 
@@ -58,7 +58,10 @@ class Reply(NamedTuple):
 
 
 class _OutOfTimeError(BaseException):
-    """The time limit is reached. It is not an Exception, so that no library handles it as its own error."""
+    """A job has reached the limit of CPU time.
+
+    The class is not an Exception, so that no library catches it as its own error.
+    """
 
 
 class _Kept:
@@ -97,7 +100,7 @@ _kept = _Kept()
 
 
 def canonical(source: Source) -> str:
-    """Return the canonical form of the schema."""
+    """Return the text of the schema in canonical form."""
     return _kept.read(source).text
 
 
@@ -107,7 +110,10 @@ def serialized(source: Source) -> str | None:
 
 
 def conflicts(new: Source, old: Source, backward: bool, forward: bool) -> list[str]:
-    """Return why the schemas are not compatible."""
+    """Return the reasons why two schemas are not compatible; empty if they are.
+
+    With `backward`, `new` must read data of `old`. With `forward`, `old` must read data of `new`.
+    """
     if new.type != old.type:
         return [f"{{errorType:'TYPE_CHANGED', description:'{old.type} became {new.type}'}}"]
     one, other = _kept.read(new), _kept.read(old)
@@ -120,7 +126,7 @@ def conflicts(new: Source, old: Source, backward: bool, forward: bool) -> list[s
 
 
 def body(data: bytes) -> dict[str, Any]:
-    """Decode the JSON object in the body of a request."""
+    """Decode the JSON object in the body of a request. Raises RegistryError 400 if it is not one."""
     try:
         return document.body(data)
     except ValueError as error:
@@ -133,7 +139,11 @@ JOBS: dict[str, Callable[..., Any]] = {
 
 
 def serve(connection: Connection) -> None:
-    """Do jobs until the other end of the connection is closed. A job has a name from `JOBS` and arguments."""
+    """Receive jobs and send replies until the other end of the connection is closed.
+
+    A job is a name from `JOBS` with arguments. The worker also ends after a job that leaves too much memory
+    in use.
+    """
     on_cpu_timer(_interrupt)
     with contextlib.suppress(ValueError, OSError):  # the platform or the operator allows less
         limit_memory(limits.WORKER_MEMORY)
@@ -151,7 +161,7 @@ def serve(connection: Connection) -> None:
 
 
 def answer(name: str, *arguments: Any) -> Reply:
-    """Do one job within the limits."""
+    """Do one job within the limits of time and memory. Errors become replies."""
     try:
         try:
             set_cpu_timer(limits.CPU_S, _AGAIN_S)

@@ -1,6 +1,6 @@
 """Runs jobs in worker processes, which parse and compare schemas (`worker.py`).
 
-The first job starts them. All registries of this process share them.
+A worker starts when a job finds none idle. All registries of this process share the workers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class _Worker:
             )
 
     def ask(self, job: tuple[Any, ...], deadline: float) -> Any:
-        """Return the worker's reply. Raises EOFError or OSError if it dies, TimeoutError at the deadline."""
+        """Send a job to the worker, and return its reply.
+
+        Raises EOFError or OSError if the worker dies, TimeoutError at the deadline.
+        """
         self._connection.send(job)
         if not self._connection.poll(max(deadline - time.monotonic(), 0)):
             raise TimeoutError
@@ -54,14 +57,17 @@ class _Worker:
         kill_group(self._process)
 
     def end(self) -> int:
-        """Kill the worker, and return how it ended."""
+        """Kill the worker, and return its exit status."""
         self._connection.close()
         self.kill()
         return self._process.wait()
 
 
 class Workers:
-    """A pool of workers for any number of threads. Each worker does one job at a time."""
+    """A pool of at most `size` worker processes.
+
+    Any thread can use it. Each worker does one job at a time.
+    """
 
     def __init__(self, size: int = SIZE) -> None:
         self._free = threading.BoundedSemaphore(size)
@@ -73,9 +79,9 @@ class Workers:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Return the context of a registry that uses the workers.
+        """Return a context in which a registry uses the workers.
 
-        When the last one ends, running jobs are cancelled.
+        When the last of these contexts ends, the workers that have a job are killed.
         """
         with self._lock:
             self._users += 1
@@ -91,9 +97,10 @@ class Workers:
                 worker.kill()
 
     def run(self, deadline: float, *job: Any) -> Any:
-        """Run the job with this name from `worker.JOBS`. This blocks.
+        """Run a job in a worker, and return its result. This blocks.
 
         Args:
+            job: name of the job, from `worker.JOBS`, and its arguments.
             deadline: time limit on the clock of `time.monotonic`.
 
         Raises:
@@ -111,7 +118,7 @@ class Workers:
         return reply.value
 
     def close(self) -> None:
-        """End the idle workers."""
+        """Kill the idle workers."""
         with self._lock:
             idle, self._idle = self._idle, []
         for worker in idle:

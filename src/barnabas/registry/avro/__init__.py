@@ -1,4 +1,4 @@
-"""Avro schemas: parsed and printed as Java's Avro does, and compared by the rules of schema resolution."""
+"""Parses, prints and compares Avro schemas. Rules and printed text are those of Java's Avro library."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ __all__ = ["AvroSchema"]
 
 
 class AvroSchema:
-    """An Avro schema; `references` are the texts of the schemas that it refers to, each after those it needs.
+    """A parsed Avro schema. `text` is its canonical form.
+
+    `references` has pairs of name and text. Each schema comes after those that it refers to. With
+    `normalize`, `text` has its properties in order.
 
     Raises:
-        InvalidSchemaError: the text is no JSON, or breaks a rule of Avro's.
+        InvalidSchemaError: the text is not JSON, or breaks a rule of Avro.
         TooLargeError: the schema has more elements than the limit.
     """
 
@@ -33,7 +36,7 @@ class AvroSchema:
         self.text = text.write(self._node, sort_properties=normalize, defined=defined)
 
     def cannot_read(self, written: AvroSchema) -> list[Incompatibility]:
-        """Return why this schema cannot read data of the schema `written`."""
+        """Return the reasons why this schema cannot read data of the schema `written`; empty if it can."""
         return incompatibilities(self._node, written._node)
 
 

@@ -1,8 +1,8 @@
-"""Checks whether one schema can read data that another has written, by Avro's rules of schema resolution.
+"""Checks whether a reader's schema can read data of a writer's schema, by Avro's rules of schema resolution.
 
-Source: https://avro.apache.org/docs/1.12.0/specification/#schema-resolution.
-fastavro resolves schemas only while it reads records; the checker of Python's `avro` does not name the place
-of an error. The tests compare this module with the latter.
+Source: https://avro.apache.org/docs/1.12.0/specification/#schema-resolution. fastavro resolves schemas only
+while it reads records. The checker of Python's package `avro` does not say where in the schema an error is.
+The tests compare the results of this module with those of `avro`.
 """
 
 from __future__ import annotations

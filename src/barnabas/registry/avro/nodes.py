@@ -1,7 +1,7 @@
 """Parses an Avro schema from JSON into a tree of nodes, and checks every rule of the specification.
 
-Source: https://avro.apache.org/docs/1.12.0/specification/. `fastavro` reads schemas too, but takes many that
-Java's parser refuses (two fields of one name, unions in unions), and keeps neither order nor namespaces.
+Source: https://avro.apache.org/docs/1.12.0/specification/. `fastavro` parses schemas too. But it accepts many
+that Java's parser rejects (two fields of one name, unions in unions), and loses the order and the namespaces.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _RESERVED["error"] = _RESERVED["record"]
 
 @dataclass(slots=True, eq=False)
 class SchemaNode:
-    """One schema. `kind` is the name of its type, or ``union``. A named type has its full name in `name`.
+    """A node in the tree of an Avro schema.
 
-    Nodes have identity comparison: a recursive schema contains itself.
+    `kind` is the name of the type, or ``union``. A named type has its full name in `name`. Nodes have
+    identity comparison, because a recursive schema contains itself.
     """
 
     kind: str
@@ -76,12 +77,12 @@ class Field:
 
 
 def read(schema: Any, known: dict[str, SchemaNode]) -> SchemaNode:
-    """Return the node of a schema in JSON.
+    """Parse a schema from its JSON value. Return its node.
 
-    Named types come from `known`, and the schema's own are added to it.
+    `known` has the named types that the schema may refer to. Those that the schema defines are added to it.
 
     Raises:
-        InvalidSchemaError: the schema breaks a rule.
+        InvalidSchemaError: the schema breaks a rule of Avro.
     """
     return _Reader(known).node(schema, "")
 

@@ -1,7 +1,7 @@
-"""Prints a schema as Java's `Schema.toString` does, so that all registries agree on equal schemas.
+"""Prints an Avro schema in canonical form: the text of Java's `Schema.toString`, as in Confluent's registry.
 
-Attributes have a fixed order, without spaces; a namespace is printed only where it changes; a type is printed
-by name after its definition. Documentation and unknown properties are kept.
+Attributes have a fixed order, without spaces. A namespace is printed only where it changes. After its
+definition, a type is printed by name. Documentation and unknown properties are kept.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from barnabas.registry.avro.nodes import NAMED, RECORDS, Field, SchemaNode
 
 
 def write(node: SchemaNode, *, sort_properties: bool = False, defined: frozenset[str] = frozenset()) -> str:
-    """Return the text of the schema. Names in `defined` are defined in the schemas to which it refers."""
+    """Return the canonical text of a schema.
+
+    Args:
+        sort_properties: sorts the properties that Avro does not define.
+        defined: full names of types that referenced schemas define; they are printed as names only.
+    """
     form = _Writer(sort_properties, set(defined)).form(node, "")
     return json.dumps(form, ensure_ascii=False, separators=(",", ":"))
 

@@ -1,4 +1,4 @@
-"""JSON Schemas: checked by `jsonschema`, resolved by `referencing`, compared by what they accept."""
+"""Parses and compares JSON Schemas, with the packages `jsonschema` and `referencing`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ __all__ = ["JsonSchema"]
 
 
 class JsonSchema:
-    """A JSON Schema (draft 4 to 2020-12); `references` are names that ``$ref`` may use, with their texts.
+    """A parsed JSON Schema (draft 4 to 2020-12). `text` is its canonical form.
+
+    `references` has pairs of name and text. ``$ref`` can refer to these names.
 
     Raises:
         InvalidSchemaError: the text is not JSON, not a JSON Schema, or has an unknown reference.
@@ -45,7 +47,7 @@ class JsonSchema:
         self.text = json.dumps(self._contents, ensure_ascii=False, separators=(",", ":"), sort_keys=normalize)
 
     def cannot_read(self, written: JsonSchema) -> list[Incompatibility]:
-        """Return why this schema does not accept all documents that `written` accepts."""
+        """Return the reasons why this schema may reject documents that `written` accepts."""
         from barnabas.registry.jsonschema.compatibility import Located, rejections
 
         return rejections(
@@ -75,7 +77,7 @@ def _load(schema: str, elements: Elements) -> Any:
 
 
 def _references(contents: Any) -> Iterator[str]:
-    """Yield every $ref, except those below another $id, since they are relative to it."""
+    """Yield every ``$ref``, except those in subschemas with an ``$id``, which are relative to that."""
     if isinstance(contents, dict):
         if isinstance(contents.get("$ref"), str):
             yield contents["$ref"]

@@ -1,9 +1,9 @@
 """Checks whether one JSON Schema accepts every document that another accepts.
 
-A reader's schema must accept every document of its writers' schemas. The comparison goes keyword by keyword
-and is conservative: a keyword that cannot be compared (``pattern``, ``if``) must not change. The cases and
-their names are those of Confluent's registry. A property may be added only if the old schema allowed no other
-properties.
+A reader's schema must accept every document of a writer's schema. The schemas are compared keyword by
+keyword. A keyword that cannot be compared (``pattern``, ``if``) must not change. The kinds of
+incompatibilities have the names of Confluent's registry. A property may be added only if the old schema
+allowed no other properties.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Located:
         return Located(contents, self.resolver)
 
     def resolved(self) -> Located:
-        """Return the schema, or the one to which it refers.
+        """Return the target of the schema's ``$ref``, or the schema itself without ``$ref``.
 
-        Keywords beside $ref are ignored, as up to draft 7.
+        Keywords beside ``$ref`` are ignored, as in drafts up to 7.
         """
         schema = self
         for _ in range(100):  # a chain of references may be a cycle
@@ -100,7 +100,7 @@ class Located:
 
 
 def rejections(reader: Located, writer: Located) -> list[Incompatibility]:
-    """Return the first places where `reader` may reject what `writer` accepts; empty if it never does.
+    """Return the first reasons why `reader` may reject documents that `writer` accepts; empty if it cannot.
 
     Raises:
         TooLargeError: the comparison takes too many steps.
@@ -140,12 +140,12 @@ class _Check:
         return self._under_way[pair]
 
     def _say_the_same(self, reader: Any, writer: Any) -> bool:
-        """Whether both have the same text, and no references that could have different targets."""
+        """Whether both schemas have the same text, without references, whose targets could differ."""
         digest, refers = self._digest(reader)
         return not refers and self._digest(writer)[0] == digest
 
     def _digest(self, contents: Any) -> tuple[bytes, bool]:
-        """Return a digest of the text, and whether the text has a reference."""
+        """Return a digest of a schema's JSON text, and whether the text has a ``$ref``."""
         if id(contents) not in self._texts:
             text = _text(contents)
             digest = hashlib.sha256(text.encode()).digest()
@@ -155,7 +155,10 @@ class _Check:
         return self._texts[id(contents)]
 
     def _one(self, made: Any) -> Any:
-        """Return the object that was first built from the same parts."""
+        """Return the earlier object with the same parts as `made`, or `made` if it is the first.
+
+        So equal schemas that the comparison builds are one object, and are compared once.
+        """
         parts = made.items() if isinstance(made, dict) else enumerate(made)
         self._steps.spend(1 + len(made) // 10)
         key = (type(made), *sorted((str(name), id(value)) for name, value in parts))
@@ -203,7 +206,7 @@ class _Check:
             yield from self.compare(reader, writer.inside(branch), place)
 
     def _narrowest(self, reader: Located, writer: Located, place: str) -> list[Incompatibility]:
-        """Compare with `allOf`: it is compatible if one of its parts is, or all parts merged."""
+        """Compare with the `allOf` of a writer. It is compatible if one part is, or all parts merged are."""
         merged: dict[str, Any] = {key: value for key, value in writer.contents.items() if key != "allOf"}
         for part in (writer.inside(part).resolved() for part in writer.get("allOf")):
             if not isinstance(part.contents, dict):
@@ -263,7 +266,7 @@ class _Check:
                 )
 
     def _property(self, schema: Located, name: str) -> Located:
-        """Return the schema of the property `name`."""
+        """Return the schema that applies to the property `name`."""
         properties = schema.get("properties", {})
         if name in properties:
             return schema.inside(properties[name])
@@ -355,7 +358,7 @@ def _by_pattern(schema: Located, pattern: str) -> Located:
 
 
 def _items(schema: Located) -> tuple[list[Any], Any]:
-    """Return the schemas of the first items, and the schema of the other items."""
+    """Return the schemas of an array's first items, one for each, and the schema of all later items."""
     items = schema.get("items", True)
     if isinstance(items, list):  # up to draft 2019-09
         return items, schema.get("additionalItems", True)

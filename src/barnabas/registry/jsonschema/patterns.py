@@ -1,4 +1,4 @@
-"""Regular expressions in JSON Schemas. RE2 matches them in linear time, if it supports them."""
+"""Compiles the regular expressions of JSON Schemas, mostly with RE2, which matches in linear time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _MEMORY = 8 << 20
 
 @lru_cache(maxsize=1024)
 def matcher(pattern: str) -> Any:
-    """Return an object whose `search` tells whether the pattern occurs in a text.
+    """Return a compiled pattern, whose method `search` finds the pattern in a text.
 
-    RE2 supports neither look-ahead nor back-references: Python's `re` matches those, and the worker
-    interrupts it when it takes too long.
+    RE2 supports neither look-ahead nor back-references. For patterns with these, the result is from Python's
+    `re`. The worker interrupts a search that takes too long.
     """
     import re2
 

@@ -1,4 +1,4 @@
-"""Protobuf schemas: protoc compiles them, and they are stored as .proto text.
+"""Parses and compares Protobuf schemas. protoc compiles them, and the registry stores them as .proto text.
 
 The modules of this package need the extra ``barnabas[protobuf]``. They are imported when the first Protobuf
 schema is read.
@@ -18,16 +18,16 @@ __all__ = ["ProtobufSchema"]
 class ProtobufSchema:
     """A Protobuf file, given as .proto text or as the base64 of a FileDescriptorProto.
 
-    `references` are the files that it imports, by the names it imports them by, and those that these need.
-    `text` is written from the descriptor, so both forms give the same text; it has no comments. With
-    `normalize` imports are in order.
+    `references` has pairs of name and text: the files that the schema imports directly and indirectly. `text`
+    is the canonical form, which is printed from the descriptor. So both forms give the same text, without
+    comments. With `normalize`, `text` has its imports in order.
 
-    Its creation blocks until protoc ends: about 50 ms if `schema` is already that text, otherwise twice that.
-    The registry stores the text forever, so protoc first compiles the written text again.
+    The constructor blocks until protoc ends: about 50 ms if `schema` is already the canonical text, otherwise
+    twice as long. In the second case protoc also compiles the printed text, because the registry stores that
+    forever.
 
     Raises:
-        InvalidSchemaError: protoc rejects the schema, or the base64 has no descriptor, or one without a text
-            form.
+        InvalidSchemaError: protoc rejects the schema, or the base64 is not a descriptor that can be printed.
         RegistryError: OPERATION_TIMEOUT or STORE_ERROR, protoc takes too long or crashes.
     """
 
@@ -53,13 +53,13 @@ class ProtobufSchema:
 
     @cached_property
     def serialized(self) -> str:
-        """Return the base64 of the FileDescriptorProto, for clients without a compiler."""
+        """Return the FileDescriptorProto in base64, for clients without a Protobuf compiler."""
         from barnabas.registry.protobuf import descriptors
 
         return descriptors.encode(self._main, "default")  # the importing file chooses its name
 
     def cannot_read(self, written: ProtobufSchema) -> list[Incompatibility]:
-        """Return why this schema cannot read messages of the schema `written`."""
+        """Return the reasons why this schema cannot read messages of `written`; empty if it can."""
         from barnabas.registry.protobuf.compatibility import incompatibilities
 
         return incompatibilities(self._linked, written._linked)

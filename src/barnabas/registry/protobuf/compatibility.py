@@ -3,7 +3,8 @@
 Source:
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/serdes-protobuf.html
 and, for types with the same wire format, https://protobuf.dev/programming-guides/proto3/#updating. Messages
-are found by their names within the package, fields by their numbers. Enums and services may change at will.
+are matched by their names within the package, and fields by their numbers. Changes of enums and services are
+always compatible.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TEXT = _GROUP_OF["string"]
 
 
 def incompatibilities(reader: Any, writer: Any) -> list[Incompatibility]:
-    """Return every reason why `reader` cannot read messages of the FileDescriptor `writer`."""
+    """Return the reasons why `reader` cannot read messages of `writer`; both are FileDescriptors."""
     found = []
     if reader.package != writer.package:
         words = f"package {writer.package or '(none)'} became {reader.package or '(none)'}"
@@ -58,7 +59,7 @@ class _Check:
         return found
 
     def message(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
-        """Return a message's incompatibilities at the first call only, since several paths may lead to it."""
+        """Return the incompatibilities of two messages; an empty list if this pair was compared before."""
         pair = (reader.full_name, writer.full_name)
         if pair in self._broken:
             return []
@@ -92,9 +93,10 @@ class _Check:
         return found
 
     def _oneofs(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
-        """Check the oneofs.
+        """Return the incompatibilities of oneofs.
 
-        A oneof stores only one field, so fields that could be set together must not join one.
+        Only one field of a oneof can be set. So fields that could be set together must not be in one oneof
+        now.
         """
         found = []
         for oneof in reader.oneofs:
@@ -173,7 +175,10 @@ def _called(field: Any) -> str:
 
 
 def _oneof(field: Any) -> str | None:
-    """Return the oneof that a field shares with others; not the synthetic one for ``optional`` in proto3."""
+    """Return the name of a field's oneof; None without one.
+
+    The synthetic oneof of ``optional`` in proto3 does not count.
+    """
     oneof = field.containing_oneof
     if oneof is None or (len(oneof.fields) == 1 and oneof.name.lstrip("X") == f"_{field.name}"):
         return None

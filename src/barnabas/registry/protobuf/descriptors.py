@@ -20,10 +20,10 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 def decode(schema: str, name: str) -> Any | None:
-    """Decode `schema` from base64 to a FileDescriptorProto with this name; return None if it is text.
+    """Decode a FileDescriptorProto from base64, and set its name. Return None if `schema` is .proto text.
 
     Raises:
-        InvalidSchemaError: it is neither.
+        InvalidSchemaError: `schema` is neither.
     """
     if _BASE64.fullmatch(schema.strip()) is None:
         return None
@@ -42,7 +42,7 @@ def decode(schema: str, name: str) -> Any | None:
 
 
 def encode(file: Any, name: str) -> str:
-    """Return the base64 of `file`, with its name replaced by `name`."""
+    """Return the FileDescriptorProto `file` in base64, with its name replaced by `name`."""
     copy = descriptor_pb2.FileDescriptorProto()
     copy.CopyFrom(file)
     copy.name = name
@@ -50,7 +50,9 @@ def encode(file: Any, name: str) -> str:
 
 
 def link(files: Mapping[str, Any]) -> Any:
-    """Return a DescriptorPool with the files, each after those that it imports, and ``descriptor.proto``.
+    """Return a DescriptorPool with `files` and ``google/protobuf/descriptor.proto``.
+
+    In `files`, each file comes after those that it imports.
 
     Raises:
         InvalidSchemaError: the files contradict each other.
@@ -68,7 +70,7 @@ def link(files: Mapping[str, Any]) -> Any:
 
 
 def informed(file: Any, pool: Any) -> Any:
-    """Return the same file, in which options that its imports define are ordinary fields."""
+    """Return a copy of `file` in which custom options, which its imports define, are decoded fields."""
     known = GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto"))
     return known.FromString(file.SerializeToString())
 
@@ -81,7 +83,7 @@ def same(name: str, files: Mapping[str, Any], others: Mapping[str, Any]) -> bool
 
 
 def sort_imports(file: Any) -> None:
-    """Sort the imports by name."""
+    """Sort the imports of `file` by name, in place."""
     public = {file.dependency[number] for number in file.public_dependency}
     weak = {file.dependency[number] for number in file.weak_dependency}
     file.dependency.sort()
@@ -90,14 +92,14 @@ def sort_imports(file: Any) -> None:
 
 
 def json_name(field: Any) -> str | None:
-    """Return the JSON name that a field declares; None if it is the default one."""
+    """Return a field's JSON name; None if it is the default name."""
     first, *others = field.name.split("_")
     usual = first + "".join(part[:1].upper() + part[1:] for part in others)
     return None if field.extendee or field.json_name in ("", usual) else str(field.json_name)
 
 
 def _tidy(linked: Any) -> Any:
-    """Return the file in canonical form: with labels and full names, without defaults."""
+    """Return a linked file's descriptor in a form to compare: full type names, no default JSON names."""
     file = descriptor_pb2.FileDescriptorProto()
     linked.CopyToProto(file)
     messages = list(file.message_type)

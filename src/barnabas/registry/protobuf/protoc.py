@@ -1,7 +1,7 @@
-"""Runs protoc, from grpcio-tools, in a process of its own.
+"""Runs protoc, from grpcio-tools, in a separate process.
 
-It blocks for some 50 ms, mostly the start of an interpreter. In this process it would write to stderr, hold
-the interpreter's lock, and a crash would end the registry.
+This blocks for some 50 ms, mostly for the start of a Python interpreter. In the registry's own process,
+protoc would write to stderr and hold the GIL, and its crash would end the registry.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _REFUSED = 3
 
 
 def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Return the FileDescriptorProtos of `text`, called `MAIN`, after those of all its imports.
+    """Compile .proto text. Return the FileDescriptorProtos of its imports, then its own, by name.
 
-    protoc finds imports by the names of `references`, names and texts. It also finds the files that clients
-    never
-    register: ``google/protobuf/``, ``google/type/`` and ``confluent/``. Blocks.
+    The name of `text` is `MAIN`. protoc finds imports in `references`, pairs of name and text. It also finds
+    the files of ``google/protobuf/``, ``google/type/`` and ``confluent/``, which clients never register.
+    Blocks.
 
     Raises:
         InvalidSchemaError: protoc rejects the schema; the message has its reasons.
@@ -110,7 +110,10 @@ def _known_files() -> list[str]:
 
 
 def _complaints(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
-    """Return protoc's errors on one line. A position is LINE:COLUMN in the schema, or FILE:LINE:COLUMN."""
+    """Return protoc's first errors in one line.
+
+    A position is LINE:COLUMN in the schema itself, and FILE:LINE:COLUMN in an import.
+    """
     said = done.stderr.decode(errors="replace").replace(f"{sources}/", "").replace(f"{MAIN}:", "")
     lines = [line for line in said.splitlines() if line.strip() and not _REMARK.search(line)]
     return "; ".join(lines[:_MOST_COMPLAINTS])

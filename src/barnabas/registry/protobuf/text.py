@@ -1,7 +1,8 @@
 """Prints a FileDescriptorProto as .proto text, which protoc compiles to the same descriptor.
 
 Source: https://protobuf.dev/reference/protobuf/ (the specifications of proto2, proto3 and editions). Neither
-Python's `protobuf` nor grpcio-tools can do it; C++ has `DebugString`. Comments are not in a descriptor.
+Python's `protobuf` nor grpcio-tools can print a descriptor; C++ has `DebugString`. The text has no comments,
+because a descriptor has none.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _WORDS = {
 
 
 def write(file: Any, pool: Any) -> str:
-    """Return the text of `file`, a FileDescriptorProto.
+    """Return the .proto text of `file`, a FileDescriptorProto.
 
-    `pool` is a DescriptorPool with the file, all it imports, and ``google/protobuf/descriptor.proto``.
+    `pool` is a DescriptorPool with `file`, all its imports, and ``google/protobuf/descriptor.proto``.
 
     Raises:
-        InvalidSchemaError: it has an option that no import defines.
+        InvalidSchemaError: `file` has an option that no import defines.
     """
     return "\n".join(_Writer(informed(file, pool), pool).lines()) + "\n"
 
@@ -106,10 +107,10 @@ class _Writer:
     def _blocks(
         self, fields: Sequence[Any], types: Iterable[Any], scope: str, oneofs: Sequence[Any] = ()
     ) -> Iterator[Iterable[str]]:
-        """Yield the fields and messages in an order that keeps the order of both.
+        """Yield the lines of fields and of nested messages, each kind in its original order.
 
-        The entry of a map and the message of a group follow their field: messages that come before them
-        precede the field. A reader finds messages by their index.
+        protoc creates the message of a map entry or of a group at its field. So messages with a lower index
+        are written before this field, because clients find messages by their index.
         """
         waiting = {f".{_join(scope, nested.name)}": nested for nested in types}
         for run in _runs(fields):
@@ -266,7 +267,7 @@ class _Writer:
 
 
 def _symbols(file: Any, seen: set[str]) -> Iterator[str]:
-    """Yield all names that the file and its imports define, including their packages."""
+    """Yield the full names that the file and its imports define, including the names of packages."""
     if file.name in seen:
         return
     seen.add(file.name)
@@ -290,7 +291,7 @@ def _symbols(file: Any, seen: set[str]) -> Iterator[str]:
 
 
 def _runs(fields: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield the fields that are written together: of one oneof, extensions of one message, or one field."""
+    """Yield the fields in blocks: those of a oneof, extensions of one message, or a single field."""
 
     def place(numbered: tuple[int, Any]) -> object:
         number, field = numbered
@@ -335,7 +336,7 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _apart(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines after an empty line, if there are any."""
+    """Yield an empty line, then `lines`. Yield nothing if `lines` is empty."""
     lines = list(lines)
     if lines:
         yield ""

@@ -1,4 +1,4 @@
-"""The application of a registry with all URLs."""
+"""Builds the web application of a registry, with all URLs."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def build(
     access: ClusterAccess | None = None,
     hosts: frozenset[str] | None = None,
 ) -> web.Application:
-    """Return the application that reads from `state` and writes to `log`.
+    """Return the web application that reads from `state` and writes to `log`.
 
     Args:
         access: authenticates clients; None if no login is needed.
-        hosts: the accepted ``Host`` headers; None for any.
+        hosts: the accepted values of the header ``Host``; None for any.
     """
     middlewares = [exchange, own_requests_only, authorize]
     app = web.Application(middlewares=middlewares, client_max_size=_LARGEST_BODY)

@@ -41,7 +41,10 @@ _FORBIDDEN = 40301
 
 @web.middleware
 async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Require a login and the permissions of the URL. Raises RegistryError 401, 403."""
+    """Require a login, and the permissions for the URL, before `handler` runs.
+
+    Raises RegistryError: 401 for a missing or wrong login, 403 for missing permissions.
+    """
     access = request.app.get(ACCESS)
     if access is not None:
         may = await access.access(request.headers.get("Authorization"), request.remote or "")
@@ -52,15 +55,15 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def sees(subject: str) -> bool:
-    """Whether the client may see a subject."""
+    """Whether the client of the present request may see a subject: it may DESCRIBE the subject's topic."""
     return _may.get().on_topic(Operation.DESCRIBE, topic_of(subject))
 
 
 def visible_use(request: web.Request) -> Version:
-    """Return a version with the id or GUID in the address whose subject the client may see.
+    """Return a version with the id or GUID in the URL. The client may see its subject.
 
     Raises:
-        RegistryError: SCHEMA_NOT_FOUND, also if only subjects have it which the client may not see.
+        RegistryError: SCHEMA_NOT_FOUND, no version has it, or the client may not see the subjects.
     """
     for version in uses_of(request):
         if sees(version.subject):
@@ -70,7 +73,7 @@ def visible_use(request: web.Request) -> Version:
 
 
 async def _check(request: web.Request, may: Access) -> None:
-    """Require the permissions that a request's address needs, with names as the handlers read them."""
+    """Raise RegistryError unless the client has the permissions for the request's URL and method."""
     resource = request.match_info.route.resource
     if resource is None:
         return  # there is no such address
@@ -107,7 +110,7 @@ def _require(may: Access, operation: Operation, subject: str) -> None:
 
 
 async def _check_references(request: web.Request, may: Access, context: str) -> None:
-    """Require permission for a schema's references, which the registry reads on behalf of the client."""
+    """Require DESCRIBE for the subjects of a schema's references, which the registry reads for the client."""
     references = (await body_of(request)).get("references")
     for reference in references if isinstance(references, list) else ():
         subject = reference.get("subject") if isinstance(reference, dict) else None

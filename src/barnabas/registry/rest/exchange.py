@@ -65,7 +65,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def answer(value: Json) -> web.Response:
-    """Return a response with `value` as JSON."""
+    """Return a response whose body is `value` as JSON."""
     return web.Response(text=_json(value))
 
 
@@ -74,7 +74,7 @@ def _json(value: Json) -> str:
 
 
 async def stream(request: web.Request, items: Iterable[Json]) -> web.StreamResponse:
-    """Stream `items` as a JSON array in slices: it may contain everything that is registered."""
+    """Send `items` as a JSON array in slices, because the array can contain all registered schemas."""
     response = web.StreamResponse()
     response.content_type = _acceptable(request.headers.get("Accept", "*/*")) or _ANSWERED[0]
     response.charset = "utf-8"
@@ -94,12 +94,12 @@ async def stream(request: web.Request, items: Iterable[Json]) -> web.StreamRespo
 
 
 def subject_of(request: web.Request) -> str:
-    """Return the subject in the address, in its canonical form. Raises RegistryError INVALID_SUBJECT."""
+    """Return the subject in the URL, in its canonical form. Raises RegistryError INVALID_SUBJECT."""
     return canonical(request.match_info["subject"])
 
 
 def scope_of(request: web.Request) -> str | None:
-    """Return the canonical form of the subject or context in an address; None for the whole registry.
+    """Return the subject or context in the URL, in its canonical form; None for the whole registry.
 
     Raises:
         RegistryError: INVALID_SUBJECT.
@@ -109,7 +109,10 @@ def scope_of(request: web.Request) -> str | None:
 
 
 def uses_of(request: web.Request) -> list[Version]:
-    """Return the versions whose schema has the id or the GUID in the address. Raises SCHEMA_NOT_FOUND."""
+    """Return the versions whose schema has the id or the GUID in the URL.
+
+    Raises RegistryError SCHEMA_NOT_FOUND.
+    """
     state, guid = request.app[STATE], request.match_info.get("guid")
     if guid is not None:
         return queries.uses_of_guid(state, guid)
@@ -117,17 +120,23 @@ def uses_of(request: web.Request) -> list[Version]:
 
 
 def id_of(request: web.Request) -> int:
-    """Return the schema's id in the address. Raises RegistryError 404, SCHEMA_NOT_FOUND."""
+    """Return the id of a schema in the URL.
+
+    Raises RegistryError: 404 or SCHEMA_NOT_FOUND, it is not an id.
+    """
     return queries.schema_id(request.match_info["id"])
 
 
 def flag(request: web.Request, name: str) -> bool:
-    """Return a boolean parameter; False if it is missing."""
+    """Return a boolean query parameter; False if it is missing."""
     return request.query.get(name, "false").lower() == "true"
 
 
 def number(request: web.Request, name: str, otherwise: int) -> int:
-    """Return a parameter that is a whole number. Raises RegistryError."""
+    """Return a query parameter that is a whole number; `otherwise` if it is missing.
+
+    Raises RegistryError 400.
+    """
     text = request.query.get(name)
     try:
         return otherwise if text is None else int(text)
@@ -136,7 +145,10 @@ def number(request: web.Request, name: str, otherwise: int) -> int:
 
 
 def page(request: web.Request, items: Sequence[T]) -> Sequence[T]:
-    """Return the slice of `items` for the parameters offset and limit."""
+    """Return the slice of `items` for the query parameters ``offset`` and ``limit``.
+
+    Raises RegistryError 400.
+    """
     start, limit = max(number(request, "offset", 0), 0), number(request, "limit", -1)
     return items[start:] if limit < 0 else items[start : start + limit]
 
@@ -149,7 +161,8 @@ def schema_json(request: web.Request, version: Version) -> JsonObject:
 def schema_text(request: web.Request, version: Version) -> str | None:
     """Return the text of the schema of `version` in the requested format.
 
-    ``format=serialized`` applies to Protobuf only. All other schemas and formats give the text.
+    ``format=serialized`` applies to Protobuf only. For all other schemas and formats, the result is the
+    stored text. Raises NotComputed.
     """
     if request.query.get("format") == "serialized" and version.schema.type == PROTOBUF:
         return serialized(source_of_version(request.app[STATE], version))
@@ -157,7 +170,7 @@ def schema_text(request: web.Request, version: Version) -> str | None:
 
 
 async def body_of(request: web.Request) -> Mapping[str, Any]:
-    """Return the object in the request's body. Raises RegistryError."""
+    """Return the JSON object in the request's body, which is read and decoded once. Raises RegistryError."""
     body = _body.get()
     if body is None:
         body = await _decoded(await _body_bytes(request))
@@ -189,7 +202,7 @@ async def _decoded(data: bytes) -> Mapping[str, Any]:
 
 @web.middleware
 async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Negotiate the content type, and turn errors into responses."""
+    """Negotiate the content type, call `handler`, and turn errors into responses."""
     _body.set(None)
     content_type = _acceptable(request.headers.get("Accept", "*/*"))
     try:
@@ -216,7 +229,10 @@ async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 async def _computing(handler: Handler, request: web.Request) -> web.StreamResponse:
-    """Call `handler`, and call it again after each NotComputed. Before NotComputed it has changed nothing."""
+    """Call `handler`. After each NotComputed, compute the missing result and call `handler` again.
+
+    A handler must change nothing before it raises NotComputed. Raises RegistryError OPERATION_TIMEOUT.
+    """
     loop = asyncio.get_running_loop()
     deadline = time.monotonic() + _COMPUTE_S
     while True:
@@ -241,7 +257,10 @@ def _refusal(status: int, code: int, message: str) -> web.Response:
 
 
 def _acceptable(accept: str) -> str | None:
-    """Return the content type for an Accept header (RFC 9110, 12.5.1): the highest weight, then our order."""
+    """Return the content type for an Accept header (RFC 9110, 12.5.1); None if it accepts none of ours.
+
+    The highest weight decides, then the order of `_ANSWERED`.
+    """
     weights: dict[str, float] = {}
     for item in accept.split(","):
         name, *parameters = (part.strip() for part in item.split(";"))

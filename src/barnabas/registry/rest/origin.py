@@ -1,8 +1,8 @@
-"""Refuses requests that a browser sends for a page of another site.
+"""Rejects requests that a browser sends for a page of another site.
 
-Such a page may point its own name to this machine (DNS rebinding): then the Host header shows that name. Or
-it sends a request that needs no permission of ours, such as a POST without a content type: then Origin names
-the page.
+The page's host name may point to this machine (DNS rebinding). Then the Host header contains the page's name.
+Or the page sends a request that browsers allow without asking the registry, such as a POST without a content
+type. Then the Origin header names the page's site.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def own_hosts(hosts: Collection[str] | None, allowed: Collection[str]) -> frozenset[str] | None:
-    """Return the accepted ``Host`` headers; None to accept any.
+    """Return the accepted values of the header ``Host``, in lower case; None to accept any.
 
     Args:
         hosts: the names of the registry; None if they are unknown.
@@ -36,7 +36,10 @@ def own_hosts(hosts: Collection[str] | None, allowed: Collection[str]) -> frozen
 
 @web.middleware
 async def own_requests_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Require the registry's Host, and for changes no foreign Origin. Raises RegistryError 421, 403."""
+    """Reject requests with another Host, and changes with another site's Origin.
+
+    Raises RegistryError: 421 for the Host, 403 for the Origin.
+    """
     hosts, host = request.app.get(HOSTS), request.host.lower()
     if hosts is not None and not _is_named(host, hosts):
         shown = shortened(host, 100)

@@ -1,4 +1,4 @@
-"""/schemas and /contexts: returns schemas by id."""
+"""/schemas and /contexts: returns schemas by id or GUID, and lists schemas, types and contexts."""
 
 from __future__ import annotations
 
