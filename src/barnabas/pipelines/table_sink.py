@@ -48,7 +48,7 @@ class TableSink(SinkKind, ABC):
     ) -> None:
         """Write batch `number` of `query`, unless it is written already.
 
-        The numbers of a query rise. After a failure, Spark repeats the last number with the same rows.
+        The numbers of a query rise. After a failure, Spark repeats the last number.
 
         Read `rows` even if the batch is written already. Otherwise the operators before the sink lose their
         state.

@@ -141,7 +141,7 @@ def _security(given: Mapping[str, str]) -> ConnectionSecurity:
 
 
 def parse_servers(text: str) -> list[Address]:
-    """Parse a list of HOST:PORT, separated by commas.
+    """Parse a comma-separated list of HOST:PORT.
 
     As in librdkafka, PROTOCOL://HOST:PORT is valid, and the default port is 9092.
 
