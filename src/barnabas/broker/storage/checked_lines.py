@@ -2,8 +2,8 @@
 
 Kafka's checkpoint files have no checksum, and a damaged digit is still a number. Kafka splits a line at
 blanks and ignores blanks at its end. So each line ends in 32 blanks that encode the CRC-32C of the text
-before them, the highest bit first. A tab is a 1, a space is a 0. Kafka's own lines have none. A line may have
-a *tag* before its checksum in the same form: a number for which Kafka's format has no field.
+before them, the highest bit first. A tab is a 1, a space is a 0. Lines that Kafka wrote have no checksum.
+A line may have a *tag* before its checksum in the same form: a number for which Kafka's format has no field.
 """
 
 from __future__ import annotations
@@ -18,36 +18,37 @@ _DIGITS = str.maketrans(" \t", "01")
 
 
 def encode(lines: Iterable[str]) -> bytes:
-    """Return a file of Kafka's form: version 0, the number of lines, and the lines with their checksums."""
+    """Return the content of a checkpoint file: version 0, the number of lines, and the checksummed lines."""
     checked = [encode_line(line) for line in lines]
     return b"".join([encode_head(len(checked)), *checked])
 
 
 def encode_head(lines: int) -> bytes:
-    """Return the first lines of a file with `lines` lines."""
+    """Return the first two lines of a checkpoint file: version 0, and the number of lines that follow."""
     return f"0\n{lines}\n".encode()
 
 
 def encode_line(line: str) -> bytes:
-    """Return one line of a file, with its checksum."""
+    """Return `line` as bytes, with its checksum and a newline."""
     return f"{line}{_checksum(line)}\n".encode()
 
 
 def tagged(line: str, tag: int) -> str:
-    """Return a line for `encode` with a tag, a number of 32 bits."""
+    """Return `line` with a tag, a number of 32 bits, for `encode` or `encode_line`."""
     return line + _blanks(tag)
 
 
 def tag_of(line: str) -> int | None:
-    """Return the tag of a line from `decode`; None if it has none."""
+    """Return the tag of a line that `decode` has returned; None if the line has no tag."""
     blanks = line[len(line.rstrip(" \t")) :]
     return int(blanks.translate(_DIGITS), 2) if len(blanks) == _BITS else None
 
 
 def decode(content: bytes) -> tuple[list[str], str | None]:
-    """Return the undamaged lines, each with its tag if it has one, and the damage of the rest, or None.
+    """Return the undamaged lines, with their tags, and a description of the first damage, or None.
 
-    If the first two lines (the version and the number of lines) are damaged, all lines are left out.
+    If the version or the number of lines cannot be read, return no lines. In a file without checksums, such
+    as Kafka's, every line counts as undamaged.
     """
     try:
         lines = content.decode("ascii").split("\n")

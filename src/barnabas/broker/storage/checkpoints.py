@@ -5,18 +5,19 @@ These are text:
 - `recovery-point-offset-checkpoint`;
 - `replication-offset-checkpoint`: high watermarks;
 - `log-start-offset-checkpoint`;
-- `cleaner-offset-checkpoint`: the offset up to which each log is compacted. It names a log from before the
-  first compaction on.
+- `cleaner-offset-checkpoint`: the offset up to which each log is compacted. A log has an entry from before
+  its first compaction on.
 
 Each has a line "0" (the version), a line with the number of entries, then a line "topic partition offset" for
 each entry. Each line has a checksum and a tag that Kafka ignores (`barnabas.broker.storage.checked_lines`).
-The tag distinguishes two topics that have had the same name: the next topic ignores an entry of a deleted
-one. So it does even if the broker stopped, or its disk was full, before it could remove the entry.
+The tag distinguishes two topics that have had the same name. A new topic ignores the entries of a deleted
+topic, even if the broker stopped, or its disk was full, before it could remove them.
 
-- `barnabas-segment-sizes`, of our own, has the same form. It has a line for every segment as of the last
-  clean stop: "topic partition base-offset size index-bytes timeindex-bytes latest-timestamp its-offset".
+- `barnabas-segment-sizes`, which only Barnabas has, is of the same form. It has a line for every segment as
+  of the last clean stop: "topic partition base-offset size index-bytes timeindex-bytes latest-timestamp
+  its-offset".
 - `meta.properties` identifies the owner of the directory: version=1, cluster.id, node.id and directory.id
-  (KIP-858). In a broker of a cluster it also has metadata.store=zookeeper, which is our own.
+  (KIP-858). In a broker of a cluster it also has metadata.store=zookeeper, which only Barnabas writes.
 - `.kafka_cleanshutdown` exists between a clean stop and the next start.
 - `partition.metadata`, in each partition's folder, has the topic id (KIP-516). A third line, which Kafka does
   not read, is the CRC-32C of the first two.
@@ -53,12 +54,12 @@ NO_BROKER_EPOCH = -1
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
-    """Return the marker of a clean stop, as Kafka writes it (KIP-966): it has the last broker epoch."""
+    """Return the content of `.kafka_cleanshutdown`, in Kafka's format (KIP-966), with the broker epoch."""
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
 def decode_clean_shutdown(data: bytes) -> int:
-    """Return the broker epoch at a clean stop; NO_BROKER_EPOCH if the marker has none."""
+    """Return the broker epoch in `.kafka_cleanshutdown`; NO_BROKER_EPOCH if it has none or is damaged."""
     try:
         epoch = json.loads(data)["brokerEpoch"]
     except (ValueError, KeyError, TypeError):
@@ -69,11 +70,11 @@ def decode_clean_shutdown(data: bytes) -> int:
 class CheckpointedOffsets(NamedTuple):
     """The entries of an offset checkpoint."""
 
-    #: of the lines that are whole
+    #: offsets in the undamaged lines
     offsets: dict[TopicPartition, Offset]
-    #: `tag_of_topic` of those lines; Apache Kafka's have none
+    #: tags of the topics (`tag_of_topic`) in those lines; lines that Kafka wrote have no tags
     tags: dict[TopicPartition, int]
-    #: what is wrong with the file; None when nothing is
+    #: description of the first damage; None without damage
     damage: str | None
 
 
@@ -83,25 +84,25 @@ def tag_of_topic(topic_id: TopicId) -> int:
 
 
 def encode_offset(topic_partition: TopicPartition, offset: Offset, tag: int | None) -> bytes:
-    """Return one line of an offset checkpoint. `tag` is that of the topic, None if it is not known."""
+    """Return one line of an offset checkpoint. `tag` is `tag_of_topic`; None if the topic id is not known."""
     topic, partition = topic_partition
     line = f"{topic} {partition} {offset}"
     return checked_lines.encode_line(line if tag is None else checked_lines.tagged(line, tag))
 
 
 def join_offsets(lines: Sequence[bytes], count: int) -> bytes:
-    """Return the content of an offset checkpoint from lines of `encode_offset`."""
+    """Return the content of an offset checkpoint with `count` entries, made of lines of `encode_offset`."""
     return b"".join([checked_lines.encode_head(count), *lines])
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset], tags: Mapping[TopicPartition, int]) -> bytes:
-    """Return the content of an offset checkpoint. `tags` are those of the known topics."""
+    """Return the content of an offset checkpoint. `tags` has `tag_of_topic` of each topic with a known id."""
     lines = [encode_offset(tp, offset, tags.get(tp)) for tp, offset in offsets.items()]
     return join_offsets(lines, len(lines))
 
 
 def decode_offsets(content: bytes) -> CheckpointedOffsets:
-    """Parse an offset checkpoint, also one of Kafka. It never raises."""
+    """Parse an offset checkpoint of Barnabas or Kafka. Damage raises no error: the result describes it."""
     lines, damage = checked_lines.decode(content)
     offsets = {}
     tags = {}
@@ -125,7 +126,7 @@ class SegmentSizes(NamedTuple):
     """The state of a segment at a clean stop. Sizes are in bytes."""
 
     size: int
-    #: -1 for those that were not written down: an earlier version's file
+    #: -1 if an earlier version of Barnabas wrote the file: it had no such field
     index_size: int = -1
     time_index_size: int = -1
     #: the largest timestamp in the segment, and the last offset of the first batch that has it
@@ -134,7 +135,7 @@ class SegmentSizes(NamedTuple):
 
 
 def encode_sizes(sizes: Iterable[tuple[TopicPartition, Offset, SegmentSizes]]) -> bytes:
-    """Return the content of `barnabas-segment-sizes`: partition, base offset and sizes of segments."""
+    """Return the content of `barnabas-segment-sizes`: each segment's partition, base offset and sizes."""
     return checked_lines.encode(
         f"{topic} {partition} {base_offset} {' '.join(map(str, segment))}"
         for (topic, partition), base_offset, segment in sizes
@@ -142,7 +143,7 @@ def encode_sizes(sizes: Iterable[tuple[TopicPartition, Offset, SegmentSizes]]) -
 
 
 def decode_sizes(content: bytes) -> dict[TopicPartition, dict[Offset, SegmentSizes]] | None:
-    """Return the sizes of each segment by its base offset; None if the file is damaged."""
+    """Return each segment's sizes by partition and base offset; None if the file is damaged."""
     lines, damage = checked_lines.decode(content)
     if damage is not None:
         return None
@@ -155,15 +156,15 @@ def decode_sizes(content: bytes) -> dict[TopicPartition, dict[Offset, SegmentSiz
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Return a Java properties file, for values that need no escapes."""
+    """Return the content of a Java properties file. Names and values are not escaped."""
     return "".join(f"{name}={value}\n" for name, value in properties.items()).encode()
 
 
 def decode_properties(content: bytes) -> dict[str, str]:
-    """Return the properties in a file like Kafka's `meta.properties`, without comments.
+    """Return the properties, by name, in a file like Kafka's `meta.properties`. Comments are ignored.
 
     Raises:
-        ValueError: the content is not text.
+        ValueError: the content is not UTF-8, or has control characters.
     """
     properties = {}
     try:
@@ -186,10 +187,10 @@ def encode_partition_metadata(topic_id: TopicId) -> bytes:
 
 
 def decode_partition_metadata(content: bytes) -> TopicId:
-    """Parse `partition.metadata`, also one of Kafka.
+    """Return the topic id in a `partition.metadata` file of Barnabas or Kafka.
 
     Raises:
-        ValueError: the content is damaged.
+        ValueError: the content is damaged, or has another version.
     """
     try:
         lines = content.decode("ascii").splitlines()

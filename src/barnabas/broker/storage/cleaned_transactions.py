@@ -16,7 +16,7 @@ from barnabas.kafka.records.control import decode_end_transaction
 
 
 class CleanedTransactions:
-    """The transactions at the present batch of a cleaning. Call it for each batch in turn."""
+    """Transactions in the log that a cleaning reads. Call `is_aborted` or `end` for each batch in order."""
 
     __slots__ = ("_aborted", "_coming", "_committed", "_has_batches")
 
@@ -26,11 +26,11 @@ class CleanedTransactions:
         `aborted` must have every aborted transaction that begins before the end of the cleaning.
         """
         self._coming = sorted(aborted, key=lambda aborted: -aborted.first_offset)
-        #: the aborted ones whose marker lies ahead
+        #: aborted transactions that have begun and whose marker is still ahead
         self._aborted: dict[ProducerId, AbortedTransaction] = {}
-        #: those of them that have left a batch
+        #: producers of such a transaction from which the log still has a batch
         self._has_batches: set[ProducerId] = set()
-        #: producers of which a batch was met that no marker has ended yet, and that was not aborted
+        #: producers with a batch in a transaction that was not aborted and whose marker is still ahead
         self._committed: set[ProducerId] = set()
 
     def is_aborted(self, header: BatchHeader) -> bool:
@@ -46,10 +46,10 @@ class CleanedTransactions:
         return False
 
     def end(self, header: BatchHeader, batch: Buffer) -> tuple[bool, AbortedTransaction | None]:
-        """Return whether a control batch can be dropped, and the index entry that must stay with it.
+        """Return whether a control batch can be dropped, and the transaction index entry to keep, or None.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE.
+            KafkaError: CORRUPT_MESSAGE, the marker cannot be decoded.
         """
         self._reach(header.last_offset)
         if not header.record_count:

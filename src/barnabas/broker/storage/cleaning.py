@@ -1,8 +1,8 @@
 """One cleaning of a compacted log (KIP-58, KIP-280, KIP-354, KIP-534): the part that runs in a thread.
 
 First it stores the last offset of each key in the dirty tail, as far as memory allows. Then it copies the log
-up to there, segment by segment. It leaves out records that a later record with the same key replaces. Several
-small segments become one. Offsets never change.
+up to the last stored offset, segment by segment. It leaves out records that a later record with the same key
+replaces. Several small segments become one. Offsets never change.
 
 A cleaning reads only sealed, durable and stable records, through its own file handles. No other code uses the
 new files until the log's owner replaces the old ones (`LogFiles.begin_swap`).
@@ -31,20 +31,20 @@ from barnabas.kafka.records.builder import batch_payload
 from barnabas.kafka.records.compacted import with_records, without_records
 from barnabas.kafka.records.record import RecordSpan, record_spans
 
-#: after so many bytes, some tenths of a millisecond's work, the event loop gets its turn
+#: bytes, a few tenths of a millisecond's work, after which the thread pauses for the event loop
 _TURN_BYTES = 8 * 1024
-#: long enough for a thread that waits for the interpreter to take it
+#: long enough for a waiting thread to take the GIL
 _PAUSE_SECONDS = 0.0001
 
 
 class CleaningCancelled(BarnabasError):
-    """The cleaning was cancelled, or its log has changed meanwhile."""
+    """The cleaning was cancelled, or the log changed while it ran."""
 
 
 class Cleaning:
-    """A cleaning.
+    """Cleans a log once: `index` finds the last offset of each key, `clean` writes the records that stay.
 
-    It is created on the event loop, which owns the log. `index` and `clean` run in a thread, one at a time.
+    Create it on the event loop, which owns the log. `index` and `clean` run in a thread, one at a time.
 
     Raises:
         KafkaError: `index` and `clean`: CORRUPT_MESSAGE, the log is damaged.
@@ -98,9 +98,9 @@ class Cleaning:
         self._cancelled.set()
 
     def index(self) -> None:
-        """Fill the map from the dirty tail, at least from one batch.
+        """Add the keys of the dirty tail to the map until the map is full. Add those of at least one batch.
 
-        `end` is the offset that it has reached.
+        Afterwards `end` is the offset after the last batch added.
         """
         aborted = self._aborted()
         self._transactions = CleanedTransactions(aborted)
@@ -119,7 +119,10 @@ class Cleaning:
             self.end = self._source_end(number)
 
     def groups(self) -> list[list[LogSegment]]:
-        """Return the segments to clean, in order. Each group becomes one segment within the size limit."""
+        """Return groups of the segments to clean, in order.
+
+        Each group becomes one segment within the size limit.
+        """
         config = self._config
         groups: list[list[LogSegment]] = []
         log_bytes = offset_bytes = time_bytes = 0
@@ -143,9 +146,9 @@ class Cleaning:
         return groups
 
     def clean(self, group: Sequence[LogSegment]) -> LogSegment:
-        """Write the kept records of a group into one segment of `.cleaned` files, which is durable on return.
+        """Write the records that stay of a group into one new segment, fsync it and return it.
 
-        The groups must be cleaned in their order, each once.
+        The names of its files end in `.cleaned`. Clean the groups in their order, each once.
         """
         cleaned = LogSegment(
             self._files,
@@ -216,7 +219,7 @@ class Cleaning:
     def _kept(self, header: BatchHeader, batch: Buffer, is_useless: bool) -> Buffer | None:
         """Return the kept form of the batch; None if it is dropped."""
         if header.last_offset >= self.end:
-            return batch  # of this part the map knows nothing
+            return batch  # the map has no keys of this part of the log
         horizon = header.delete_horizon_ms
         has_expired = horizon is not None and horizon <= self._now_ms
         if header.is_control:
@@ -327,7 +330,7 @@ class Cleaning:
         return found + [aborted for aborted in self._unstored if aborted.first_offset < self._dirtiness.end]
 
     def _source_end(self, number: int) -> Offset:
-        """Return the offset after the range of the source at a place."""
+        """Return the offset after the range of the source with the index `number`."""
         following = number + 1
         return self._sources[following].base_offset if following < len(self._sources) else self._dirtiness.end
 

@@ -18,7 +18,7 @@ from barnabas.kafka.records.crc import crc32c
 def find_copied_batches(
     records: memoryview, topic_partition: TopicPartition, end: Offset, epoch: int, leader_epoch: int
 ) -> list[tuple[int, BatchHeader]]:
-    """Return the complete batches of `records` up to a leader epoch, with their positions.
+    """Return the position and header of each complete batch, up to the first one of a later leader epoch.
 
     Args:
         records: bytes from the leader; the last batch may be incomplete.

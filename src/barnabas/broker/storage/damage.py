@@ -18,15 +18,15 @@ from barnabas.broker.storage.segments import Segments
 
 logger = logging.getLogger(__name__)
 
-#: what the names of files end with that were damaged and are kept for an operator
+#: suffix of damaged files that are kept for an operator
 DAMAGED = ".damaged"
-#: so much of what is cut off is searched for whole batches
+#: most bytes of a removed suffix that are searched for whole batches
 _SEARCHED_BYTES = 64 * 1024 * 1024
 _BLOCK = 1024 * 1024
 
 
 def lost_records(topic_partition: TopicPartition, end: Offset, safe_end: Offset, reason: str) -> KafkaError:
-    """Return the error for lost records: `end` to `safe_end` - 1 were on disk and cannot be read."""
+    """Return the error for offsets `end` to `safe_end` - 1, which were durable and cannot be read now."""
     return KafkaError(
         ErrorCode.CORRUPT_MESSAGE,
         f"records from offset {end} on are damaged or gone, which had been safe on disk up to {safe_end - 1} "
@@ -36,7 +36,13 @@ def lost_records(topic_partition: TopicPartition, end: Offset, safe_end: Offset,
 
 
 def read_small_file(fs: FileSystem, path: str) -> bytes:
-    """Read a small file like `read_file`. An error that affects only this file raises ValueError."""
+    """Return the content of a small file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: this one file cannot be read, for example because of its permissions.
+        OSError: the disk failed.
+    """
     try:
         return read_file(fs, path)
     except FileNotFoundError:
@@ -48,7 +54,7 @@ def read_small_file(fs: FileSystem, path: str) -> bytes:
 
 
 def keep_damaged(fs: FileSystem, path: str) -> None:
-    """Move a damaged file away, so that another one can replace it."""
+    """Add the suffix ``.damaged`` to a file's name, so that a new file can replace it. Only log a failure."""
     try:
         fs.rename(path, path + DAMAGED)
     except OSError as error:
@@ -56,7 +62,10 @@ def keep_damaged(fs: FileSystem, path: str) -> None:
 
 
 def keep_cut_off(files: LogFiles, segment: LogSegment, size: int, end: Offset) -> str:
-    """Keep a copy of a suffix with whole batches before it is cut off. Return the path for the log line."""
+    """Copy the bytes from `segment.size` to `size` to a ``.damaged`` file, if they have whole batches.
+
+    The caller then cuts them off. Return a text about the copy for the log message; empty without a copy.
+    """
     data = segment.log.read_at(min(size - segment.size, _SEARCHED_BYTES), segment.size)
     found = [header for _, header in whole_batches(data, segment.base_offset, end)]
     if not found:
@@ -68,7 +77,7 @@ def keep_cut_off(files: LogFiles, segment: LogSegment, size: int, end: Offset) -
 
 
 def keep_segment(files: LogFiles, segment: LogSegment) -> None:
-    """Keep a copy of a segment that is about to be dropped, and log it."""
+    """Copy a segment to a ``.damaged`` file before its removal, unless it is empty. Log a warning."""
     if segment.size:
         path = segment.log.path + DAMAGED
         _copy(files, segment, 0, segment.size, path)
@@ -101,7 +110,7 @@ def check_sealed(
         segments: all segments.
         count: number of segments to check.
         sizes: sizes of the segments at a clean stop; None if they are not known.
-        sealed: the list of segments that a flush has covered.
+        sealed: segments that a flush has covered, by base offset.
         has_holes: whether compaction may have left holes between segments.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Computes which part of a log a cleaning would process, and the gain.
+"""Computes the part of a log that a cleaning would process, and the share of dirty bytes in it.
 
 A log has a clean head, up to an offset in the cleaner's checkpoint, and a dirty tail. From the tail a
 cleaning uses whole sealed segments that are stable (below the last stable offset), durable and old enough.
@@ -31,7 +31,7 @@ class Dirtiness:
 
     @property
     def ratio(self) -> float:
-        """The dirty part of the bytes that a cleaning would read."""
+        """The fraction of dirty bytes in the bytes that a cleaning would read; 0 if there are none."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
@@ -40,7 +40,11 @@ class Dirtiness:
 
 
 def first_dirty_offset(log: PartitionLog, cleaned_to: Offset | None) -> Offset:
-    """Return the first offset of a log's dirty tail; `cleaned_to` is the checkpoint's offset, if any."""
+    """Return the first offset of a log's dirty tail.
+
+    `cleaned_to` is the log's offset in the cleaner's checkpoint, or None. An offset after the log's end is
+    ignored, with a warning.
+    """
     start = log.log_start_offset
     if cleaned_to is None:
         return start
@@ -56,9 +60,9 @@ def first_dirty_offset(log: PartitionLog, cleaned_to: Offset | None) -> Offset:
 
 
 def roll_overdue(log: PartitionLog, now_ms: int) -> bool:
-    """Seal an active segment that is older than `max.compaction.lag.ms`. Return whether it was sealed.
+    """Seal the active segment if its first record is older than `max.compaction.lag.ms`.
 
-    Only sealed segments can be cleaned.
+    Return whether it was sealed. Only sealed segments can be cleaned.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -73,6 +77,8 @@ def roll_overdue(log: PartitionLog, now_ms: int) -> bool:
 
 def dirtiness(log: PartitionLog, cleaned_to: Offset | None, now_ms: int) -> Dirtiness:
     """Return the range that a cleaning of `log` would process now.
+
+    `cleaned_to` is the log's offset in the cleaner's checkpoint, or None.
 
     Raises:
         OSError: the disk failed.

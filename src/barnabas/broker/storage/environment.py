@@ -34,11 +34,11 @@ class LogEnvironment:
     failed_fsyncs: int = 0
     #: the error that took the directory offline
     failure: OSError | None = None
-    #: told once, when the directory goes offline
+    #: called once, when the directory goes offline
     on_failure: Callable[[OSError], None] | None = None
-    #: when an error was last told, and how often it has come since
+    #: by errno: when such an error was last logged, and how often it has occurred since
     _told: dict[int | None, tuple[int, int]] = field(default_factory=dict)
-    #: told before records that may have been flushed are cut off, with the offset where the log will end
+    #: called before a truncation removes records that may have been flushed, with the log's new end
     before_truncation: Callable[[TopicPartition, int], None] | None = None
 
     @property
@@ -46,16 +46,21 @@ class LogEnvironment:
         return self.files.fs
 
     def judge(self, what: object, error: OSError) -> KafkaError:
-        """Handle `error` of the operation `what` by its harm.
+        """Take the directory offline if `error` harms all of it.
 
         Return the KafkaError for the caller to raise.
+
+        `what` names the log or the operation, for the messages.
         """
         if harm_of(error) is Harm.DIRECTORY:
             return self.fail(error)
         return self.refuse(what, error)
 
     def refuse(self, what: object, error: OSError) -> KafkaError:
-        """Return the KafkaError for one failed operation on `what`. Not every such error is logged."""
+        """Return the KafkaError for one failed operation on `what`.
+
+        Log each errno at most every 10 seconds.
+        """
         now_ms = self.clock.now_ms()
         since_ms, more = self._told.get(error.errno, (now_ms - _TELL_EVERY_MS, 0))
         if now_ms - since_ms >= _TELL_EVERY_MS:
@@ -80,7 +85,7 @@ class LogEnvironment:
         return self.offline()
 
     def offline(self) -> KafkaError:
-        """The error for every write once the directory is offline."""
+        """Return the error for a write to the offline directory."""
         return KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path} is offline: {self.failure}"
         )

@@ -1,4 +1,4 @@
-"""The start offset of each leader epoch (KIP-101), and the file with them.
+"""The start offset of each leader epoch (KIP-101), and the file that stores these offsets.
 
 `leader-epoch-checkpoint` is text. It has a line "0" (the version), a line with the number of entries, then a
 line "epoch start-offset" for each, both ascending. Each line has a checksum
@@ -22,7 +22,7 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The leader epochs of one log, in memory. `changed` says that the file is outdated."""
+    """The leader epochs of one log, in memory. `changed` is True while the file is outdated."""
 
     __slots__ = ("changed", "entries")
 
@@ -35,7 +35,11 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else NO_LEADER_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Record that `epoch` begins at `start_offset`. Entries that contradict this are removed."""
+        """Record that leader epoch `epoch` begins at `start_offset`. Remove contradicting entries.
+
+        These are entries of the same or a later epoch, or with the same or a later start offset. If `epoch`
+        is negative or already the latest, do nothing.
+        """
         if epoch < 0 or (self.entries and epoch == self.entries[-1].epoch):
             return
         while self.entries and (
@@ -46,44 +50,47 @@ class LeaderEpochs:
         self.changed = True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest epoch up to `epoch`, and its end offset; (-1, -1) if unknown.
+        """Return the largest known epoch that is at most `epoch`, and its end offset; (-1, -1) if unknown.
 
-        It is the answer to OffsetForLeaderEpoch (KIP-101, KIP-279).
+        An OffsetForLeaderEpoch response has these values (KIP-101, KIP-279).
         """
         if epoch < 0 or not self.entries or epoch > self.latest:
             return NO_LEADER_EPOCH, UNKNOWN_OFFSET
         if epoch == self.latest:
             return epoch, log_end_offset
         place = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
-        if place == 0:  # older than all we know: nothing of it is here
+        if place == 0:  # older than all known epochs: the log has none of its records
             return epoch, self.entries[0].start_offset
         return self.entries[place - 1].epoch, self.entries[place].start_offset
 
     def epoch_at(self, offset: int) -> int:
-        """Return the epoch that wrote `offset`, -1 when unknown."""
+        """Return the leader epoch of the record at `offset`; -1 if it is unknown."""
         place = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
         return self.entries[place - 1].epoch if place else NO_LEADER_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Remove entries after `end_offset`, the new end of the log."""
+        """Remove the epochs that begin at or after `end_offset`, the new end of the log."""
         while self.entries and self.entries[-1].start_offset >= end_offset:
             self.entries.pop()
             self.changed = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Adjust the entries to `start_offset`, the new start of the log."""
+        """Remove the epochs that end before `start_offset`, the new start of the log.
+
+        The epoch of the record at `start_offset` begins there from now on.
+        """
         place = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
         if place and (place > 1 or self.entries[0].start_offset < start_offset):
             self.entries[:place] = [EpochEntry(self.entries[place - 1].epoch, start_offset)]
             self.changed = True
 
     def encode(self) -> bytes:
-        """Return the file's content."""
+        """Return the content of `leader-epoch-checkpoint`."""
         return checked_lines.encode(f"{epoch} {offset}" for epoch, offset in self.entries)
 
     @classmethod
     def decode(cls, content: bytes) -> LeaderEpochs:
-        """Parse the file, also one of Kafka.
+        """Parse the content of `leader-epoch-checkpoint`, written by Barnabas or Kafka.
 
         Raises:
             ValueError: the content is damaged.

@@ -32,7 +32,10 @@ _OF_SEGMENTS = frozenset((LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT))
 
 
 def find_deleted_segments(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dict[Offset, Offset]:
-    """Return the begin and end of each segment that was being deleted when the process crashed."""
+    """Return the end offset, by base offset, of each segment whose deletion a crash has interrupted.
+
+    If a segment cannot be read, its end offset is its base offset.
+    """
     sizes = {entry.name: entry.size for entry in listed}
     ends: dict[Offset, Offset] = {}
     for stem in sorted(name.partition(".")[0] for name in sizes if name.endswith(LOG + DELETED)):
@@ -48,7 +51,7 @@ def find_deleted_segments(env: LogEnvironment, path: str, listed: Sequence[Entry
             suffix=DELETED,
         )
         end = segment.base_offset
-        with contextlib.suppress(KafkaError, OSError):  # one that cannot be read tells nothing
+        with contextlib.suppress(KafkaError, OSError):  # an unreadable segment counts as empty
             end = segment.next_offset()
         ends[segment.base_offset] = end
         segment.close()
@@ -58,7 +61,14 @@ def find_deleted_segments(env: LogEnvironment, path: str, listed: Sequence[Entry
 def removed_up_to(
     deleted: Mapping[Offset, Offset], start: Offset, first: Offset, *, has_holes: bool
 ) -> Offset:
-    """Return the end of the range from `start` that was in `deleted` segments; `start` if it was in none."""
+    """Return the offset up to which deleted segments held the records from `start` on; `start` if none did.
+
+    Args:
+        deleted: end offset of each deleted segment, by base offset.
+        start: first offset of the range.
+        first: base offset of the first remaining segment.
+        has_holes: whether compaction may have left holes between segments.
+    """
     if has_holes:  # offsets between two segments say nothing
         return first if any(base_offset <= start for base_offset in deleted) else start
     for base_offset, end in deleted.items():
@@ -68,7 +78,10 @@ def removed_up_to(
 
 
 def clear_folder(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dict[str, Entry]:
-    """Finish all interrupted swaps and deletions, and return the remaining entries of the folder."""
+    """Finish interrupted swaps and deletions. Return the remaining entries of the folder by name.
+
+    Also remove temporary files, and indexes without a segment. Ignore segment files with a wrong name.
+    """
     if complete_swaps(env, path, listed):
         listed = env.fs.entries(path)
     entries = {entry.name: entry for entry in listed if _is_known(path, entry.name)}
@@ -82,7 +95,7 @@ def clear_folder(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dic
 
 
 def _is_known(folder: str, name: str) -> bool:
-    """Whether a file name is one of a log's: the names of segments begin with an offset."""
+    """Whether `name` may be a file of a log: the names of a segment's files begin with an offset."""
     stem, dot, kind = name.partition(".")
     if dot + kind not in _OF_SEGMENTS:
         return True
@@ -99,6 +112,8 @@ def _is_offset(stem: str) -> bool:
 def open_segments(
     env: LogEnvironment, path: str, entries: dict[str, Entry], config: TopicConfig, log_start_offset: Offset
 ) -> Segments:
+    """Return the log's segments. If the folder has none, create an empty one at `log_start_offset`."""
+
     def count(name: str, index: type[Index]) -> int:
         return entries[name].size // index.ENTRY.size if name in entries else 0
 

@@ -25,7 +25,7 @@ from enum import IntEnum
 
 
 class Harm(IntEnum):
-    """The harm of an error, in ascending order."""
+    """The scope of an error's harm, in ascending order."""
 
     REQUEST = 0
     LOG = 1
@@ -65,9 +65,9 @@ _CURES = {
 
 
 class TornError(OSError):
-    """A change stopped in the middle and could not be undone.
+    """A change of files stopped in the middle and could not be undone.
 
-    Only the next start can read the state of the disk.
+    The files may differ from the state in memory until the next start reads them.
     """
 
     def __init__(self, what: str, cause: OSError) -> None:
@@ -75,7 +75,7 @@ class TornError(OSError):
 
 
 def harm_of(error: BaseException, *, syncing: bool = False) -> Harm:
-    """Return the harm of `error`.
+    """Return whether `error` harms only the request, the log, or the log directory.
 
     Args:
         error: an OSError, or one of our own errors.
@@ -91,7 +91,7 @@ def harm_of(error: BaseException, *, syncing: bool = False) -> Harm:
 
 
 def is_about_one_file(error: OSError) -> bool:
-    """Whether a file that cannot be read because of `error` is damaged, so that a retry would not help."""
+    """Whether `error` of a read concerns this file alone, not its disk. A retry would not help."""
     return error.errno in _ONE_FILE
 
 
@@ -101,6 +101,6 @@ def may_pass(error: BaseException | None) -> bool:
 
 
 def cure_of(error: OSError) -> str:
-    """Return the cure for an operator, as the end of an error message; empty if none is known."""
+    """Return advice for the operator, to append to an error message; empty if there is none."""
     cure = _CURES.get(error.errno or 0)
     return f": {cure}" if cure else ""

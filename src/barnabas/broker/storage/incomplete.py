@@ -1,10 +1,10 @@
 """The mark of a replica that lacks records which it had acknowledged.
 
-`log repair` and `log discard` put this file into the folder of a partition of a cluster. A start also does so
-if a replica's folder is missing. While the file exists, the broker registers the replica as incomplete. The
-controller counts such a replica as in sync only after it has fetched all of the leader's log. A replica with
-the mark is emptied before it fetches, because its remaining log may have holes. Apache Kafka ignores the
-file.
+`log repair` and `log discard` put this file into the folder of a partition of a cluster. A broker's start
+also puts it there if the replica's folder is missing. While the file exists, the broker registers the replica
+as incomplete. The controller counts such a replica as in sync only after it has fetched all of the leader's
+log. A replica with the mark is emptied before it fetches, because its remaining log may have holes. Apache
+Kafka ignores the file.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ FILE_NAME = "barnabas-incomplete"
 
 
 class Mark(NamedTuple):
-    """The content of the file."""
+    """The content of a `barnabas-incomplete` file."""
 
     #: what happened to the replica, for people
     reason: str
-    #: whether the replica has begun anew: all that it holds was fetched since
+    #: whether the replica was emptied since it got the mark: all its records were fetched after that
     is_emptied: bool = False
 
 
 def encode_mark(mark: Mark) -> bytes:
-    """Return the content of the file."""
+    """Return the content of a `barnabas-incomplete` file."""
     return json.dumps({"version": 0, "reason": mark.reason, "emptied": mark.is_emptied}).encode()
 
 
 def decode_mark(content: bytes) -> Mark:
-    """Parse the content of the file. Damaged content counts as a mark. It never raises."""
+    """Return the mark in a `barnabas-incomplete` file. Damaged content raises no error: it is a mark, too."""
     try:
         found = json.loads(content)
         return Mark(str(found["reason"]), is_emptied=found["emptied"] is True)
@@ -56,12 +56,12 @@ def read_mark(fs: FileSystem, folder: str) -> Mark | None:
 
 
 def write_mark(fs: FileSystem, folder: str, mark: Mark) -> None:
-    """Mark the replica in a partition's folder, durably. Raises OSError."""
+    """Write the mark to a partition's folder, durably. Raises OSError."""
     replace_file(fs, f"{folder}/{FILE_NAME}", encode_mark(mark))
 
 
 def remove_mark(fs: FileSystem, folder: str) -> None:
-    """Remove the mark durably, if there is one. Raises OSError."""
+    """Remove the mark from a partition's folder, durably, if there is one. Raises OSError."""
     try:
         fs.remove(f"{folder}/{FILE_NAME}")
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """The two sparse indexes of a segment, in Apache Kafka's format (big-endian entries in ascending order).
 
-`.index`      relative offset (uint32), position (uint32): the last offset of a batch and where it begins
+`.index`      relative offset (uint32), position (uint32): a batch's last offset and its position in the file
 `.timeindex`  timestamp (int64), relative offset (int32): no record up to that offset has a later timestamp
 
 Offsets are relative to the segment's base offset. An entry is made about every `index.interval.bytes`.
@@ -18,7 +18,7 @@ from typing import Self
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.storage.open_files import LogFile
 
-#: entries to a block: what is read for a lookup and written at once
+#: entries in a block: the unit of reads and writes
 BLOCK = 512
 _NO_ENTRIES = b""
 
@@ -33,12 +33,12 @@ class Index:
     def __init__(self, file: LogFile, stored: int = 0) -> None:
         """Create an index. `stored` is the number of entries in the file."""
         self.file = file
-        #: whether the file was changed; set back by whoever sees to its fsync
+        #: whether the file was changed; the code that schedules its fsync resets it
         self.changed = False
         #: bytes of all entries, stored or not
         self.size = stored * self.ENTRY.size
         self._stored = stored
-        #: entries that wait; one object for all indexes without any
+        #: entries not stored yet; all indexes without such entries share one object
         self._tail: bytes | bytearray = _NO_ENTRIES
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class Index:
         return self.entry(len(self) - 1) if len(self) else None
 
     def floor(self, target: int) -> tuple[int, int] | None:
-        """Return the last entry whose first number is at most `target`."""
+        """Return the last entry whose first number is at most `target`; None if there is none."""
         size = self.ENTRY.size
         tail = self._tail
         if tail and self._unpack(tail, 0)[0] <= target:
@@ -86,19 +86,19 @@ class Index:
         self.changed = True
 
     def copy(self, file: LogFile) -> Self:
-        """Return the same entries, to be read through another open file."""
+        """Return a copy of the index, which reads its entries through `file`."""
         copy = type(self)(file)
         copy.size, copy._stored, copy._tail = self.size, self._stored, bytes(self._tail)
         return copy
 
     def restrict(self, count: int) -> None:
-        """Keep the first `count` entries in memory; the file is left alone."""
+        """Forget all entries in memory after the first `count`. The file does not change."""
         self._tail = self._tail[: max(count - self._stored, 0) * self.ENTRY.size]
         self._stored = min(self._stored, count)
         self.size = count * self.ENTRY.size
 
     def keep(self, count: int) -> None:
-        """Keep only the first `count` entries."""
+        """Remove all entries after the first `count`, also from the file."""
         self._keep(count)
 
     def reset(self) -> None:
@@ -108,7 +108,7 @@ class Index:
     def replace(self, count: int, content: bytes) -> None:
         """Replace the first `count` entries with `content`. Later ones stay if they are in ascending order.
 
-        If the content cannot be stored now, it waits in memory, like a new entry.
+        If the file cannot be written now, the entries wait in memory, as new entries do.
         """
         later = [self.entry(number) for number in range(count, len(self))]
         entries = bytearray(content)
@@ -149,13 +149,13 @@ class Index:
     def _unpack(self, data: bytes | bytearray, position: int) -> tuple[int, int]:
         try:
             first, second = self.ENTRY.unpack_from(data, position)
-        except struct.error:  # a truncation was faster than who reads in a thread; else it is damaged
+        except struct.error:  # a truncation overtook a read in a thread, or the file is damaged
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.file.path} is shorter than it was") from None
         return first, second
 
 
 class OffsetIndex(Index):
-    """An index of positions in the segment by offset."""
+    """The `.index` file: positions of batches in the segment, by offset."""
 
     ENTRY = struct.Struct(">II")
 
@@ -165,7 +165,7 @@ class OffsetIndex(Index):
         self._append(relative_offset, position)
 
     def first_from_position(self, position: int) -> tuple[int, int] | None:
-        """Return the first entry of a batch that begins at `position` or later."""
+        """Return the first entry of a batch that begins at `position` or later; None if there is none."""
         place = bisect_left(range(len(self)), position, key=lambda place: self.entry(place)[1])
         return self.entry(place) if place < len(self) else None
 
@@ -175,7 +175,7 @@ class OffsetIndex(Index):
 
 
 class TimeIndex(Index):
-    """An index of offsets in the segment by time."""
+    """The `.timeindex` file: offsets of batches in the segment, by timestamp."""
 
     ENTRY = struct.Struct(">qi")
 
@@ -194,7 +194,7 @@ class TimeIndex(Index):
         return self._last_timestamp
 
     def append(self, timestamp: int, relative_offset: int) -> None:
-        """Append an entry, unless its timestamp is not larger than that of the last one."""
+        """Append an entry if its timestamp is larger than that of the last entry."""
         if timestamp > self.last_timestamp:
             self._append(timestamp, relative_offset)
             self._last_timestamp = timestamp

@@ -1,4 +1,4 @@
-"""Builds the sparse indexes of a segment again in a thread, when they do not match the segment."""
+"""Rebuilds the sparse indexes of a segment in a thread, if they do not match the segment."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _READ_BYTES = 64 * 1024
 
 
 class IndexBuild:
-    """Both sparse indexes of a segment, computed from its batches. The segment owns it, except for `run`.
+    """Rebuilds both sparse indexes of a segment from its batches. Any thread can call `run`.
 
-    It has no entries for batches appended after its start: the segment adds those.
+    The segment owns this object. `built` has no entries for batches appended after its creation: the segment
+    adds those.
     """
 
     def __init__(
@@ -25,20 +26,25 @@ class IndexBuild:
     ) -> None:
         """Create it.
 
-        `size` is that of the segment. The last two arguments are the numbers of entries in its indexes.
+        `size` is the segment's size in bytes. The last two arguments are the numbers of entries in its
+        indexes.
         """
         self.log = log
         self.size = size
         self.offset_entries = offset_entries
         self.time_entries = time_entries
         self._base_offset = base_offset
-        #: whether what was built is in use, or cannot be built
+        #: whether the result is in use, or the indexes cannot be rebuilt
         self.is_over = False
-        #: the content of both files, once it was built
+        #: content of `.index` and `.timeindex`; None until `run` has computed it
         self.built: tuple[bytes, bytes] | None = None
 
     def run(self) -> None:
-        """Read all headers of the segment, in any thread, while its file is pinned. Raises OSError."""
+        """Compute `built` from the segment's batch headers, in any thread. The file must be pinned.
+
+        Raises:
+            OSError: the disk failed.
+        """
         if self.built is None:
             with suppress(KafkaError):
                 self.built = self._build()
@@ -75,7 +81,7 @@ class IndexBuild:
 
 
 class DamagedIndex(ColdRead):
-    """The indexes of a segment do not match it. Call `warm` to build them again, then repeat the look-up."""
+    """The indexes of a segment do not match it. Call `warm` to rebuild them, then repeat the look-up."""
 
     def __init__(self, build: IndexBuild) -> None:
         super().__init__(build.log, build.size, 0)

@@ -1,4 +1,4 @@
-"""Checks the sparse indexes of segments that a start does not read, and rebuilds the wrong ones."""
+"""Checks the sparse indexes of segments whose batches a start does not read, and rebuilds wrong ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def ensure_indexes(
     config: TopicConfig,
     sizes: Mapping[Offset, SegmentSizes],
 ) -> bool:
-    """Correct the last entries of both sparse indexes. Retention uses the last entry of the time index.
+    """Check both sparse indexes of a segment, and rebuild them if they are missing or wrong.
+
+    If the sizes are those of the clean stop, trust the indexes and restore the segment's latest timestamp.
 
     Returns:
         Whether the indexes were rebuilt.

@@ -1,8 +1,8 @@
 """A partition's log: its state, appends and reads.
 
-One thread owns it: that of the event loop. Its methods do not wait. It prepares slow work as a task
-(`barnabas.broker.storage.tasks`), which any thread can run. Rolling, retention, truncation and compaction are
-functions in modules of their own.
+Only the event loop's thread uses a `PartitionLog`. Its methods do not wait for fsyncs: they prepare slow work
+as tasks (`barnabas.broker.storage.tasks`), which any thread can run. Rolling, retention, truncation and
+compaction are functions in modules of their own.
 
 Always: log start offset <= last stable offset <= high watermark <= log end offset.
 """
@@ -55,7 +55,7 @@ class AppendInfo(NamedTuple):
     duplicate: bool
 
 
-#: makes an `AppendInfo` of its fields, at half the cost of calling it: it is made for every append
+#: makes an `AppendInfo` of its fields, at half the cost of calling the class, for every append
 new_info = tuple.__new__
 
 
@@ -63,7 +63,7 @@ class BoundsListener(Protocol):
     """A listener for changes of a log's bounds that are not appends."""
 
     def bounds_moved(self) -> None:
-        """Called when the log's start has moved, or its end has moved back."""
+        """Handle a move of the log's start, or a truncation of its end."""
 
 
 class PartitionLog:
@@ -104,10 +104,10 @@ class PartitionLog:
         #: the topic's settings; a new value takes effect at once
         self.config = config
         self.files = files
-        #: that of the files
+        #: the environment of `files`
         self.env: LogEnvironment = files.env
         self.log_start_offset = log_start_offset
-        #: where the log would start after a crash, while it starts later in memory alone; None: at its start
+        #: the start offset after a crash, if it is lower than `log_start_offset`; else None
         self.stored_start: Offset | None = None
         #: only the package `replication` advances it
         self.high_watermark = log_start_offset
@@ -118,7 +118,7 @@ class PartitionLog:
         self.closed = False
         #: whether no fsync may begin: the log's files are about to be replaced
         self.is_held = False
-        #: why the log takes no more writes until the next start, None while it does
+        #: the error because of which the log accepts no writes until the next start; else None
         self.failure: Exception | None = None
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> Offset:
-        """The recovery point: every earlier record is known to be on disk."""
+        """The recovery point: the offset before which every record is known to be on disk."""
         return self.files.recovery_point
 
     @property
@@ -143,7 +143,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """The end for read_committed consumers: the first open transaction, or the high watermark."""
+        """The end for read_committed consumers: the first open transaction's start, or the high watermark."""
         unstable = self.producers.first_unstable_offset
         if unstable is None:
             return self.high_watermark
@@ -178,7 +178,7 @@ class PartitionLog:
         """Hide the records before `offset` from readers (DeleteRecords). Return whether the start changed.
 
         Raises:
-            KafkaError: as `check_log_start`.
+            KafkaError: OFFSET_OUT_OF_RANGE or KAFKA_STORAGE_ERROR, see `check_log_start`.
         """
         self.check_log_start(offset)
         if offset <= self.log_start_offset:
@@ -193,7 +193,7 @@ class PartitionLog:
         self._bounds_moved()
 
     def note_truncation(self, end: Offset) -> None:
-        """Move the log's end back to the end of its files and producers."""
+        """Move the log's end back to `end`, after its files and producers were truncated."""
         logger.info("%s: truncated, it ends at %d", self.topic_partition, end)
         self.log_end_offset = end
         self.high_watermark = min(self.high_watermark, end)
@@ -207,8 +207,9 @@ class PartitionLog:
             self.listener.bounds_moved()
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, Offset]:
-        """Return the largest leader epoch that is at most `epoch`, and its end offset (KIP-279); -1 for
-        unknown.
+        """Return the largest leader epoch that is at most `epoch`, and its end offset (KIP-279).
+
+        Both are -1 if they are unknown.
         """
         return self.epochs.end_offset(epoch, self.log_end_offset)
 
@@ -272,12 +273,11 @@ class PartitionLog:
         )
 
     def append_as_follower(self, records: Buffer, leader_epoch: int = NEWEST_EPOCH) -> AppendInfo | None:
-        """Append batches exactly as the leader has them, with offsets and epochs.
+        """Append complete batches from the leader, with its offsets and epochs.
 
-        Return None if there are none.
-
-        An incomplete batch at the end is left out. So is the first batch of an epoch later than
-        `leader_epoch`, with all after it: `leader_epoch` is the epoch of the fetch (KAFKA-18723).
+        Return None if there are none. An incomplete batch at the end is ignored. So is the first batch of an
+        epoch later than `leader_epoch`, with all after it: `leader_epoch` is the epoch of the fetch
+        (KAFKA-18723).
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a CRC is wrong, or offsets or epochs do not ascend from the log's
@@ -324,7 +324,10 @@ class PartitionLog:
                 self.files.segments.active.aborted.append(aborted)
 
     def not_written(self, header: BatchHeader, error: OSError) -> KafkaError:
-        """Handle the error of a leader's append. Return the KafkaError for the caller to raise."""
+        """Handle a failed write of a leader's append, and return the KafkaError for the caller to raise.
+
+        Until the producer sends this batch again, the log rejects its later batches (`Producers.refuse`).
+        """
         if header.producer_id != NO_PRODUCER_ID:
             self.producers.refuse(header)
         return self.failed(error)
@@ -356,7 +359,7 @@ class PartitionLog:
         min_one: bool = True,
         may_wait: bool = True,
     ) -> FetchedRecords:
-        """Return batches of one segment, below `max_offset`, from the one that contains `offset` on.
+        """Return batches below `max_offset`, from the batch that contains `offset` on, from one segment.
 
         The result has at most `max_bytes`. With `min_one`, it has at least the first batch, however large.
         `max_offset` is the high watermark, the last stable offset or the log's end.
@@ -404,10 +407,10 @@ class PartitionLog:
     ) -> list[AbortedTransaction]:
         """Return the aborted transactions that overlap the `size` bytes read from `offset` on.
 
-        Clients skip records in this order: ascending by first offset.
+        They ascend by first offset, as clients require.
 
         Raises:
-            ColdRead: as `read`.
+            ColdRead: the look-up would wait for the disk, and `may_wait` is False.
             KafkaError: KAFKA_STORAGE_ERROR, the disk failed.
         """
         segments = self.files.segments.from_offset(offset)
@@ -425,13 +428,13 @@ class PartitionLog:
         - A real timestamp: the first record at or after it.
         - MAX_TIMESTAMP (-3): the first record that has the largest one.
         - EARLIEST (-2) and EARLIEST_LOCAL (-4): the log's start.
-        - LATEST (-1): its end. The caller knows the high watermark and the last stable offset.
-        - LATEST_TIERED (-5): none.
+        - LATEST (-1): the log's end, not the high watermark or the last stable offset.
+        - LATEST_TIERED (-5): None.
 
         Records before `start` are ignored.
 
         Raises:
-            ColdRead: as `read`.
+            ColdRead: the look-up would wait for the disk, and `may_wait` is False.
             LongSearch: the search takes too long for one turn of the event loop.
             KafkaError: CORRUPT_MESSAGE, a batch cannot be decoded; KAFKA_STORAGE_ERROR, the disk failed.
         """
@@ -448,7 +451,7 @@ class PartitionLog:
         return None
 
     def _looked_up(self, may_wait: bool, look_up: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the result of a function that reads the log's files. Raises as `aborted_transactions`."""
+        """Return the result of `look_up`, which reads the log's files. Raises as `aborted_transactions`."""
         try:
             if may_wait:
                 return look_up(*args, **kwargs)
@@ -460,12 +463,9 @@ class PartitionLog:
     # --- flushing and closing ---
 
     def prepare_flush(self) -> Flush | None:
-        """Return a task that makes the log durable up to its end.
+        """Return a task that makes the log durable up to its end; None if everything is durable.
 
-        Run it in any thread, then call `complete_flush`.
-
-        None if everything is durable. Complete a task before the next one is prepared: the next one relies on
-        its result.
+        Run the task in any thread, then call `complete_flush` before you prepare the next task.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -508,7 +508,7 @@ class PartitionLog:
             self.complete_flush(flush)
 
     def prepare_close(self) -> Flush | None:
-        """Write all files that a quick start needs. Return the task that makes them durable.
+        """Write all files that a quick start needs. Return the task that makes them durable, or None.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -554,7 +554,7 @@ class PartitionLog:
         return before
 
     def move_to(self, env: LogEnvironment) -> None:
-        """Hand a log that a thread has loaded over to the owner of `env`, and close its files."""
+        """Close the files of a log that a thread has loaded. From now on the log uses `env`."""
         self.env = env
         self.files.move_to(env)
 
@@ -566,7 +566,12 @@ class PartitionLog:
         return self.closed or self.failure is not None or self.env.failure is not None
 
     def check_usable(self) -> None:
-        """Raise KafkaError if the log accepts no writes, as `guarded` does."""
+        """Check whether the log accepts writes.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, the log is closed; KAFKA_STORAGE_ERROR, the log or its
+                directory is offline.
+        """
         if self.closed:
             raise self._gone()
         if self.env.failure is not None:
@@ -576,7 +581,9 @@ class PartitionLog:
 
     @contextmanager
     def guarded(self) -> Iterator[LogFiles]:
-        """Return a context in which the caller may change the log's files. It handles an OSError by its harm.
+        """Return a context in which the caller may change the log's files.
+
+        An OSError inside takes the log or its directory offline if it harms them (`harm_of`).
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log or its directory is offline, or an OSError was raised
@@ -589,10 +596,10 @@ class PartitionLog:
             raise self.failed(error) from error
 
     def failed(self, error: Exception, *, syncing: bool = False) -> KafkaError:
-        """Handle `error` from one of the log's files. Return the KafkaError for the caller to raise.
+        """Take the log or its directory offline if `error` harms it. Return the KafkaError to raise.
 
         Args:
-            error: the error.
+            error: error of an operation on the log's files.
             syncing: whether an fsync of the log's own files has failed.
         """
         if self.closed:

@@ -1,7 +1,7 @@
 """The files of one log: segments, producer snapshots, and which of them are not on disk yet.
 
-It handles names, sizes and fsyncs. `PartitionLog` knows the meaning of the records. Every method may raise
-OSError.
+`LogFiles` handles names, sizes and fsyncs. `PartitionLog` knows the meaning of the records. Every method may
+raise OSError.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TIME_INDEX = ".timeindex"
 TRANSACTION_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
-#: what most logs have, shared and never changed: there are thousands of logs
+#: an empty dict that most of the thousands of logs share; it never changes
 _NOTHING: dict[Offset, LogSegment] = cast(Any, MappingProxyType({}))
 
 
 class LogFiles:
-    """The files in one partition's folder. The log owns it."""
+    """The files in one partition's folder. Their `PartitionLog` owns this object."""
 
     __slots__ = (
         "_aside",
@@ -90,7 +90,7 @@ class LogFiles:
         self.recovery_point = recovery_point
         #: the file that lists the sealed segments on disk; None until there is one
         self.sealed = sealed
-        #: sealed and not known to be on disk with their indexes
+        #: sealed segments that may not be on disk, with their indexes
         self._unflushed: dict[Offset, LogSegment] = _NOTHING
         #: whether the file with the checksums of transaction indexes exists, and whether it is behind
         self.has_checksums = self.are_checksums_due = False
@@ -105,11 +105,11 @@ class LogFiles:
         self._topic_id = topic_id
         #: whether the folder has no file yet
         self.is_blank = is_blank
-        #: whether a read has met damage and the log says so
+        #: whether damage that a read found was logged
         self.is_reported_damaged = False
         self._is_flushing = False
         self._is_closed = False
-        #: whether the log's tail was cut off and the disk has yet to be told
+        #: whether a truncation is not durable yet
         self.is_cut = False
         self._tail = 0
         #: renamed to ``.deleted`` by an operation that then failed: the next removal deletes them, too
@@ -119,9 +119,9 @@ class LogFiles:
 
     @property
     def tail(self) -> int:
-        """A number that each truncation changes.
+        """A number that each truncation increases.
 
-        Work that began with another number refers to removed records.
+        If it has changed since a task was prepared, the task may refer to removed records.
         """
         return self._tail
 
@@ -131,7 +131,7 @@ class LogFiles:
         self._names_changed = True
 
     def note_indexes(self, segment: LogSegment) -> None:
-        """Note changed indexes of sealed segments for the next flush."""
+        """Note the changed indexes of `segment`, so that the next flush makes them durable."""
         for index in (segment.offsets, segment.times, segment.aborted):
             if index.changed:
                 self.note_new(index.file)
@@ -140,7 +140,7 @@ class LogFiles:
     def begin(self) -> None:
         """Prepare for the log's first write: write the file with the topic's id to the folder.
 
-        Until then a partition has only an empty folder, which need not be durable: a start creates it again.
+        Before it, a partition has only an empty folder, which need not be durable: a start creates it again.
         """
         if self.is_blank:
             self.write_topic_id()
@@ -172,7 +172,7 @@ class LogFiles:
         return segment
 
     def seal_again(self, place: int) -> None:
-        """Complete the rebuilt indexes of the sealed segments from `place` on."""
+        """Complete the rebuilt indexes of the sealed segments from index `place` on."""
         for segment in self.segments.from_place(place):
             if segment is not self.segments.active:
                 segment.seal()
@@ -189,7 +189,7 @@ class LogFiles:
             self._unflushed.pop(base_offset, None)
 
     def take_snapshot(self, offset: Offset, producers: Iterable[Producer]) -> None:
-        """Write the snapshot of the producers at `offset`, unless it exists."""
+        """Write the producer snapshot at `offset`, the log's end, unless it exists."""
         if offset not in self.snapshots:
             path = self.snapshot_path(offset)
             write_file(self.env.fs, path, encode_snapshot(producers))
@@ -205,12 +205,12 @@ class LogFiles:
         return f"{folder}/{file_name(offset, SNAPSHOT)}"
 
     def drop_snapshot(self, offset: Offset) -> None:
-        """Remove an unused snapshot."""
+        """Remove the producer snapshot at `offset`, if there is one."""
         for file in self._forget_snapshots(lambda taken: taken == offset):
             file.remove()
 
     def drop_segments_from(self, place: int) -> None:
-        """Remove the segments from `place` on, at least one stays; from the last, so that no hole opens."""
+        """Remove the segments from index `place` (at least 1) on. The last goes first, so no hole opens."""
         while len(self.segments) > place:
             self._remove_active()
 
@@ -224,10 +224,12 @@ class LogFiles:
         return self._names_changed
 
     def take_out_first(self, count: int, synced: LogSegment | None = None) -> Removal:
-        """Remove the oldest segments, and the snapshots before the remaining ones.
+        """Remove the oldest segments and their producer snapshots from the log.
 
-        Their files get the suffix ``.deleted``, so that a restart recognizes them. After an OSError some of
-        the segments may be removed, the oldest first.
+        Return the removal of the files.
+
+        The files get the suffix ``.deleted``, so that a restart recognizes them. After an OSError some of the
+        segments may be removed, the oldest first.
 
         Args:
             count: number of segments; at least one must remain.
@@ -261,7 +263,7 @@ class LogFiles:
     def finish_swap(self) -> Removal | None:
         """Complete the swap. Return the removal of the old files; None if the swap was cancelled.
 
-        After an OSError, call it again. Until then the old segments are read, whatever their names are.
+        After an OSError, call it again. Until it succeeds, reads use the old segments under any file name.
         """
         swap = self.swap
         if swap is None or swap.is_cancelled:
@@ -283,7 +285,7 @@ class LogFiles:
         return self._removal()
 
     def cancel_swap(self) -> None:
-        """Drop a cleaned segment before its swap, because the log's tail is about to change.
+        """Cancel the swap that has begun, if any, because the log's end is about to change.
 
         If the swap has already replaced segments on disk, complete it. After an OSError, call it again.
         """
@@ -295,7 +297,7 @@ class LogFiles:
             self.forget_cancelled_swap()
 
     def settle_swap(self) -> Removal | None:
-        """Complete a half-done swap, or cancel it. Return the removal of the replaced files.
+        """Complete a half-done swap, or cancel it. Return the removal of the replaced files, if any.
 
         Afterwards fsync the folder, and call `forget_cancelled_swap`.
         """
@@ -307,7 +309,7 @@ class LogFiles:
         return None
 
     def forget_cancelled_swap(self) -> None:
-        """Note that the cancellation of a swap is on disk, so that the next swap can begin."""
+        """Note that the cancellation of the swap is on disk, so that the next swap can begin."""
         if self.swap is not None and self.swap.is_cancelled:
             self.swap = None
 
@@ -335,8 +337,8 @@ class LogFiles:
     def truncate(self, cut: Cut, *, sync: bool = True) -> None:
         """Remove the batches after the cut of a `Truncation`.
 
-        It goes from the last segment to the first, so that a crash leaves no hole. Without `sync`, the next
-        flush makes the truncation durable, and removes the files of whole segments, which may be large.
+        The last segment goes first, so that a crash leaves no hole. Without `sync`, the next flush makes the
+        truncation durable, and removes the files of whole segments, which may be large.
         """
         self.cancel_swap()
         self._tail += 1
@@ -364,7 +366,10 @@ class LogFiles:
             self.is_cut = self._names_changed = True
 
     def start_over(self, offset: Offset, config: TopicConfig, *, sync: bool = True) -> None:
-        """Remove all files. The log continues empty at `offset`. `sync` is as in `truncate`."""
+        """Remove all files.
+
+        The log continues empty at `offset`. Without `sync`, the next flush makes it durable.
+        """
         self.begin()
         self.cancel_swap()
         self._tail += 1
@@ -433,7 +438,7 @@ class LogFiles:
         return flush
 
     def complete_flush(self, flush: Flush) -> None:
-        """Record the result of a flush. If it failed, raise its error; the whole flush is then due again."""
+        """Record the result of a flush. If it failed, raise its error: the whole flush is then due again."""
         self._is_flushing = False
         for file in flush.files:
             file.unpin()
@@ -456,7 +461,7 @@ class LogFiles:
                 self._forget_unflushed(base_offset)
 
     def _note_sealed(self, base_offsets: Sequence[Offset]) -> None:
-        """List sealed segments that are on disk now, and close their files. A read opens them again."""
+        """Add durable sealed segments to the list on disk, and close their files. A read opens them again."""
         places = [self.segments.place_of(each) for each in base_offsets if each in self._unflushed]
         if not places or self._is_closed:
             return
@@ -496,18 +501,18 @@ class LogFiles:
         self._names_changed = self._is_new = True
 
     def succeed(self, earlier: LogFiles) -> None:
-        """Replace the files of a log. Work that began with the old ones then finds another `tail`."""
+        """Take over from `earlier`, the former files of the log. Tasks on those then find another `tail`."""
         self._tail = max(self._tail, earlier.tail) + 1
 
     def move_to(self, env: LogEnvironment) -> None:
-        """Close every file. Files that are needed later are opened among those of `env`."""
+        """Close every file. From now on, open files belong to `env`."""
         self._close_files()
         self.env = env
         for file in self._all():
             file.move_to(env.files)
 
     def close(self) -> None:
-        """Close every file, and list no more segments, because the folder may soon belong to another log."""
+        """Close every file. Write no more to the list of sealed segments: another log may get the folder."""
         self._close_files()
         self.sealed = None
         self._is_closed = True
@@ -573,13 +578,13 @@ def _pin(files: list[LogFile], others: list[LogFile]) -> list[LogFile]:
 
 
 def empty_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
-    """Return a segment whose first write creates its file."""
+    """Return a new segment at `offset`. Its first write creates its file."""
     jitter = env.random.randrange(config.segment_jitter_ms) if config.segment_jitter_ms else 0
     return LogSegment(env.files, directory, offset, now_ms=env.clock.now_ms(), roll_jitter_ms=jitter)
 
 
 def new_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
-    """Return an empty segment with an existing file, whose name shows where the log continues."""
+    """Create an empty segment file at `offset`, and return the segment. A start finds the log's end by it."""
     segment = empty_segment(env, directory, offset, config)
     try:
         segment.log.truncate(0)

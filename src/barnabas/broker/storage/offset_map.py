@@ -1,4 +1,4 @@
-"""Maps each key to its last offset, in the part of a log that is being cleaned, within a memory limit."""
+"""Maps each key to its last offset in the dirty part of a log, within a memory limit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from barnabas.base.types import Offset
 
-#: what an entry takes beside its key's bytes: both objects and its share of the table, just after it grew
+#: bytes of an entry besides its key's bytes: both objects and its share of the table, just after it grew
 ENTRY_BYTES = 160
 _DIGEST_SIZE = sha256().digest_size
 
@@ -20,7 +20,7 @@ def token(key: bytes) -> bytes:
 
 
 class OffsetMap:
-    """Offsets by key, as many as fit into `max_bytes`. One cleaning at a time owns it."""
+    """The last offset of each key, for as many keys as fit into `max_bytes`. One cleaning owns it."""
 
     __slots__ = ("_free", "offsets")
 
@@ -30,7 +30,9 @@ class OffsetMap:
         self.offsets: dict[bytes, Offset] = {}
 
     def put(self, key: bytes, offset: Offset, *, force: bool = False) -> bool:
-        """Add a key with an offset after all earlier ones. Return False if there is no room for the key.
+        """Set the offset of a key; it must be larger than all earlier offsets.
+
+        Return False without room for it.
 
         With `force` there is always room, so that a cleaning can process at least one batch.
         """
@@ -44,5 +46,5 @@ class OffsetMap:
         return True
 
     def is_latest(self, key: bytes, offset: Offset) -> bool:
-        """Whether the map has no later record with this key."""
+        """Whether the map has no offset after `offset` for this key."""
         return offset >= self.offsets.get(token(key), -1)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from barnabas.base.environment.filesystem import File, FileSystem
 from barnabas.base.types import Buffer
 
-#: what is brought into memory at least: who reads an index reads its log next, and goes on there
+#: fewest bytes that `warm` loads: a reader of an index next reads its log, and continues there
 _READ_AHEAD = 256 * 1024
 _WARMED_AT_ONCE = 256 * 1024
 
@@ -23,11 +23,11 @@ class OpenFiles:
 
     def __init__(self, fs: FileSystem, capacity: int = 1024) -> None:
         self.fs = fs
-        #: how many files may be open, those apart that are pinned
+        #: most files that may be open, not counting pinned ones
         self.capacity = capacity
         #: whether a read may wait for the disk: else it raises `ColdRead`
         self.may_wait = True
-        #: those that may be closed at any time
+        #: open files that are not pinned
         self._idle: dict[LogFile, None] = {}
 
     @contextmanager
@@ -61,9 +61,9 @@ class OpenFiles:
                 oldest.let_go()
 
     def let_go_idle(self) -> bool:
-        """Close every unused file.
+        """Close every open file that is not pinned. Return whether there was one.
 
-        Return whether there was one. A process with too many open files calls it.
+        It frees file descriptors when the process has reached its limit.
         """
         idle, self._idle = self._idle, {}
         for file in idle:
@@ -71,7 +71,7 @@ class OpenFiles:
         return bool(idle)
 
     def discard(self, file: LogFile) -> None:
-        """Remove a file that is closed, or that must not be closed."""
+        """Stop counting a file that is closed or pinned."""
         self._idle.pop(file, None)
 
 
@@ -117,7 +117,7 @@ class LogFile:
         return (self._handle or self._open()).read_at(size, position)
 
     def check_cached(self, size: int, position: int) -> None:
-        """Raise ColdRead if `read_at` would."""
+        """Raise ColdRead if a read of these bytes would wait for the disk, and `may_wait` is False."""
         if not self._files.may_wait and not (self._handle or self._open()).is_cached(size, position):
             raise ColdRead(self, size, position)
 
@@ -126,9 +126,9 @@ class LogFile:
         return (self._handle or self._open()).send_to(descriptor, size, position)
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
-        """Write bytes.
+        """Write `chunks` one after the other from `position` on.
 
-        The first write creates the file. If the file was deleted since, raise FileNotFoundError.
+        A write at 0 creates a missing file. A later write to a deleted file raises FileNotFoundError.
         """
         self.used_lately = True
         (self._handle or self._open(create=not position)).write_at(chunks, position)
@@ -162,7 +162,7 @@ class LogFile:
         (self._handle or self._open()).sync()
 
     def rename(self, path: str, *, must_exist: bool = False) -> None:
-        """Rename the file, open or not. Do nothing if it was never written."""
+        """Rename the file, open or not. A file that was never written gets only the new path in memory."""
         try:
             self._files.fs.rename(self.path, path)
         except FileNotFoundError:
@@ -192,7 +192,7 @@ class LogFile:
             self.let_go()
 
     def move_to(self, files: OpenFiles) -> None:
-        """Move a closed file to another `OpenFiles`."""
+        """Let another `OpenFiles` manage this closed file from now on."""
         self._files = files
 
     def let_go(self) -> None:

@@ -71,7 +71,7 @@ def load_log(
 ) -> PartitionLog:
     """Open the log in the existing folder `path`, with the recovery point and the start from the checkpoints.
 
-    After a crash this may take long. A thread of its own can call it if it can use `env`.
+    After a crash this may take long. A thread can call it with an `env` of its own.
 
     Args:
         recovery_point: None if it is not known.

@@ -35,7 +35,7 @@ _EVER = 2**63
 
 
 class PlainLimits:
-    """The limits from a topic's settings, computed once for each value of the settings.
+    """Limits of a plain batch, computed once from a topic's settings.
 
     Args:
         config: settings of the topic.

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogFiles(Protocol):
-    """The attributes of a log's files that are needed (`barnabas.broker.storage.log_files.LogFiles`)."""
+    """The part of `barnabas.broker.storage.log_files.LogFiles` that this module uses."""
 
     @property
     def env(self) -> LogEnvironment: ...
@@ -40,10 +40,10 @@ class LogFiles(Protocol):
 def note_producer(
     producers: Producers, header: BatchHeader, data: Buffer, base_offset: Offset
 ) -> AbortedTransaction | None:
-    """Apply the batch `data` of an idempotent producer, at `base_offset` of the log.
+    """Update the producers' state with a batch of an idempotent producer, which is at `base_offset`.
 
     Returns:
-        The entry for the transaction index of the batch's segment, if there is one.
+        The transaction that the batch aborts, for the segment's transaction index; None for other batches.
     """
     if not header.attributes & CONTROL_FLAG:
         producers.update(header, base_offset)
@@ -67,7 +67,10 @@ def load_producers(files: LogFiles, end_offset: Offset) -> Producers:
 
 
 def from_snapshot(files: LogFiles, end_offset: Offset) -> Producers:
-    """Return the producers from the latest undamaged snapshot up to `end_offset`; none if there is none."""
+    """Return the producers from the latest undamaged snapshot up to `end_offset`. Remove damaged ones.
+
+    Without a snapshot, the result has no producers.
+    """
     producers = Producers()
     for offset in sorted(files.snapshots, reverse=True):
         if offset > end_offset:
@@ -84,7 +87,7 @@ def from_snapshot(files: LogFiles, end_offset: Offset) -> Producers:
 
 
 def replay(files: LogFiles, producers: Producers, end_offset: Offset) -> None:
-    """Apply the batches between the offset of `producers` and `end_offset`."""
+    """Update `producers` with the batches from `producers.end_offset` to `end_offset`."""
     start = producers.end_offset
     if start < end_offset:
         for segment in files.segments.from_offset(start):

@@ -8,7 +8,7 @@ producers (int32), and for each:
 - coordinator epoch (int32), first offset of the ongoing transaction (int64, -1: none).
 
 Kafka's format has only the last batch of each producer, but after a restart a producer may send any of its
-last five batches again. So the earlier batches follow in a section of our own, which Kafka's readers ignore.
+last five batches again. So the earlier batches follow in a section that only Barnabas has: Kafka ignores it.
 It has the number of producers (int32), and for each:
 
 - producer id (int64), number of batches (int8);
@@ -35,7 +35,7 @@ _BATCH = struct.Struct(">iqiq")
 
 
 def encode_snapshot(producers: Iterable[Producer]) -> bytes:
-    """Return the file's content."""
+    """Return the content of a `.snapshot` file."""
     entries = []
     earlier = []
     for producer in producers:
@@ -63,7 +63,7 @@ def encode_snapshot(producers: Iterable[Producer]) -> bytes:
 
 
 def decode_snapshot(content: bytes) -> list[Producer]:
-    """Parse the file.
+    """Return the producers in a `.snapshot` file.
 
     Raises:
         ValueError: the content is damaged or has another version.
