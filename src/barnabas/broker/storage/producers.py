@@ -1,7 +1,7 @@
 """A log's state of each idempotent producer (KIP-98): its epoch and its last five batches.
 
-It remembers five batches, because a producer may have five requests in flight on a connection. It may repeat
-any of them after it has lost the response. The broker then answers with the offset that the batch already
+The log remembers five batches, because a producer may have five requests in flight on a connection. If it
+has lost a response, it sends that batch again. The broker then answers with the offset that the batch already
 has.
 """
 
@@ -36,7 +36,7 @@ _batch = tuple.__new__
 
 
 class ProducerBatch(NamedTuple):
-    """A remembered batch."""
+    """A batch that the log remembers of a producer, to recognize its repetition."""
 
     last_sequence: int
     last_offset: int
@@ -53,7 +53,7 @@ class ProducerBatch(NamedTuple):
 
 
 class Producer:
-    """A producer. `batches` has those of its current epoch, oldest first."""
+    """A log's state of one producer. `batches` has its last batches in its current epoch, oldest first."""
 
     __slots__ = (
         "batches",
@@ -71,7 +71,7 @@ class Producer:
         self.batches: list[ProducerBatch] = []
         self.last_timestamp = -1
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
-        #: where its last marker is, -1 when none was appended since the log was opened
+        #: the offset of its last marker; -1 if none was appended since the log was opened
         self.last_marker = UNKNOWN_OFFSET
         #: the first offset of the transaction under way, -1 when there is none
         self.transaction_start = UNKNOWN_OFFSET
@@ -93,7 +93,7 @@ class Producer:
         self.last_timestamp = timestamp
 
     def duplicate(self, header: BatchHeader) -> ProducerBatch | None:
-        """Return the remembered batch that `header` repeats."""
+        """Return the remembered batch that `header` repeats; None if there is none."""
         if header.producer_epoch == self.epoch:
             last_sequence = header.last_sequence
             for batch in self.batches:
@@ -108,32 +108,32 @@ class _Refused:
 
     epoch: int
     sequence: int
-    #: what it was answered
+    #: the error in the response
     code: ErrorCode
-    #: how many batches after it are answered as it was: a producer has at most so many in flight
+    #: how many later batches get the same error: a producer has at most so many in flight
     followers: int = WINDOW
 
 
 #: producers with a refused batch that a log remembers; the oldest are forgotten
 _MOST_REFUSED = 1000
-#: what most logs have, shared and never changed: there are thousands of logs
+#: an empty dict that most of the thousands of logs share; it never changes
 _NOTHING: dict[ProducerId, Any] = cast(Any, MappingProxyType({}))
 _NONE_ENDED: list[tuple[Offset, Offset]] = cast(Any, ())
 
 
 class Producers:
-    """Every producer that a log remembers, at `end_offset`. The log owns it."""
+    """The state of a log's producers at `end_offset`. The log owns it."""
 
     __slots__ = ("_ended_transactions", "_open_transactions", "_producers", "_refused", "end_offset")
 
     def __init__(self) -> None:
         self.end_offset = 0
         self._producers: dict[ProducerId, Producer] = _NOTHING
-        #: the batches that must come next
+        #: the rejected batch that each producer must send again next
         self._refused: dict[ProducerId, _Refused] = _NOTHING
-        #: first offsets, ascending as they were appended
+        #: first offset of each producer's open transaction, ascending
         self._open_transactions: dict[ProducerId, int] = _NOTHING
-        #: the first and last offsets of those whose marker is not below the high watermark yet
+        #: first and last offset of each ended transaction whose marker is not below the high watermark yet
         self._ended_transactions = _NONE_ENDED
 
     def __len__(self) -> int:
@@ -149,8 +149,8 @@ class Producers:
     def first_unstable_offset(self) -> int | None:
         """First offset of the oldest open transaction. Read_committed consumers stop there.
 
-        A transaction is open until its marker is committed, because a leader that is lost may lose the
-        marker, too.
+        A transaction counts as open until its marker is committed: if the leader is lost, the marker may be
+        lost, too.
         """
         opened = self._open_transactions
         first_open = next(iter(opened.values())) if opened else None
@@ -179,17 +179,15 @@ class Producers:
     def check_marker(
         self, producer: ProducerIdentity, coordinator_epoch: int, *, must_raise_epoch: bool
     ) -> None:
-        """Check that a marker may end the producer's transaction, if there is one.
+        """Check whether a marker may be appended for the producer.
 
-        Return whether there is one.
-
-        With transactions v2 a marker has a higher epoch than the transaction that it ends. A marker of the
-        same epoch is a repeated one. It is accepted if no transaction is open, but must not end a later
-        transaction.
+        With transactions v2 (`must_raise_epoch`) a marker has a higher epoch than the transaction that it
+        ends. A marker of the same epoch is a repeated one: it must not end a later, open transaction.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH; TRANSACTION_COORDINATOR_FENCED, a later coordinator has
-                written a marker.
+            KafkaError: INVALID_PRODUCER_EPOCH, the marker's epoch is too low; TRANSACTION_COORDINATOR_FENCED,
+            a
+                later coordinator has written a marker.
         """
         known = self._producers.get(producer.producer_id)
         if known is None:
@@ -206,9 +204,9 @@ class Producers:
     def next_in_line(
         self, producer_id: ProducerId, epoch: int, sequence: int, is_transactional: bool
     ) -> Producer | None:
-        """Return the producer if the batch has its next sequence.
+        """Return the producer if `sequence` is the next one that it must send; None if unsure.
 
-        For None, call `check`, which decides. A batch that passes here would pass `check`, too.
+        For None, call `check`, which decides. A batch that is accepted here would pass `check`, too.
         """
         producer = self._producers.get(producer_id)
         if (
@@ -261,7 +259,7 @@ class Producers:
         return None
 
     def refuse(self, header: BatchHeader, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
-        """Note that a valid batch was rejected, so that no later batch of the producer is accepted before it.
+        """Note that a valid batch was rejected. The producer must send this batch again before later ones.
 
         Otherwise the log, if it does not know the producer, would accept the next batch in flight as the
         first one. librdkafka then treats the first batch as delivered when the second one is.
@@ -331,7 +329,7 @@ class Producers:
     def end_transaction(
         self, header: BatchHeader, marker: EndTransaction, offset: Offset
     ) -> AbortedTransaction | None:
-        """Apply a marker at `offset` that ends the producer's transaction.
+        """End the producer's transaction by the marker at `offset`.
 
         Returns:
             The aborted transaction for read_committed consumers, if the marker aborts one with records.
@@ -365,7 +363,7 @@ class Producers:
             del self._producers[producer_id]
 
     def restore(self, producers: list[Producer], end_offset: int) -> None:
-        """Replace everything with the content of a snapshot at `end_offset`."""
+        """Replace the state with the producers from a snapshot at `end_offset`."""
         self.end_offset = end_offset
         self._producers = {producer.producer_id: producer for producer in producers} or _NOTHING
         self._ended_transactions = _NONE_ENDED

@@ -12,7 +12,7 @@ from barnabas.broker.storage.transaction_index import AbortedTransaction
 
 
 class FetchedRecords(NamedTuple):
-    """Batches with unchanged bytes from the log. The last one may be incomplete."""
+    """Batches as bytes of the log. The last one may be incomplete. `size` is in bytes."""
 
     chunks: list[Chunk]
     size: int
@@ -29,7 +29,7 @@ def read_batches(
     max_offset: Offset,
     min_one: bool,
 ) -> FetchedRecords:
-    """Return batches of one segment, for `PartitionLog.read`. Raises OSError, KafkaError and ColdRead."""
+    """Return batches of one segment; see `PartitionLog.read`. Raises OSError, KafkaError and ColdRead."""
     segment = segments.active
     place = len(segments) - 1
     if offset < segment.base_offset:
@@ -51,7 +51,7 @@ def read_batches(
 def find_aborted_transactions(
     segments: list[LogSegment], log_end_offset: Offset, offset: Offset, size: int
 ) -> list[AbortedTransaction]:
-    """Return the aborted transactions in `size` bytes from `offset` on, ascending by first offset.
+    """Return the aborted transactions that overlap the `size` bytes from `offset` on, by first offset.
 
     `segments` begins with the segment that contains `offset`. Raises OSError and ColdRead.
     """
@@ -65,5 +65,5 @@ def find_aborted_transactions(
         if aborted.first_offset < end:
             found.append(aborted)
         if aborted.last_stable_offset >= end:
-            break  # what is aborted after it has begun after it, too
+            break  # later entries begin at or after this offset
     return sorted(found, key=lambda aborted: aborted.first_offset)

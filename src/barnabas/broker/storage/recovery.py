@@ -1,6 +1,6 @@
 """Recovers a log after a crash: reads every segment that may have records beyond the recovery point.
 
-It leaves out those that a flush has listed as sealed (`barnabas.broker.storage.sealed`). It checks each
+It skips segments that a flush has listed as sealed (`barnabas.broker.storage.sealed`). It checks each
 batch's CRC and position, rebuilds the indexes, and cuts off everything after the first damage, with a log
 line. If that suffix has whole batches, a file beside the segment keeps it.
 """
@@ -51,7 +51,23 @@ def recover(
     config: TopicConfig,
     topic_partition: TopicPartition,
 ) -> Producers:
-    """Read the segments from index `first` on. Return the state of the producers at the log's real end."""
+    """Recover the segments from index `first` on. Return the state of the producers at the log's real end.
+
+    Rebuild their indexes, and cut the log off at the first damage.
+
+    Args:
+        files: files of the log.
+        first: index from `find_first_suspect`.
+        recovery_point: offset before which all records were durable.
+        holes_to: offset up to which compaction may have left holes.
+        epochs: leader epochs from the checkpoint; this function corrects them.
+        config: settings of the topic.
+        topic_partition: partition of the log.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, records before `recovery_point` are damaged or gone.
+        OSError: the disk failed.
+    """
     segments = files.segments
     start = segments[first].base_offset
     producers = producer_recovery.load_producers(files, start)

@@ -13,12 +13,13 @@ logger = logging.getLogger(__name__)
 
 
 def prepare_deletion(log: PartitionLog, now_ms: int) -> LogSegment | None:
-    """Return the active segment if its folder must be fsynced before `delete_old_segments`.
+    """Prepare `delete_old_segments`. Return the active segment if the log's folder must be fsynced before.
 
-    None if there is nothing to delete, or if all names are durable already.
+    Seal the active segment if it has expired. Return None if there is nothing to delete, or if all file names
+    are durable already.
 
     Raises:
-        KafkaError: as `delete_old_segments`.
+        KafkaError: KAFKA_STORAGE_ERROR, the log is offline, or its active segment cannot be sealed.
     """
     if not _prepare_expired(log, now_ms) or not log.files.has_new_names:
         return None
@@ -28,7 +29,8 @@ def prepare_deletion(log: PartitionLog, now_ms: int) -> LogSegment | None:
 def delete_old_segments(log: PartitionLog, now_ms: int, synced: LogSegment | None = None) -> Removal | None:
     """Remove the segments that have expired or are before the log's start.
 
-    Their files are renamed to ``.deleted``. Run the returned task after `file.delete.delay.ms`.
+    Their files are renamed to ``.deleted``. Run the returned task after `file.delete.delay.ms`; None if no
+    segment is removed.
 
     Args:
         log: log to delete from.
@@ -55,13 +57,13 @@ def delete_old_segments(log: PartitionLog, now_ms: int, synced: LogSegment | Non
 
 
 def _prepare_expired(log: PartitionLog, now_ms: int) -> int:
-    """Return the number of expired segments, without the active one.
+    """Return the number of expired segments, not counting the active one.
 
-    The log rolls if the active one has expired.
+    If the active segment has expired, seal it first, so that it counts.
     """
     with log.guarded() as files:
         if files.swap is not None:
-            return 0  # the next look will do: the cleaner completes it
+            return 0  # the next check removes them, after the cleaner has completed the swap
         count = _count_expired(log, now_ms)  # reads the age of a segment from its index
     if count and count == len(files.segments):
         try:

@@ -8,7 +8,7 @@ from barnabas.broker.config import TopicConfig
 from barnabas.broker.storage.index import TimeIndex
 from barnabas.broker.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 
-#: the larger of the two indexes' entries: its file is full first
+#: size of the larger entries of both indexes: the time index is full first
 TIME_ENTRY_SIZE = TimeIndex.ENTRY.size
 
 

@@ -1,4 +1,4 @@
-"""Finds whole batches in a file of which parts are damaged."""
+"""Finds the whole batches in a file that is damaged in some places."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _MAGIC = bytes([MAGIC])
 def whole_batches(
     data: bytes | mmap.mmap, base_offset: Offset, expected: Offset | None = None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield each whole batch of a segment's bytes with its position, whatever lies between them.
+    """Yield the position and header of each whole batch in a segment's bytes, and skip bytes between them.
 
     Args:
-        data: from where a batch should begin.
-        base_offset: the segment's.
-        expected: no batch counts that begins before it; by default the segment's base offset.
+        data: bytes of the segment, from the start of a batch on.
+        base_offset: base offset of the segment.
+        expected: batches that begin before this offset are ignored; by default the segment's base offset.
     """
     position = 0
     floor = base_offset if expected is None else expected

@@ -1,8 +1,8 @@
 """A file that lists a log's sealed segments on disk, so that a start after a crash need not read them.
 
 A flush appends an entry for each sealed segment that it has made durable. After a crash recovery trusts a
-segment whose files have the sizes of its entry. So it does beyond the recovery point of the checkpoint, which
-is up to `log.flush.offset.checkpoint.interval.ms` old. It checks a segment without such an entry.
+segment whose files have the sizes of its entry, even beyond the recovery point of the checkpoint. That point
+is up to `log.flush.offset.checkpoint.interval.ms` old. Recovery checks a segment without such an entry.
 
 Entries ascend by base offset. Each has 52 bytes, big-endian:
 
@@ -36,7 +36,7 @@ _FIELDS = struct.Struct(">qqqIIqq")
 _CRC = struct.Struct(">I")
 _BOUNDS = struct.Struct(">qq")
 _SIZE = _FIELDS.size + _CRC.size
-#: so many entries of removed segments may stay in the file, and as many as there are segments
+#: most entries of removed segments in the file, besides as many as there are segments
 _MOST_STALE = 256
 
 
@@ -57,7 +57,7 @@ def encode(entry: SealedSegment) -> bytes:
 
 
 def decode(content: bytes) -> dict[Offset, SealedSegment]:
-    """Return the complete entries of a file by base offset. It never raises."""
+    """Return the undamaged entries of the file's content, by base offset. Never raise an error."""
     entries = {}
     for position in range(0, len(content) - _SIZE + 1, _SIZE):
         fields = content[position : position + _FIELDS.size]
@@ -80,7 +80,7 @@ def is_listed(segments: Segments, place: int, entries: Mapping[Offset, SealedSeg
 
 
 class SealedSegments:
-    """The file of one log. The log owns it, but any thread can call `sync`.
+    """The list of sealed segments of one log, in a file. The log owns it; any thread can call `sync`.
 
     Args:
         size: size of the file in bytes.
@@ -92,11 +92,11 @@ class SealedSegments:
         self.file = LogFile(files, folder, FILE_NAME)
         self._fs: FileSystem = files.fs
         self._count = size // _SIZE
-        #: whether entries were removed of which the disk has yet to be told
+        #: whether the removal of entries is not durable yet
         self._is_cut = False
 
     def append(self, segments: Segments, places: Sequence[int]) -> None:
-        """Add segments behind all listed ones. Segments that cannot be stored are left out."""
+        """Add entries of the segments at indexes `places` at the end. If the disk fails, leave them out."""
         with suppress(OSError):
             most = len(segments)
             if self._count > 2 * most + _MOST_STALE:
@@ -105,7 +105,10 @@ class SealedSegments:
             self._count += len(places)
 
     def write(self, segments: Segments, places: Sequence[int]) -> None:
-        """List only these segments, or none if they cannot be stored."""
+        """Replace all entries with those of the segments at indexes `places`.
+
+        If the disk fails, keep none.
+        """
         with suppress(OSError):
             self._write(_encoded(segments, places))
 

@@ -19,9 +19,9 @@ logger = logging.getLogger(__name__)
 def read_sealed(
     env: LogEnvironment, path: str, entries: dict[str, Entry], *, is_needed: bool
 ) -> dict[Offset, SealedSegment]:
-    """Return the list of sealed segments on disk, if it is needed.
+    """Return the entries of the log's list of sealed segments, by base offset; none if not `is_needed`.
 
-    A file that cannot be read is moved away.
+    If the file cannot be read, rename it, remove it from `entries`, and return none.
     """
     file = f"{path}/{FILE_NAME}"
     if FILE_NAME not in entries or not (is_needed or entries[FILE_NAME].is_directory):
@@ -45,7 +45,7 @@ def flushed_to(segments: Segments, recovery_point: Offset, sealed: Mapping[Offse
 
 
 def list_checked(files: LogFiles, count: int, sealed: Mapping[Offset, SealedSegment]) -> None:
-    """List the first `count` segments as sealed, except those that recovery may change.
+    """List exactly the first `count` segments as sealed: the start has checked them.
 
     Raises:
         OSError: the disk failed.

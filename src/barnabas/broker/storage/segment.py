@@ -32,11 +32,11 @@ from barnabas.kafka.records.batch import (
 
 logger = logging.getLogger(__name__)
 
-#: base offset, batch length, magic and last offset delta: all a search needs of a header
+#: base offset, batch length, magic and last offset delta: the fields of a header that a search needs
 _SPAN = struct.Struct(">qi4xb6xi")
-#: how many of the latest batches' positions are remembered: where consumers at the tail will read on
+#: how many positions of the latest batches are remembered, for consumers that read the log's end
 _RECENT = 64
-#: what is remembered of no batch, and of the first one alone: shared by the many segments that have no more
+#: shared values of `_recent`: no batch is known, and only the first one is known
 _NONE_KNOWN: dict[int, int] = cast(Any, MappingProxyType({}))
 _FIRST_KNOWN: dict[int, int] = cast(Any, MappingProxyType({}))
 _SCAN_BYTES = 8192
@@ -48,9 +48,9 @@ _FAR_BYTES = 1024 * 1024
 _FAR_TIMES = 16
 #: how many batches a read checks to find the last one that fits whole
 _LARGE_BATCHES = 16
-#: from here on the bytes of a read stay in the file until they are sent
+#: a read of at least this size returns a slice of the file, whose bytes are read when they are sent
 SLICE_BYTES = 64 * 1024
-#: so much of a file is given back to the disk in one turn of the event loop: a millisecond, or a few
+#: bytes by which a file is shortened in one turn of the event loop; takes a few milliseconds
 _CUT_AT_ONCE = 4 * 1024 * 1024
 #: an offset must fit the indexes relative to its segment's base
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -66,19 +66,19 @@ _timestamped = tuple.__new__
 
 
 class Cut(NamedTuple):
-    """The position at which to cut a segment off, and the state of the remaining part."""
+    """The position at which to cut a segment off, and the state of the part that stays."""
 
     #: bytes that stay
     size: int
-    #: the offset that is the next one
+    #: end offset of the part that stays
     end: int
     offset_entries: int
     time_entries: int
     latest: TimestampedOffset
     first_timestamp: int
-    #: of the transaction index's entries that stay; None when the index is damaged
+    #: checksum of the remaining entries of the transaction index; None if the index is damaged
     aborted: Checksum | None
-    #: the damaged index's entries as they must be
+    #: entries that replace those of a damaged transaction index
     aborted_anew: Sequence[AbortedTransaction] = ()
 
 
@@ -96,7 +96,7 @@ def _file_names(base_offset: int, suffix: str) -> tuple[str, ...]:
 
 
 class LogSegment:
-    """One open segment. Its log owns it."""
+    """One segment of a log. The log owns it."""
 
     __slots__ = (
         "_build",
@@ -139,23 +139,23 @@ class LogSegment:
         self.times = TimeIndex(LogFile(files, directory, times), time_entries)
         self.aborted = TransactionIndex(LogFile(files, directory, aborted), aborted_bytes)
         self.size = size
-        #: where the file ends while it is longer than the segment: `cut_some` shortens it; else 0
+        #: size of the file while it is longer than the segment (`cut_some` shortens it); else 0
         self.surplus_end = 0
         self.created_ms = now_ms
         self.modified_ms = modified_ms or now_ms
         self.roll_jitter_ms = roll_jitter_ms
-        #: the first batch's largest timestamp, -1 when there is none: what rolling by time starts from.
-        #: `find_first_timestamp` finds it in a segment that was there before
+        #: the first batch's largest timestamp, from which rolling by time counts; -1 if there is none. In a
+        #: segment from an earlier run, `find_first_timestamp` sets it
         self.first_timestamp = NO_TIMESTAMP
         self._latest: TimestampedOffset | None = None if time_entries else TimestampedOffset(-1, base_offset)
         self._since_indexed = 0
         self._recent = _NONE_KNOWN
-        #: of the indexes, since a look-up found that they do not fit the segment
+        #: the rebuild of the indexes, once a look-up has found that they do not fit the segment
         self._build: IndexBuild | None = None
 
     @property
     def latest(self) -> TimestampedOffset:
-        """Return the largest timestamp in the segment, and the last offset of the first batch that has it."""
+        """The largest timestamp in the segment, and the last offset of the first batch that has it."""
         if self._latest is None:
             last = self.times.last()
             assert last is not None
@@ -164,7 +164,7 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """The start of the segment's age: its largest timestamp, or the last change of its file."""
+        """The time from which the segment's age counts: its largest timestamp, or its file's last change."""
         timestamp = self.latest.timestamp
         return timestamp if timestamp >= 0 else self.modified_ms
 
@@ -196,7 +196,11 @@ class LogSegment:
         self.size = position + size
 
     def write(self, chunks: Sequence[Buffer]) -> None:
-        """Write bytes at the end that do not belong to the segment until `indexed` and `size` are set."""
+        """Write bytes after the segment's end. The caller then adds them by `indexed` and `size`.
+
+        Raises:
+            OSError: nothing was written; TornError if the file could not be restored.
+        """
         if self.surplus_end:
             self.cut_surplus()
         try:
@@ -243,7 +247,7 @@ class LogSegment:
             del recent[next(iter(recent))]
 
     def index_batch(self, position: int, header: BatchHeader, index_interval: int) -> None:
-        """Record, as `indexed` does, a batch that already has its offsets, and perhaps no more records."""
+        """Record the batch at `position`, from its header, as `indexed` does. It may have no records."""
         # All at once: to look up a field of a named tuple takes longer than to unpack it.
         base_offset, length, _, _, _, _, last_delta, _, timestamp, _, _, _, record_count = header
         self.indexed(
@@ -256,11 +260,11 @@ class LogSegment:
         )
 
     def was_just_written(self, offset: int) -> bool:
-        """Whether one of the latest batches begins at `offset`: the page cache has it and all later ones."""
+        """Whether one of the latest batches begins at `offset`. Then a read from it is in the page cache."""
         return offset in self._recent or (self._recent is _FIRST_KNOWN and offset == self.base_offset)
 
     def position_of(self, offset: int) -> int:
-        """Return the position of the batch with `offset`, or of the next one, or the segment's size."""
+        """Return the position of the batch that contains `offset`, else of the next batch, else `size`."""
         position = self._recent.get(offset)
         if position is not None:
             return position
@@ -296,7 +300,7 @@ class LogSegment:
         return self.size
 
     def _is_far(self, scanned: int) -> bool:
-        """Whether more than `scanned` bytes could not lie behind an index entry of an undamaged index."""
+        """Whether an undamaged index would have an entry within the last `scanned` bytes."""
         return scanned > _FAR_TIMES * (self.size // (len(self.offsets) + 1))
 
     def _indexed_block(self, offset: int) -> tuple[int, bytes]:
@@ -322,8 +326,8 @@ class LogSegment:
     def start_for_time(self, timestamp: int) -> int:
         """Return an offset such that all earlier records in the segment are earlier than `timestamp`.
 
-        It comes from the time index. An entry is used if it matches the batch at its position. Otherwise the
-        entry before it is tried.
+        The time index has that offset. An entry is used only if it matches the batch at its position.
+        Otherwise the search tries the entry before it.
 
         Raises:
             ColdRead: the index must be rebuilt.
@@ -353,12 +357,12 @@ class LogSegment:
         return is_there and header.latest_record_timestamp == timestamp
 
     def _report_damaged(self, index: OffsetIndex | TimeIndex) -> bool:
-        """Log once that an index is wrong.
+        """Log once that an index is damaged. If a rebuild is complete, use the rebuilt indexes.
 
-        Return whether both were rebuilt, so that the search must start again.
+        Return whether this call replaced them, so that the search must start again.
 
         Raises:
-            DamagedIndex: they must be rebuilt where a read may wait for the disk.
+            DamagedIndex: the indexes must be rebuilt, and this read may not wait for the disk.
         """
         build = self._build
         if build is None:
@@ -408,7 +412,7 @@ class LogSegment:
         return True
 
     def _first_offset_at(self, entry: tuple[int, int]) -> int | None:
-        """Return the base offset of the batch that an entry of the offset index names, if there is one."""
+        """Return the base offset of the batch to which an offset index entry points; None if there is none."""
         data = self.log.read_at(_SPAN.size, entry[1]) if entry[1] < self.size else b""
         if len(data) < _SPAN.size or not self._begins_batch(entry, data):
             return None
@@ -434,7 +438,7 @@ class LogSegment:
         """Return the batches from `position`, the start of a batch, to `end` at most.
 
         The result has at most `max_bytes`, and its last batch may be incomplete. If the first batch is larger
-        than that, the result is that whole batch (`min_one`) or nothing.
+        than `max_bytes`, the result is that whole batch (with `min_one`) or empty.
         """
         there = end - position
         self.log.check_cached(min(there, max_bytes), position)
@@ -490,7 +494,9 @@ class LogSegment:
             position += header.size
 
     def batches(self, position: int, block_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield each complete batch from `position` on. Reads have `block_bytes`, or more for a larger batch.
+        """Yield the header and bytes of each batch from `position` on, after a check of its CRC.
+
+        Each read of the file has at least `block_bytes`.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a batch is damaged or misplaced.
@@ -524,10 +530,10 @@ class LogSegment:
         return offset
 
     def checked_end(self) -> int:
-        """Return the offset after the last batch, after a check of the batches behind the last index entry.
+        """Check the batches from the last index entry on, and return the offset after the last batch.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, one of them is damaged, or incomplete bytes follow them.
+            KafkaError: CORRUPT_MESSAGE, one of these batches is damaged, or incomplete bytes follow.
         """
         last = self.offsets.last()
         position = last[1] if last else 0
@@ -546,11 +552,11 @@ class LogSegment:
         return end
 
     def find_first_timestamp(self) -> None:
-        """Read the timestamp of the first batch of a segment from an earlier run; the age counts from it."""
+        """Set `first_timestamp` to that of the first batch, in a segment from an earlier run."""
         self.first_timestamp = next(self.headers(0))[1].latest_record_timestamp if self.size else NO_TIMESTAMP
 
     def seal(self) -> None:
-        """Complete the indexes: the last entry of the time index has the segment's largest timestamp."""
+        """Complete the indexes and store them. The time index ends with the segment's largest timestamp."""
         self.cut_surplus()
         if self.latest.timestamp >= 0:
             self.times.append(self.latest.timestamp, self.latest.offset - self.base_offset)
@@ -559,7 +565,7 @@ class LogSegment:
         self.aborted.store()
 
     def copy(self, files: OpenFiles) -> LogSegment:
-        """Return a read-only copy of the segment in its present state, with other open files."""
+        """Return a read-only copy of the segment in its present state, which opens its own files."""
         copy = LogSegment(
             files,
             self.log.path.rpartition("/")[0],
@@ -575,11 +581,10 @@ class LogSegment:
         return copy
 
     def cut_off(self, offset: int) -> Cut:
-        """Return the cut before the batch that contains `offset`; it also drops all later ones.
+        """Return the cut before the batch that contains `offset`. The batch and all later ones go.
 
-        Reads a `copy`.
-
-        It does not change the files. Only damage in the remaining part is an error.
+        Call it on a `copy`, whose attributes it changes. The files do not change. Damage after the cut is
+        ignored.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a batch before `offset` is damaged.
@@ -613,11 +618,11 @@ class LogSegment:
         except KafkaError:
             if expected != offset:
                 raise
-            # what is damaged goes
+            # the damaged part is removed
         return end, offset
 
     def truncate(self, cut: Cut) -> None:
-        """Drop the bytes after the cut. A large surplus stays in the file until `cut_some` or a write."""
+        """Remove the bytes after the cut. A large surplus stays in the file until `cut_some` or a write."""
         self.offsets.keep(cut.offset_entries)
         self.times.keep(cut.time_entries)
         if cut.aborted is None:
@@ -667,11 +672,11 @@ class LogSegment:
         return self.log, self.offsets.file, self.times.file, self.aborted.file
 
     def kept_files(self) -> tuple[LogFile, ...]:
-        """The files of the segment that exist after it is sealed."""
+        """Return the files of the segment that exist after it is sealed."""
         return self.all_files() if len(self.aborted) else self.all_files()[:-1]
 
     def offset_bound(self, position: int) -> int | None:
-        """Return an offset above all batches that begin before `position`; None if no index has one."""
+        """Return an offset above all batches that begin before `position`; None if the index has none."""
         entry = self.offsets.first_from_position(position)
         if entry is None:
             return None
@@ -681,7 +686,7 @@ class LogSegment:
         return bound
 
     def clear_indexes(self) -> None:
-        """Clear the indexes of offsets and times, before `indexed` rebuilds them."""
+        """Remove all entries of both sparse indexes, before `indexed` rebuilds them."""
         self.offsets.reset()
         self.times.reset()
         self._build = None

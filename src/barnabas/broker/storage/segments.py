@@ -35,18 +35,18 @@ class Segments:
         self.active = segment
 
     def place_of(self, offset: int) -> int:
-        """Return the index of the segment whose range has `offset`; 0 if it is before all."""
+        """Return the index of the segment whose range contains `offset`; 0 if it is before all ranges."""
         return max(bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1, 0)
 
     def from_offset(self, offset: int) -> list[LogSegment]:
-        """Return the segment whose range has `offset`, and all later ones."""
+        """Return the segment whose range contains `offset`, and all later ones."""
         return self._segments[self.place_of(offset) :]
 
     def from_place(self, place: int) -> list[LogSegment]:
         return self._segments[place:]
 
     def place_of_run(self, segments: Sequence[LogSegment]) -> int | None:
-        """Return the index at which `segments` begin here, before the active one; None if they do not."""
+        """Return the index of the first of `segments`; None if they are not adjacent sealed segments here."""
         place = self.place_of(segments[0].base_offset)
         end = place + len(segments)
         is_run = end < len(self) and all(
@@ -55,7 +55,7 @@ class Segments:
         return place if is_run else None
 
     def replace(self, place: int, count: int, segment: LogSegment) -> None:
-        """Replace `count` adjacent segments with a sealed one."""
+        """Replace the `count` segments from index `place` on with one sealed segment."""
         self._segments[place : place + count] = [segment]
 
     def take_first(self, count: int) -> list[LogSegment]:

@@ -1,9 +1,9 @@
 """Replaces segments with a cleaned one, so that a crash at any moment loses nothing.
 
 The names of files show the progress, as in Apache Kafka. The new files are written with the suffix
-`.cleaned`, and fsynced. They count once they are renamed to `.swap`: a start that finds such files completes
-the swap. When those names are durable, the old files become `.deleted`, and the new ones lose their suffix. A
-`.swap` beside a `.cleaned` with the same or a lower offset does not count, because the crash happened during
+`.cleaned`, and fsynced. Then they are renamed to `.swap`: a start that finds such files completes the
+swap. When those names are durable, the old files become `.deleted`, and the new ones lose their suffix. A
+start ignores a `.swap` beside a `.cleaned` with the same or a lower offset, because the crash happened during
 the renames. The code assumes that renames in one folder become durable in their order.
 """
 
@@ -27,16 +27,16 @@ _SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]+)\.(?P<kind>log|index|timeindex|tx
 
 
 class Swap:
-    """The replacement of segments with a cleaned one. The log's files own it."""
+    """One replacement of segments with a cleaned segment. The log's files own it."""
 
     __slots__ = ("cleaned", "is_cancelled", "is_decided", "replaced")
 
     def __init__(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
         self.cleaned = cleaned
         self.replaced = replaced
-        #: the old files are being set aside: from here on the swap can only be completed
+        #: whether the renaming of the old files has begun: the swap can then only be completed
         self.is_decided = False
-        #: the new files are removed; the folder is to be fsynced before anything of the log changes
+        #: whether the new files were removed; the folder must be fsynced before the log changes
         self.is_cancelled = False
 
     def begin(self) -> None:
@@ -65,9 +65,9 @@ def _change_suffix(file: LogFile, old: str, new: str, *, must_exist: bool) -> No
 
 
 def complete_swaps(env: LogEnvironment, path: str, entries: Sequence[Entry]) -> bool:
-    """Complete or undo interrupted swaps in the folder `path`. Return whether names have changed.
+    """Complete or undo interrupted swaps in the folder `path`. Return whether file names have changed.
 
-    It also handles swaps of Apache Kafka, and can itself be interrupted.
+    The swaps may be Apache Kafka's. If this call is interrupted, the next one continues.
 
     Raises:
         OSError: the disk failed.

@@ -1,4 +1,4 @@
-"""Blocking work on the disk. The owner of a log prepares such a task, and any thread runs it.
+"""Tasks that block on the disk. The owner of a log prepares such a task, and any thread runs it.
 
 A task uses only data that does not change meanwhile: pinned files, prepared content, or files that no longer
 belong to a log.
@@ -17,7 +17,7 @@ from barnabas.broker.storage.open_files import LogFile
 
 @dataclass(slots=True)
 class Replacement:
-    """The atomic and durable replacement of a small file."""
+    """A task that replaces a small file atomically and durably."""
 
     fs: FileSystem
     path: str
@@ -37,7 +37,7 @@ class Flush:
 
     fs: FileSystem
     offset: Offset
-    #: `LogFiles.tail` when this was prepared: a truncation changes it
+    #: `LogFiles.tail` when the task was prepared: a truncation changes it
     tail: int
     #: pinned files, `small_files` among them
     files: Sequence[LogFile]
@@ -47,14 +47,14 @@ class Flush:
     directories: Sequence[str]
     #: base offsets of the sealed segments covered
     sealed: Sequence[Offset]
-    #: files that were set aside
+    #: removal of files that were renamed to ``.deleted``
     removal: Removal | None = None
     error: Exception | None = None
-    #: whether it is an fsync that failed: what it should have made durable may be lost
+    #: whether the error is that of an fsync: the data may be lost
     is_lost: bool = False
 
     def run(self) -> None:
-        """Run the task. It never raises: `error` has the outcome, which `complete_flush` reads."""
+        """Make the data durable. An error is not raised: `error` keeps it for `complete_flush`."""
         try:
             for replacement in self.replacements:
                 replacement.run()
@@ -65,7 +65,7 @@ class Flush:
                 self.fs.sync_directory(directory)
             self.is_lost = False
             if self.removal is not None:
-                with suppress(OSError):  # by their names the next start knows them for what they are
+                with suppress(OSError):  # the next start removes them by their suffix
                     self.removal.run()
         except Exception as error:
             self.error = error
@@ -73,14 +73,14 @@ class Flush:
 
 @dataclass(slots=True)
 class Removal:
-    """The removal of files that no log uses any more."""
+    """A task that removes files that no log uses any more."""
 
     files: Sequence[LogFile]
 
     def run(self) -> None:
         """Remove the files.
 
-        Raises OSError for the last file that could not be removed, after it has tried all.
+        If some cannot be removed, remove the others, then raise the last OSError.
         """
         failure = None
         for file in self.files:
@@ -94,13 +94,13 @@ class Removal:
 
 @dataclass(slots=True)
 class TreeRemoval:
-    """The removal of a deleted partition's folder."""
+    """A task that removes the folder of a deleted partition."""
 
     fs: FileSystem
     path: str
 
     def run(self) -> None:
-        """Remove the folder. Raises OSError."""
+        """Remove the folder, if it exists. Raises OSError."""
         try:
             self.fs.remove_tree(self.path)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Holds what reads and writes in the background to a rate."""
+"""Limits the rate of reads and writes in the background."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from barnabas.base.environment.clock import Clock
 
 
 class Throttle:
-    """A rate of bytes a second that several threads share.
+    """A limit of bytes a second for all threads together.
 
-    Each piece of work counts behind those before it, and a caller ahead of the rate waits. The time is
-    monotonic: a wall clock that is set back would have all of them wait until it is there again.
+    After each piece of work, `delay` returns the seconds to wait. A monotonic clock measures the time,
+    because a wall clock that is set back would make all threads wait.
     """
 
     def __init__(self, clock: Clock, bytes_per_second: Callable[[], float]) -> None:
@@ -20,7 +20,7 @@ class Throttle:
         self._clock = clock
         self._rate = bytes_per_second
         self._lock = Mutex()
-        #: when what was booked so far is paid for, in seconds of the monotonic clock
+        #: the time at which all bytes counted so far conform to the rate, in seconds of the monotonic clock
         self._paid = clock.monotonic()
 
     def delay(self, size: int) -> float:

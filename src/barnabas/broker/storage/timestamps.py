@@ -12,9 +12,9 @@ from barnabas.kafka.records.batch import BatchHeader
 from barnabas.kafka.records.builder import batch_payload
 from barnabas.kafka.records.record import decode_records
 
-#: how many batches are searched at once, that is on the event loop, ...
+#: most batches that are decoded at once, on the event loop, ...
 MOST_AT_ONCE = 8
-#: ... and of how many only the header is looked at: about a millisecond
+#: ... and most headers that are read there, in about a millisecond
 MOST_HEADERS = 500
 
 LATEST = -1
@@ -48,7 +48,11 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int)
 
 
 def with_max_timestamp(segments: Segments, log_start_offset: int) -> OffsetAtTimestamp | None:
-    """Return the first record with the largest timestamp of the log. Raises as `first_at_or_after`."""
+    """Return the first record with the largest timestamp of the log; None if no record has a timestamp.
+
+    Raises:
+        LongSearch: the search takes too long for one turn of the event loop.
+    """
     latest = max((segment.latest for segment in segments), key=lambda latest: latest.timestamp)
     if latest.timestamp < 0:
         return None
@@ -91,7 +95,10 @@ class LongSearch(Exception):
         self.max_timestamp = max_timestamp
 
     def find(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
-        """Return the first match before `next_offset`, if there is one."""
+        """Return the first match before `next_offset`; None if there is none.
+
+        `timestamp` and `start` are those of the search.
+        """
         return None
 
 
@@ -104,7 +111,7 @@ class LongBatch(LongSearch):
         self._batch = batch
 
     def find_at_once(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
-        """Find the offset in a batch that takes little time to decode; raise itself for any other batch."""
+        """Return the first match in the batch; None if there is none. Raise `self` if decoding takes long."""
         header = self._header
         if header.record_count > AT_ONCE_RECORDS or header.size > AT_ONCE_BYTES:
             raise self
@@ -117,10 +124,9 @@ class LongBatch(LongSearch):
         return self._find(payload, timestamp, start)
 
     def find(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
-        """Return the first record from offset `start` on whose timestamp is at least `timestamp`.
+        """Return the batch's first record from `start` on with at least `timestamp`; None if there is none.
 
-        If a batch has more records than are ever decoded, the result is its first record, which may be too
-        early.
+        If the batch has more than `MOST_RECORDS`, return its first record, which may be too early.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, the batch cannot be decoded, or is too large when decompressed.

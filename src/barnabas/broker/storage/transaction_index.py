@@ -1,9 +1,9 @@
-"""The `.txnindex` file of a segment: the aborted transactions with a marker in it, in Kafka's format.
+"""The `.txnindex` file of a segment: the aborted transactions whose marker is in it, in Kafka's format.
 
 Entries of 34 bytes, big-endian, in the order of the markers, have these fields:
 
 - version (int16, 0), producer id (int64);
-- first offset of the transaction (int64), last offset (that of the marker, int64);
+- first offset of the transaction (int64), offset of its marker (int64);
 - the last stable offset after the marker (int64).
 
 The file exists if there is an entry. A crash may cut it short; recovery rebuilds it with the segment's other
@@ -40,7 +40,7 @@ class AbortedTransaction(NamedTuple):
     producer_id: ProducerId
     first_offset: Offset
     last_offset: Offset
-    #: where the next open transaction began when this one had ended, or the offset after the marker
+    #: start of the oldest transaction that was still open after the marker, or the offset after it
     last_stable_offset: Offset
 
 
@@ -90,12 +90,12 @@ class TransactionIndex:
     def __init__(self, file: LogFile, size: int = 0) -> None:
         """Create it. `size` is the size of the file in bytes."""
         self.file = file
-        #: whether the file was changed; set back by whoever sees to its fsync
+        #: whether the file was changed; the code that schedules its fsync resets it
         self.changed = False
-        #: entries that could not be stored yet, after all that are
+        #: entries that are not stored yet; they follow the stored ones
         self.waiting: Sequence[AbortedTransaction] = ()
         self._stored = size // ENTRY.size
-        #: CRC-32C of what is stored; None when it was not read yet
+        #: CRC-32C of the stored entries; None until they are read
         self._crc: int | None = None if size else NO_ENTRIES.crc
 
     def __len__(self) -> int:
@@ -103,7 +103,7 @@ class TransactionIndex:
 
     @property
     def stored_bytes(self) -> int:
-        """Return the size of the file's complete entries in bytes."""
+        """The size of the stored entries in bytes."""
         return self._stored * ENTRY.size
 
     def checksum(self) -> Checksum:
@@ -125,7 +125,7 @@ class TransactionIndex:
         return self.file.read_at(self.stored_bytes, 0) if self._stored else b""
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add the transaction that the latest marker in the segment has aborted.
+        """Add an aborted transaction, whose marker is the segment's latest.
 
         The marker is already in the log. An entry that cannot be stored now waits in memory until the next
         entry or the sealing.
@@ -150,7 +150,7 @@ class TransactionIndex:
             self.changed = True
 
     def from_offset(self, offset: Offset) -> Iterator[AbortedTransaction]:
-        """Yield the transactions that end at or after `offset`.
+        """Yield the aborted transactions that end at or after `offset`.
 
         Raises:
             OSError: the disk failed.
@@ -183,7 +183,7 @@ class TransactionIndex:
         return Checksum(size, crc32c(content[:size]))
 
     def truncate(self, offset: Offset, left: Checksum) -> None:
-        """Forget the transactions that end at or after `offset`, because their markers are cut off.
+        """Remove the transactions that end at or after `offset`, because their markers are cut off.
 
         Args:
             left: `checksum_before(offset)`.
@@ -192,13 +192,13 @@ class TransactionIndex:
         self._keep(left)
 
     def replace(self, aborted: Sequence[AbortedTransaction]) -> None:
-        """Replace all entries. Raises OSError if they cannot be stored; they then wait in memory."""
+        """Replace all entries. If that raises OSError, the new entries wait in memory."""
         self.reset()
         self.waiting = aborted
         self.store()
 
     def reset(self) -> None:
-        """Forget all transactions."""
+        """Remove all entries, and the file."""
         self.waiting = ()
         self._keep(NO_ENTRIES)
 

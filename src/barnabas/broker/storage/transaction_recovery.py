@@ -1,6 +1,6 @@
-"""Checks the transaction indexes of segments that a start does not read.
+"""Checks the transaction indexes of segments whose batches a start does not read.
 
-Recovery compares an index that has no valid checksum with its segment, and rebuilds it if it differs.
+The start compares an index without a valid checksum with its segment, and rebuilds it if it differs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 def check_transaction_indexes(
     files: LogFiles, entries: Mapping[str, Entry], segments: Sequence[LogSegment]
 ) -> None:
-    """Check and correct the transaction indexes of `segments`. `entries` are the files of the folder.
+    """Check the transaction indexes of `segments`, and rebuild wrong ones. `entries` are the folder's files.
 
     Raises:
         OSError: the disk failed.

@@ -3,8 +3,8 @@
 The result is computed before anything of the log changes. A truncation must read up to a whole segment of
 batches. It searches for the start of the first batch to remove, the largest timestamp of the rest, and the
 producers as of the new end. It checks the index of aborted transactions, and rebuilds a damaged one. So this
-runs in a thread, with files of its own, while the log is in use. A log whose batches are damaged refuses the
-truncation as a whole.
+runs in a thread, with files of its own, while the log is in use. If batches that stay are damaged, the log is
+not truncated at all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 class Remainder(NamedTuple):
     """The state of a log after a truncation."""
 
-    #: for the segment that will be the active one
+    #: the cut in the segment that becomes the active one
     cut: Cut
     producers: Producers
 
@@ -49,7 +49,7 @@ class Truncation:
     def __init__(self, files: LogFiles, offset: Offset) -> None:
         self.offset = offset
         self.tail = files.tail
-        #: why the log cannot be truncated, once it has run
+        #: the error because of which the log cannot be truncated, after `run`
         self.error: OSError | KafkaError | None = None
         self._remainder: Remainder | None = None
         self._files = files
@@ -61,7 +61,7 @@ class Truncation:
         self._view = _View(files, self._copies)
 
     def run(self) -> None:
-        """Compute the result. It never raises: `remainder` reports errors."""
+        """Compute the result. An error is not raised here: `remainder` raises it."""
         try:
             cut = self._cut_off(self._copies[-1])
             self._remainder = Remainder(cut, load_producers(self._view, cut.end))
@@ -84,7 +84,7 @@ class Truncation:
         return cut._replace(aborted_anew=aborted)
 
     def fits(self, files: LogFiles) -> bool:
-        """Whether the log has not changed since, in the parts on which the truncation depends."""
+        """Whether the log's segments are the same as when this object was created, so that the result holds."""
         return (
             files is self._files
             and files.tail == self.tail
@@ -95,7 +95,7 @@ class Truncation:
 
     @property
     def remainder(self) -> Remainder:
-        """Return the state after the truncation. `run` must have ended.
+        """The state of the log after the truncation. `run` must have ended.
 
         Raises:
             OSError: the disk failed.
@@ -130,9 +130,9 @@ class _View:
 
 
 def begin_truncation(log: PartitionLog, offset: Offset) -> Truncation | None:
-    """Return a task that computes the result of a truncation in any thread. Then call `prepare_truncation`.
+    """Return a task that computes the result of a truncation in any thread, for `prepare_truncation`.
 
-    None if there is nothing to compute, because the truncation removes nothing or everything.
+    None if no result is needed, because the truncation removes nothing or everything.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -144,14 +144,14 @@ def begin_truncation(log: PartitionLog, offset: Offset) -> Truncation | None:
 
 
 def prepare_truncation(log: PartitionLog, offset: Offset, truncation: Truncation | None = None) -> bool:
-    """Prepare a truncation to `offset`. Return whether the recovery point must be made durable before it.
+    """Lower the recovery point before a truncation to `offset`. Return whether it was higher.
 
-    The truncation lowers the recovery point. If the disk had the old one, a start after a crash would assume
-    that records after `offset` that were written later had been flushed.
+    Then the caller must make it durable first. With the old one on disk, a start after a crash would assume
+    that records written after the truncation had been flushed.
 
     Args:
         log: log to truncate.
-        offset: as for `truncate_to`.
+        offset: first offset to remove.
         truncation: task from `begin_truncation` that has run.
 
     Raises:
@@ -203,7 +203,8 @@ def truncate_to(
         log: log to truncate.
         offset: first offset to remove.
         sync: make the removal durable in this call.
-        truncation: as for `prepare_truncation`. Without one that fits, this call reads the batches.
+        truncation: task from `begin_truncation` that has run. Without one that fits, this call reads the
+        batches.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, the remaining part
@@ -232,7 +233,9 @@ def truncate_to(
 
 
 def truncate_fully_and_start_at(log: PartitionLog, offset: Offset, *, sync: bool = True) -> None:
-    """Remove all records. The empty log continues at `offset`. `sync` is as for `truncate_to`.
+    """Remove all records. The empty log continues at `offset`.
+
+    Without `sync`, the next flush makes the removal durable.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.

@@ -1,10 +1,10 @@
-"""A leader's checks of a batch before an append, and the changes that the topic's settings demand.
+"""Checks a batch before a leader appends it, and changes it as the topic's settings demand.
 
-They decode the records in three cases only:
+The records are decoded in three cases only:
 
 - the topic is compacted: each record must have a key;
 - the topic asks for another compression;
-- the error must name the records whose timestamps are refused.
+- an error must name the records with wrong timestamps.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from barnabas.kafka.records.builder import batch_payload, recompressed
 from barnabas.kafka.records.compression import Compression
 from barnabas.kafka.records.record import decode_records, records_without_key
 
-#: what of a batch is decoded at once, that is on the event loop: more takes milliseconds
+#: most of a batch that is decoded at once, on the event loop: more takes milliseconds
 AT_ONCE_RECORDS = 500
 AT_ONCE_BYTES = 64 * 1024
-#: what of a batch is decoded at all; far above any honest batch
+#: most of a batch that is decoded at all; far above any honest batch
 MOST_RECORDS = 500_000
 MOST_BYTES = 24 * 1024 * 1024
-#: the same as a multiple of ``max.message.bytes``, where that is more
+#: most decoded bytes, as a multiple of ``max.message.bytes``, if that is more
 MOST_TIMES = 10
 #: how many records of a batch an error names
 MAX_RECORD_ERRORS = 100
@@ -63,7 +63,7 @@ class RecordError(NamedTuple):
 
 
 class InvalidRecords(KafkaError):
-    """INVALID_RECORD or INVALID_TIMESTAMP, with the records that are to blame."""
+    """INVALID_RECORD or INVALID_TIMESTAMP, with the records that caused it."""
 
     def __init__(
         self, message: str, record_errors: list[RecordError], code: ErrorCode = ErrorCode.INVALID_RECORD
@@ -79,13 +79,13 @@ ValidBatch = tuple[BatchHeader, Buffer, int]
 def validate_batch(
     records: Buffer, config: TopicConfig, origin: Origin, now_ms: int, *, at_once: bool = True
 ) -> ValidBatch:
-    """Return the one batch in `records`, checked and changed as the topic asks.
+    """Check the one batch in `records`, and return it changed as the topic's settings demand.
 
-    With `at_once` a client's batch never takes more than some milliseconds. Without, it may run in a thread,
-    since it uses nothing but its arguments.
+    With `at_once`, the call takes at most some milliseconds for a client's batch. Without it, call it in a
+    thread: it uses only its arguments.
 
     Raises:
-        LongValidation: it would not be done `at_once`.
+        LongValidation: with `at_once`, the validation would take longer.
         KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
             INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE.
     """
