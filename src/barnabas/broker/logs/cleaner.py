@@ -1,6 +1,6 @@
 """Compacts logs in the background.
 
-A thread cleans the log with the largest dirty ratio, and the event loop replaces its segments.
+A thread compacts the log with the largest dirty ratio. The event loop then replaces the log's segments.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ T = TypeVar("T")
 
 
 class Compactable(Protocol):
-    """A partition, with the attributes that the cleaner uses."""
+    """The part of a partition that the cleaner uses."""
 
     @property
     def log(self) -> PartitionLog: ...
 
     @property
     def unavailable(self) -> KafkaError | None:
-        """Set when the topic was deleted."""
+        """The error for requests after the topic was deleted; None before."""
 
 
 P = TypeVar("P", bound=Compactable)
 
-#: the longest that is slept at once: a timer takes no more than so much, a setting may be any number
+#: longest sleep: a timer accepts no longer one, and a setting may be any number
 _DAY_MS = 86_400_000
-#: a log whose cleaning keeps failing is tried again at least so often: its damaged segment may have gone
+#: longest time between attempts to clean a log that keep failing: its damaged segment may have gone
 _LONGEST_WAIT_MS = 3_600_000
-#: how many logs are looked at in one turn of the event loop
+#: how many logs are checked in one turn of the event loop
 _LOGS_A_TURN = 100
 
 
@@ -55,18 +55,18 @@ class Setback(NamedTuple):
 
     log: PartitionLog
     error: Exception
-    #: in a row
+    #: number of failures without a success between them
     failures: int
     since_ms: int
     wait_ms: int
 
     def holds(self, now_ms: int) -> bool:
-        """Whether the log still waits. If the clock was set back, it does not."""
+        """Whether the next attempt must still wait. It need not if the clock was set back."""
         return self.since_ms <= now_ms < self.since_ms + self.wait_ms
 
 
 class LogCleaner(Generic[P]):
-    """Cleans the logs of a broker. The event loop owns it, except for the work in its threads.
+    """Compacts the logs of a broker. The event loop owns it, except for the work in its threads.
 
     Args:
         view: settings of the broker.
@@ -97,12 +97,15 @@ class LogCleaner(Generic[P]):
         self._stopping = asyncio.Event()
         self._at_work: dict[TopicPartition, Cleaning] = {}
         self._setbacks: dict[TopicPartition, Setback] = {}
-        #: how many cleanings were completed and have failed, and the bytes of those completed
+        #: numbers of completed and of failed cleanings, and the bytes of the completed ones
         self.cleanings = self.failures = self.bytes_read = self.bytes_written = 0
 
     @property
     def uncleanable(self) -> dict[TopicPartition, Exception]:
-        """The logs whose last cleaning has failed, with the reason. Each is tried again after a while."""
+        """The errors of logs whose last cleaning has failed, by partition.
+
+        Each is tried again after a while.
+        """
         return {name: setback.error for name, setback in self._setbacks.items()}
 
     def start(self) -> None:
@@ -111,7 +114,7 @@ class LogCleaner(Generic[P]):
         self._workers = [start_task(self._work(), "cleaner", is_vital=True) for _ in range(self._threads)]
 
     async def stop(self) -> None:
-        """Stop the running cleaning. A cleaning that was interrupted does no harm."""
+        """Cancel running cleanings and wait for their threads. An interrupted cleaning does no harm."""
         self._stopping.set()
         for cleaning in self._at_work.values():
             cleaning.cancel()
@@ -268,7 +271,7 @@ class LogCleaner(Generic[P]):
                 await self._settle_swap(log)
             raise
         await self._in_thread(sync)
-        with log.guarded() as files:  # on an error, the next look at the log settles the swap
+        with log.guarded() as files:  # after an error, the cleaner's next check settles the swap
             removal = files.finish_swap()
         if removal is None:
             raise CleaningCancelled(f"{log.topic_partition} was truncated under the cleaning")

@@ -19,16 +19,16 @@ _THREADS = 4
 
 
 class ColdReads:
-    """Loads bytes for reads into the page cache. The event loop owns it."""
+    """Loads bytes of log files into the page cache, in threads. The event loop owns it."""
 
     def __init__(self, blocking: Blocking) -> None:
         self._pool = blocking.pool("cold reads", _THREADS)
         self._is_stopped = False
 
     async def warm(self, reads: Sequence[ColdRead]) -> None:
-        """Wait until the bytes are in memory, or a read has failed. The next read reports the failure.
+        """Load the bytes of `reads` into memory. If that fails, the next read reports the error.
 
-        The wait is cancelled when the broker has stopped.
+        When the broker has stopped, raise CancelledError.
         """
         if self._is_stopped:
             raise asyncio.CancelledError
@@ -40,18 +40,18 @@ class ColdReads:
         if len(pinned) < len(reads):
             reads = [read for read in reads if read.file in pinned]
         future = self._pool.run(_warm, reads)
-        # not when we are cancelled: the thread goes on, and a file's number must not become another's
+        # not on our own cancellation: the thread continues, and its file descriptors must stay open
         future.add_done_callback(partial(_unpin, pinned))
         await asyncio.shield(future)
 
     async def retry(self, read: Callable[[bool], R], cold: ColdRead) -> R:
-        """Return the result of `read`, as soon as the bytes that it needs are in memory.
+        """Load the bytes that `read` needs into memory, then return its result.
 
         Args:
-            read: called with whether it may wait for the disk. If not, it can raise `ColdRead`. It may wait
-                if the loaded bytes are no longer in memory.
-            the
-                bytes just brought into memory are gone again.
+            read: function whose argument says whether it may wait for the disk. If it may not, it can raise
+            `ColdRead`.
+                It is called with True if the loaded bytes are no longer in memory.
+            cold: the error that an earlier call of `read` has raised.
         """
         while True:
             await self.warm([cold])
@@ -64,7 +64,7 @@ class ColdReads:
                 cold = another
 
     def stop(self) -> None:
-        """Wait for running reads, and start no more."""
+        """Start no more reads. Running ones end in their threads."""
         self._is_stopped = True
         self._pool.abandon()
 

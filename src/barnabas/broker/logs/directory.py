@@ -1,14 +1,14 @@
 """A log directory: a folder with the logs of partitions, on one disk, which one broker at a time can use.
 
     DIR/.lock                       held while a broker runs on the directory
-    DIR/meta.properties             whose it is
-    DIR/.kafka_cleanshutdown        the last stop was clean
+    DIR/meta.properties             the cluster and broker that own the directory
+    DIR/.kafka_cleanshutdown        exists if the last stop was clean
     DIR/*-offset-checkpoint         recovery points, log start offsets, high watermarks
     DIR/<topic>-<partition>/        a partition's log
-    DIR/<topic>.<hex>-delete/       a deleted partition, on its way out
+    DIR/<topic>-<p>.<hex>-delete/   a deleted partition, whose files are removed later
     DIR/<topic>-<p>.<hex>-future/   the copy of a partition that is moved here from another directory
 
-The event loop's thread owns it, except for `load`, which several threads can call at once.
+Only the event loop's thread uses a `LogDirectory`, except for `load`, which several threads can call at once.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ logger = logging.getLogger(__name__)
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
 _FLUSH_THREADS = 16
 _FUTURE_FOLDER = re.compile(r".+-(?P<partition>[0-9]{1,10})\.[0-9a-f]{32}-future")
-#: of a topic's name in the name of such a folder: the whole has to fit into a file name
+#: most characters of a topic's name in such a folder's name: the name of a file has a limited length
 _LONGEST_NAME = 190
 _DELETED_FOLDER = re.compile(r".*\.[0-9a-f]{32}-delete")
 
 
-#: what it means that a checkpoint cannot be read
+#: the effect of a checkpoint that cannot be read
 _MEANING = {
     checkpoints.RECOVERY_POINTS: "logs that it does not name are read through",
     checkpoints.HIGH_WATERMARKS: "high watermarks are computed again",
@@ -69,7 +69,7 @@ _MEANING = {
 
 
 def future_folder(name: str, topic_partition: TopicPartition) -> bool:
-    """Whether a folder's name is that of a copy of a partition, which moves between log directories."""
+    """Whether `name` is the folder of a copy of a partition, made for a move between log directories."""
     stem = f"{topic_partition.topic[:_LONGEST_NAME]}-{topic_partition.partition}."
     return _FUTURE_FOLDER.fullmatch(name) is not None and name.startswith(stem)
 
@@ -93,9 +93,9 @@ class LogDirectory:
         is_clustered: bool,
     ) -> None:
         self.env = env
-        #: whether other brokers may hold the partitions, too: what is lost here is copied from them
+        #: whether other brokers may have replicas, from which lost records are copied again
         self._is_clustered = is_clustered
-        #: the marks of the replicas that `found` has met
+        #: marks of incomplete replicas, which `found` has read
         self.marks: dict[TopicPartition, Mark] = {}
         self._blocking = blocking
         self.directory_id = directory_id
@@ -103,7 +103,7 @@ class LogDirectory:
         self.was_clean = was_clean
         #: the broker's epoch at the last stop, if that was clean and it had one
         self.previous_epoch = previous_epoch
-        #: the broker's epoch now, which a clean stop writes down
+        #: the broker's present epoch, which a clean stop stores
         self.broker_epoch = checkpoints.NO_BROKER_EPOCH
         #: whether the logs found here have been recovered: only then may a stop be marked as clean
         self.is_recovered = was_clean or not _has_partitions(env.fs, env.path)
@@ -118,9 +118,10 @@ class LogDirectory:
         #: new log start offsets, which take effect once the checkpoint has them
         self.planned_starts: list[Sequence[tuple[PartitionLog, Offset]]] = []
         self._lock = lock
-        #: the topics' ids as `found` has read them, until the logs are loaded
+        #: topic ids that `found` has read, until the logs are loaded
         self._found: dict[TopicPartition, TopicId] = {}
-        #: partitions whose folder `found` could not look into, for want of open files or memory: `load` does
+        #: partitions whose folder `found` could not read, without enough open files or memory: `load` reads
+        #: them
         self.unread: set[TopicPartition] = set()
         #: each segment's size as of the clean stop
         self._sizes = self._read_sizes() if was_clean else None
@@ -192,20 +193,20 @@ class LogDirectory:
 
     @property
     def knows_its_logs(self) -> bool:
-        """Whether the recovery points list the directory's logs.
+        """Whether the recovery point checkpoint could be read. It lists the directory's logs.
 
-        If not, the broker does not notice a missing log.
+        Without it, the broker cannot notice that a log is missing.
         """
         return not self._has_lost_points
 
     @property
     def _all_logs(self) -> Mapping[TopicPartition, PartitionLog]:
-        """The logs with entries in checkpoints, including copies."""
+        """The logs with entries in checkpoints: those of the directory, and copies for moves."""
         return ChainMap(self.logs, self.futures) if self.futures else self.logs
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, Offset]:
-        """The high watermarks of the last checkpoint."""
+        """The high watermarks in the latest checkpoint."""
         return self._high_watermarks.offsets
 
     @property
@@ -219,23 +220,23 @@ class LogDirectory:
         return self.env.failure
 
     def expects(self, topic_partition: TopicPartition, topic_id: TopicId = ZERO_TOPIC_ID) -> Offset:
-        """Return the offset up to which a partition's records are known to be on disk in this directory.
+        """Return the recovery point of a partition from the checkpoint; 0 if it has none.
 
-        With `topic_id`, entries of a deleted topic with the same name are ignored.
+        All earlier records were on disk. With `topic_id`, remove entries of another topic with the same name.
         """
         if topic_id != ZERO_TOPIC_ID:
             self._forget_other_topics(topic_partition, topic_id)
         return self._recovery_points.offsets.get(topic_partition, 0)
 
     def is_of_another_topic(self, topic_partition: TopicPartition, topic_id: TopicId) -> bool:
-        """Whether the checkpoints are for another topic id. Call it for a folder without its own id."""
+        """Whether a checkpoint has an entry of another topic id. Call it for a folder without its own id."""
         tag = checkpoints.tag_of_topic(topic_id)
         return any(each.tags.get(topic_partition, tag) != tag for each in self._checkpoints)
 
     def found(self) -> dict[TopicPartition, TopicId]:
-        """Return the directory's partitions, with their topic ids (zero if unknown), but for the `unread`.
+        """Return the directory's partitions, except `unread` ones, with their topic ids (zero if unknown).
 
-        It removes the empty folder of a partition without records, because its topic is not known.
+        Remove the empty folder of a partition without records, because its topic is not known.
 
         Raises:
             OSError: the disk failed.
@@ -270,7 +271,7 @@ class LogDirectory:
         return topic_id
 
     def _identify_late(self, topic_partition: TopicPartition, topic_id: TopicId, path: str) -> None:
-        """Look into a folder that was `unread`.
+        """Read the topic id and mark of a folder that was `unread`.
 
         Raises:
             OSError: the disk failed.
@@ -287,7 +288,7 @@ class LogDirectory:
         self.unread.discard(topic_partition)
 
     def found_futures(self) -> dict[str, tuple[TopicId, int]]:
-        """Return the folders of interrupted copies, with the topic's id and the partition's number."""
+        """Return the folders of copies whose move was interrupted, with topic id and partition number."""
         found = {}
         for entry in self.env.fs.entries(self.path):
             folder = _FUTURE_FOLDER.fullmatch(entry.name)
@@ -297,7 +298,7 @@ class LogDirectory:
         return found
 
     def leftovers(self) -> list[TreeRemoval]:
-        """Return the folders of partitions whose deletion was interrupted."""
+        """Return tasks that remove the folders of partitions whose deletion was interrupted."""
         return [
             TreeRemoval(self.env.fs, f"{self.path}/{entry.name}")
             for entry in self.env.fs.entries(self.path)
@@ -305,7 +306,7 @@ class LogDirectory:
         ]
 
     def is_gone(self, topic_partition: TopicPartition) -> bool:
-        """Whether a log has no records left: neither its folder nor a segment in it exists.
+        """Whether a log's folder does not exist, or has no segment.
 
         Raises:
             OSError: the disk failed.
@@ -317,9 +318,9 @@ class LogDirectory:
         return not any(LOG in entry.name for entry in entries)
 
     def mark_incomplete(self, topic_partition: TopicPartition, topic_id: TopicId, mark: Mark) -> None:
-        """Create the folder of a lost replica, with a mark, so that `load` begins it again.
+        """Create the folder of a lost replica, with a mark, so that `load` opens it as an empty replica.
 
-        Any thread can call this.
+        Any thread can call this method.
 
         Raises:
             OSError: the disk failed.
@@ -332,16 +333,16 @@ class LogDirectory:
         write_mark(fs, path, mark)
 
     def load(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """Open a log of the directory, with recovery after a crash.
+        """Open a log of the directory. Recover it if the last stop was not clean.
 
-        Call `adopt` afterwards. Any thread can call this.
+        Any thread can call this method. Call `adopt` with the result on the event loop.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, its files cannot be read or written. CORRUPT_MESSAGE, the log is
                 damaged below its recovery point.
         """
         env = self.env
-        # each load opens files of its own account: the shared one belongs to another thread
+        # each load has its own `OpenFiles`: the shared one belongs to the event loop's thread
         loading = LogEnvironment(env.path, OpenFiles(env.fs), env.clock, env.random)
         try:
             log = self._load(loading, topic_partition, topic_id, config, was_clean=self.was_clean)
@@ -375,7 +376,11 @@ class LogDirectory:
     def load_future(
         self, path: str, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
     ) -> PartitionLog:
-        """Open the copy in the folder `path` as `load` does. Add it to `futures` afterwards."""
+        """Open the copy of a log in the folder `path`. Add the result to `futures` on the event loop.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR or CORRUPT_MESSAGE, see `load`.
+        """
         env = self.env
         loading = LogEnvironment(env.path, OpenFiles(env.fs), env.clock, env.random)
         try:
@@ -390,10 +395,10 @@ class LogDirectory:
     def create_future(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, start: Offset
     ) -> PartitionLog:
-        """Create an empty copy of a log in another directory. It begins at `start`.
+        """Create an empty copy, which begins at `start`, of a log that moves to this directory.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+            KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, or the copy could not be created.
         """
         env = self.env
         if env.failure is not None:
@@ -414,7 +419,10 @@ class LogDirectory:
         return log
 
     def drop_future(self, topic_partition: TopicPartition) -> TreeRemoval | None:
-        """Remove a copy, as `delete` removes a log."""
+        """Remove the copy of a log whose move is cancelled. Return the task that deletes its folder.
+
+        None if the folder could not be renamed: the next start deletes it.
+        """
         future = self.futures.pop(topic_partition)
         self.forget(topic_partition)
         future.abandon()
@@ -427,23 +435,23 @@ class LogDirectory:
         return TreeRemoval(self.env.fs, aside)
 
     def adopt(self, log: PartitionLog) -> PartitionLog:
-        """Add a loaded log to this directory."""
+        """Add a loaded log to this directory, and return it."""
         self.logs[log.topic_partition] = log
         if self._log_starts.offsets.get(log.topic_partition, 0) > log.log_end_offset:
             self.has_stale_offsets = True
         return log
 
     def forget_start(self) -> None:
-        """Release the data that only the start needs. Call it when every log is open."""
+        """Free the memory of data that only the start needs. Call it when every log is open."""
         self._sizes = None
         for checkpoint in self._checkpoints:
             checkpoint.share(self._all_logs)
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """Create an empty log. Its folder is durable from its first flush on.
+        """Create an empty log. Its first flush makes its folder durable.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+            KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, or the folder could not be created.
         """
         env = self.env
         if env.failure is not None:
@@ -464,7 +472,7 @@ class LogDirectory:
                 env.fs.make_directory(path)
             if is_new or not env.fs.entries(path):
                 log = new_log(env, path, topic_partition, topic_id, config)
-            else:  # what a crash left of an earlier start, before anything was promised
+            else:  # files from an earlier start that crashed before it acknowledged anything
                 log = self._load(env, topic_partition, topic_id, config, was_clean=False)
         except OSError as error:
             raise env.judge(topic_partition, error) from error
@@ -486,7 +494,9 @@ class LogDirectory:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what)
 
     def set_aside(self, topic_partition: TopicPartition, suffix: str) -> str:
-        """Rename the folder of a closed log, so that no start reads it as a log. Return its new path.
+        """Rename the folder of a closed log with `suffix`, so that no start reads it as a log.
+
+        Return the new path.
 
         Raises:
             OSError: the rename failed.
@@ -501,13 +511,13 @@ class LogDirectory:
         return f"{self.path}/{str(topic_partition)[:200]}.{new_uuid(self.env.random).hex}-{suffix}"
 
     def delete(self, topic_partition: TopicPartition) -> TreeRemoval | None:
-        """Remove a log: rename its folder, and return the task that deletes the folder.
+        """Remove a log from the directory: rename its folder. Return the task that deletes the folder.
 
         Returns:
             None if the folder did not exist any more.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the rename of its folder failed; the next start deletes it.
+            KafkaError: KAFKA_STORAGE_ERROR, the folder could not be renamed; the next start deletes it.
         """
         log = self.logs.pop(topic_partition)
         self.forget(topic_partition)
@@ -521,12 +531,12 @@ class LogDirectory:
         return TreeRemoval(self.env.fs, path)
 
     def forget(self, topic_partition: TopicPartition) -> bool:
-        """Leave a log out of the next checkpoints. Return whether it was in any."""
+        """Remove a log's entries from the checkpoints to be written. Return whether there were any."""
         was_in = [checkpoint.forget(topic_partition) for checkpoint in self._checkpoints]
         return any(was_in)
 
     def forget_all_but(self, known: Collection[TopicPartition]) -> bool:
-        """Leave the logs of all other partitions out of the next checkpoints.
+        """Remove the entries of all partitions not in `known` from the checkpoints to be written.
 
         Return whether there were any.
         """
@@ -548,14 +558,14 @@ class LogDirectory:
                 checkpoint.forget(topic_partition)
 
     def recovery_point_checkpoint(self) -> CheckpointWrite:
-        """Return the write of the recovery points.
+        """Return a task that writes the recovery points.
 
-        It runs periodically, and limits recovery after a crash.
+        The broker runs it periodically, to limit recovery after a crash.
         """
         return CheckpointWrite(self._recovery_points, self._all_logs, lambda log: log.recovery_point)
 
     def log_start_checkpoint(self) -> CheckpointWrite:
-        """Return the write of the log start offsets that differ from the base offset of the first segment.
+        """Return a task that writes the log start offsets above the base offset of the first segment.
 
         Entries of logs that could not be opened are kept, so that their deleted records stay deleted.
         """
@@ -575,35 +585,35 @@ class LogDirectory:
         return CheckpointWrite(self._log_starts, self._all_logs, unknown_to_files)
 
     def high_watermark_checkpoint(self) -> CheckpointWrite:
-        """Return the write of the high watermarks."""
+        """Return a task that writes the high watermarks."""
         return CheckpointWrite(self._high_watermarks, self._all_logs, lambda log: log.high_watermark)
 
     def cleaned_checkpoint(self) -> CheckpointWrite:
-        """Return the write of the offsets up to which compacted logs are clean, if any has changed."""
+        """Return a task that writes the offsets up to which compacted logs are clean, if any has changed."""
         return CheckpointWrite(self._cleaned_to, self._all_logs, None)
 
     def note_clean(self, topic_partition: TopicPartition, offset: Offset) -> None:
-        """Note up to where a log is clean, for the next `cleaned_checkpoint`."""
+        """Note the offset up to which a log is clean, for the next `cleaned_checkpoint`."""
         self._cleaned_to.offsets[topic_partition] = offset
         self._cleaned_to.is_stale = True
 
     def lower_cleaned(self, topic_partition: TopicPartition, offset: Offset) -> bool:
-        """Note that a log is about to be truncated to `offset`.
+        """Lower the offset up to which a log is clean to `offset`, before its truncation.
 
-        Return whether it was clean beyond that offset.
+        Return whether it was higher.
         """
         if self.cleaned_to.get(topic_partition, 0) <= offset:
             return False
-        # only what was flushed is cleaned, so this is the one way in which what is clean is cut off
+        # only flushed records are cleaned, so no other truncation removes clean records
         self.note_clean(topic_partition, offset)
         return True
 
     def close(self) -> None:
-        """Close every log, and mark the stop as clean if no error happened. It never raises."""
+        """Flush and close every log. If nothing failed, mark the stop as clean. Errors are only logged."""
         try:
             unflushed = self._flush_all()
             for checkpoint in self._checkpoints:
-                checkpoint.is_stale = True  # whatever became of the files meanwhile
+                checkpoint.is_stale = True  # the files may have changed meanwhile
             self.recovery_point_checkpoint().run()
             self.log_start_checkpoint().run()
             self.high_watermark_checkpoint().run()
@@ -678,7 +688,7 @@ class LogDirectory:
         return log
 
     def _flush_all(self) -> list[TopicPartition]:
-        """Flush every log. Return those that failed."""
+        """Flush every log. Return the partitions of the logs that could not be flushed."""
         # Side by side, because file systems make one commit of fsyncs that come together; some at a time,
         # because each holds its files open.
         logs = list(self._all_logs.values())
@@ -708,7 +718,7 @@ class LogDirectory:
             failed.append(log.topic_partition)
 
     def _before_truncation(self, topic_partition: TopicPartition, offset: Offset) -> None:
-        # were the old recovery point to outlive a crash, what is written next would go unchecked
+        # With the old recovery point on disk, recovery would not check records written after the truncation.
         def point_of(log: PartitionLog) -> Offset:
             is_cut = log.topic_partition == topic_partition
             return min(offset, log.recovery_point) if is_cut else log.recovery_point

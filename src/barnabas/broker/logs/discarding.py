@@ -1,4 +1,4 @@
-"""Discards a replica of a stopped broker, so that the broker copies it again from the partition's leader.
+"""Discards a replica of a stopped broker. The broker then copies the records again from the leader.
 
 The mark (`barnabas.broker.storage.incomplete`) is on disk before anything else changes. If the command is
 interrupted, the replica counts as incomplete, and the command can be repeated.
@@ -20,12 +20,12 @@ _CHECKPOINTS = (
     checkpoints.LOG_STARTS,
     checkpoints.CLEANED,
 )
-#: what stays in the replica's folder
+#: files that stay in the replica's folder
 _KEPT = (incomplete.FILE_NAME, checkpoints.PARTITION_METADATA)
 
 
 def find_replica(fs: FileSystem, directories: Sequence[str], topic_partition: TopicPartition) -> list[str]:
-    """Return the log directories that have a partition's folder, or whose checkpoints name it.
+    """Return the log directories in which a partition has a folder or a checkpoint entry.
 
     Raises:
         OSError: a directory cannot be read.
@@ -49,15 +49,17 @@ def discard_replica(
     *,
     dry_run: bool = False,
 ) -> None:
-    """Mark a replica, and move the contents of its folders to another folder of their log directories.
+    """Mark a replica as incomplete, move its files to the folder `aside`, and remove its checkpoint entries.
+
+    Each log directory has such a folder `aside`.
 
     Args:
         fs: file system of the directories.
         directories: all results of `find_replica`; the replica begins again in the first.
         topic_partition: partition of the replica.
-        aside: name of the other folder, which can exist already.
+        aside: name of a folder in each log directory; it can exist already.
         say: called with a line about each step.
-        dry_run: describes the steps and changes nothing.
+        dry_run: describe the steps and change nothing.
 
     Raises:
         OSError: the disk failed.

@@ -1,7 +1,7 @@
 """Shares fsyncs between many requests, for ``barnabas.acks.fsync``.
 
 While one round of fsyncs runs in threads, appends continue. The next round fsyncs the logs that they changed.
-So the more requests wait, the more of them one fsync serves, and no request waits for more than two rounds.
+So the more requests wait, the more requests share one fsync. No request waits for more than two rounds.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class GroupCommit:
         self._round: asyncio.Task[None] | None = None
 
     def add(self, partition: Flushable) -> None:
-        """Flush `partition` in the next round, because records were appended to it."""
+        """Have `partition` flushed in the next round, because records were appended to it."""
         self._dirty[partition] = None
         if self._round is None:
             self._round = start_task(self._run(), "group commit", is_vital=True)
 
     async def stop(self) -> None:
-        """Wait for running fsyncs."""
+        """Wait until all added partitions are flushed."""
         if self._round is not None:
             await self._round
 

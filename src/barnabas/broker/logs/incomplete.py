@@ -15,7 +15,7 @@ from barnabas.broker.storage.incomplete import Mark, remove_mark, write_mark
 
 log = logger_of(__name__)
 
-#: seconds for which replicas are gathered that have become complete: each batch changes the registration once
+#: seconds between two changes of the registration, so that one change covers several completed replicas
 _GATHERING = 0.5
 
 
@@ -24,7 +24,7 @@ class _Replica(NamedTuple):
 
     topic_id: TopicId
     mark: Mark
-    #: None when it could not be opened
+    #: the log; None if it could not be opened
     opened: PartitionLog | None
 
 
@@ -33,7 +33,7 @@ def _ignore() -> None:
 
 
 class IncompleteReplicas:
-    """The incomplete replicas, until each has copied its missing records. The event loop owns it.
+    """The broker's incomplete replicas. Each stays here until it has copied its missing records.
 
     Args:
         disk: threads in which marks are written and removed.
@@ -55,17 +55,17 @@ class IncompleteReplicas:
 
     @property
     def registered(self) -> frozenset[tuple[TopicId, int]]:
-        """The topic ids and numbers of the partitions, in the form of the registration."""
+        """The incomplete replicas as topic id and partition number, for the broker's registration."""
         return frozenset((each.topic_id, tp.partition) for tp, each in self._replicas.items())
 
     def note(
         self, topic_partition: TopicPartition, topic_id: TopicId, mark: Mark, opened: PartitionLog | None
     ) -> None:
-        """Note that a replica lacks records. If its log is not open, it cannot be opened."""
+        """Note that a replica lacks records. `opened` is its log; None if the log cannot be opened."""
         self._replicas[topic_partition] = _Replica(topic_id, mark, opened)
 
     def must_begin_anew(self, opened: PartitionLog) -> bool:
-        """Whether a log must be emptied before it follows a leader: earlier records may be missing."""
+        """Whether a log must be emptied before it follows a leader, because it may lack earlier records."""
         if not self._replicas:
             return False
         replica = self._replicas.get(opened.topic_partition)
@@ -90,7 +90,10 @@ class IncompleteReplicas:
             self._replicas[opened.topic_partition] = replica._replace(mark=mark)
 
     def complete(self, topic_partition: TopicPartition) -> None:
-        """Note that the controller counts a replica as in sync: it has all records, or it leads."""
+        """Remove a replica that the controller now counts as in sync or as leader.
+
+        Its mark is removed later.
+        """
         replica = self._replicas.get(topic_partition)
         if replica is None or replica.opened is None:
             return
@@ -101,11 +104,11 @@ class IncompleteReplicas:
             self._writing = start_task(self._remove_marks(), "marks of incomplete replicas")
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Remove a deleted replica. Its mark was in its folder."""
+        """Remove a deleted replica, whose mark was deleted with its folder."""
         self._replicas.pop(topic_partition, None)
 
     async def stop(self) -> None:
-        """Wait until the marks in progress are removed."""
+        """Wait until the marks of all complete replicas are removed."""
         while self._writing is not None:
             await asyncio.wait([self._writing])
 

@@ -20,7 +20,7 @@ _OPEN_AGAIN_MS = 10_000
 
 
 class Job:
-    """Calls `work` every `interval_ms` until it is stopped. A failure is logged and does not end it."""
+    """Calls `work` every `interval_ms` until `stop`. It logs a failure of `work` and continues."""
 
     def __init__(self, name: str, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         self._name = name
@@ -54,7 +54,7 @@ def upkeep(
 ) -> list[Job]:
     """Return the jobs for a broker's logs.
 
-    `on_open` receives partitions whose logs could not be opened before.
+    `on_open` is called with partitions whose logs could not be opened before, and are open now.
     """
 
     async def drop_expired_producers() -> None:

@@ -1,4 +1,4 @@
-"""Checks ``log.dirs`` before anything is opened, so that a start that cannot succeed has a clear error."""
+"""Checks ``log.dirs`` before the broker opens any file, so that a wrong value causes a clear error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_PATH = 1024
 
 
 def check_paths(config: BrokerConfig, fs: FileSystem) -> None:
-    """Reject a value that is not a list of folders.
+    """Check that ``log.dirs`` is a list of separate folders.
 
     Raises:
         ConfigError: the list is empty, an item is not a path, or an item is named twice or is inside another.
@@ -33,7 +33,9 @@ def check_paths(config: BrokerConfig, fs: FileSystem) -> None:
 
 
 def check_folders(config: BrokerConfig, fs: FileSystem) -> None:
-    """Create the folders. If one of several cannot be used, it is offline, as in Apache Kafka.
+    """Check the folders of ``log.dirs``, and create missing ones.
+
+    If some but not all of them cannot be used, the broker starts without these, as Apache Kafka does.
 
     Raises:
         ConfigError: another broker uses a folder, or no folder can be used.

@@ -1,4 +1,4 @@
-"""The logs of a broker, over all of its log directories."""
+"""Manages the logs of a broker in all of its log directories."""
 
 from __future__ import annotations
 
@@ -33,38 +33,36 @@ from barnabas.broker.storage.truncation import Truncation, begin_truncation, pre
 log = logger_of(__name__)
 
 _MAX_OPEN_FILES = 16_384
-#: replicas for which a directory is preferred
+#: most replicas for which a preferred directory is remembered
 _MOST_PREFERRED = 10_000
-#: how many logs are looked at in one turn of the event loop
+#: how many logs are checked in one turn of the event loop
 _LOGS_A_TURN = 100
-#: what else a process has open: the metadata store, locks, the event loop, what the program beside us needs
+#: other open files of the process: metadata store, locks, event loop, and those of an embedding program
 _OTHER_FILES = 64
 
 
 class Task(Protocol):
-    """Work on the disk that blocks (`barnabas.broker.storage.tasks`)."""
+    """A task that blocks on the disk (`barnabas.broker.storage.tasks`)."""
 
     def run(self) -> None: ...
 
 
 class _Postponed(NamedTuple):
-    """A log that could not be opened without more space, memory or files, and is tried again."""
+    """A log that could not be opened for lack of space, memory or open files. The broker tries again."""
 
     topic_id: TopicId
     config: TopicConfig
-    #: whether nothing is left of it, so that it begins anew
+    #: whether all of its records are gone, so that it is opened empty
     is_gone: bool = False
 
 
 class LogManager:
-    """Opens, creates, deletes and closes logs, each in its log directory.
-
-    Owned by the event loop.
+    """Opens, creates, deletes and closes logs, each in its log directory. The event loop owns it.
 
     Args:
-        disk: where fsyncs, checkpoints and deletions are done.
-        on_failure: told the path of a directory that goes offline.
-        is_clustered: whether other brokers hold partitions, too, from which lost replicas are copied again.
+        disk: threads for fsyncs, checkpoints and deletions.
+        on_failure: called with the path of a directory that goes offline.
+        is_clustered: whether other brokers may have replicas, from which lost ones are copied again.
     """
 
     def __init__(
@@ -78,7 +76,7 @@ class LogManager:
     ) -> None:
         self._config = config
         self._is_clustered = is_clustered
-        #: replicas that lack records which they had acknowledged; none in a lone broker
+        #: replicas that lack records which they had acknowledged; empty in a lone broker
         self.incomplete = IncompleteReplicas(disk)
         self._environment = environment
         fs = environment.filesystem
@@ -87,21 +85,23 @@ class LogManager:
         self._disk = disk
         self._on_failure = on_failure
         self._directories: list[LogDirectory] = []
-        #: configured directories that could not be opened, and why
+        #: errors of the configured directories that could not be opened, by path
         self.unopened: dict[str, OSError] = {}
-        #: logs that could not be opened, and their directory: None if it is one that cannot be read
+        #: logs that could not be opened, with their directory; None if it is in a directory that cannot be
+        #: read
         self._unreadable: dict[TopicPartition, LogDirectory | None] = {}
-        #: those of them that `open_postponed` tries again
+        #: logs in `_unreadable` that `open_postponed` tries to open again
         self._postponed: dict[TopicPartition, _Postponed] = {}
-        #: those of them that have a folder in several directories: none is served before all can be compared
+        #: logs in `_unreadable` with a folder in several directories: they are served after a comparison of
+        #: all
         self._ambiguous: dict[TopicPartition, list[LogDirectory]] = {}
-        #: the one of those that a thread opens now, and whether it was deleted meanwhile
+        #: the log that `open_postponed` is opening in a thread, and whether it was deleted meanwhile
         self._opening: TopicPartition | None = None
         self._is_opening_doomed = False
         self._removals: dict[asyncio.TimerHandle, None] = {}
         #: held while a checkpoint is written: two writers would corrupt the file
         self._checkpointing = asyncio.Lock()
-        #: writes that requests share, until they are done
+        #: running writes that several requests may await
         self._shared_writes: dict[asyncio.Future[None], None] = {}
         #: writes of log start offsets that have not begun yet
         self._log_start_writes: dict[LogDirectory, asyncio.Future[None]] = {}
@@ -112,9 +112,9 @@ class LogManager:
         #: directories whose checkpoints name logs that have moved to other brokers
         self._outdated: dict[LogDirectory, None] = {}
         self._writing_outdated: asyncio.Task[None] | None = None
-        #: the directory that an administrator has chosen for a replica that this broker does not have yet
+        #: the directory chosen by an administrator for each replica that this broker does not have yet
         self._preferred: dict[TopicPartition, LogDirectory] = {}
-        #: deleted topics of which some folder could not be removed
+        #: deleted topics with a folder that could not be removed
         self._undeleted: set[TopicId] = set()
         self._is_closed = False
 
@@ -125,26 +125,29 @@ class LogManager:
 
     @property
     def previous_epoch(self) -> int:
-        """The broker's epoch at its last stop, if that was clean in every directory (KIP-966), else -1."""
+        """The broker epoch at the last stop (KIP-966); -1 if that was not clean in every directory."""
         epochs = {directory.previous_epoch for directory in self._directories}
         if self.unopened or not all(directory.knows_its_logs for directory in self._directories):
             return NO_BROKER_EPOCH
         return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
 
     def set_broker_epoch(self, epoch: int) -> None:
-        """Set the epoch that a clean stop writes."""
+        """Set the broker epoch that a clean stop stores in every directory."""
         for directory in self._directories:
             directory.broker_epoch = epoch
 
     @property
     def failed_directories(self) -> list[str]:
-        """The directories that cannot be used, by their id, or by their path if it could not be read."""
+        """The directories that cannot be used: their ids, or the paths of those that could not be opened."""
         offline = (each.directory_id for each in self._directories if each.failure is not None)
         return sorted((*offline, *self.unopened))
 
     @property
     def is_closed(self) -> bool:
-        """Whether no log is made or deleted any more: another broker may have the directories."""
+        """Whether the manager was closed.
+
+        It then creates and deletes no logs: another broker may use them.
+        """
         return self._is_closed
 
     def __iter__(self) -> Iterator[PartitionLog]:
@@ -152,17 +155,17 @@ class LogManager:
             yield from directory.logs.values()
 
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory:
-        """Return the log directory of a log."""
+        """Return the log directory of a log. Raises KeyError if there is no such log."""
         directory = self._find_directory(topic_partition)
         if directory is None:
             raise KeyError(topic_partition)
         return directory
 
     def directory_at(self, path: str) -> LogDirectory:
-        """Return the configured log directory of that path.
+        """Return the configured log directory at `path`.
 
         Raises:
-            KafkaError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR, it is offline.
+            KafkaError: LOG_DIR_NOT_FOUND, none has this path; KAFKA_STORAGE_ERROR, the directory is offline.
         """
         for directory in self._directories:
             if directory.path == path:
@@ -174,21 +177,21 @@ class LogManager:
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of this broker's log directories")
 
     def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
-        """Have a replica made in a directory if it comes to this broker, until the next start."""
+        """Choose the directory for a replica that may be created later. A restart forgets the choice."""
         self._preferred.pop(topic_partition, None)
         self._preferred[topic_partition] = directory
         if len(self._preferred) > _MOST_PREFERRED:
             del self._preferred[next(iter(self._preferred))]
 
     def copy_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
-        """Return the log directory to which a log is being moved."""
+        """Return the log directory to which a log is being moved; None if it is not being moved."""
         for directory in self._directories:
             if topic_partition in directory.futures:
                 return directory
         return None
 
     def drop_copy(self, topic_partition: TopicPartition) -> None:
-        """Give up a move; the log stays where it is."""
+        """Cancel the move of a log, if there is one, and delete the copy. The log stays where it is."""
         directory = self.copy_of(topic_partition)
         if directory is None:
             return
@@ -205,10 +208,10 @@ class LogManager:
     # --- start and stop ---
 
     def open(self, cluster_id: str) -> None:
-        """Take the log directories for this broker.
+        """Open and lock the log directories. One that the disk makes unusable is logged and left out.
 
         Raises:
-            ConfigError: one is in use, belongs to another broker, or none can be opened.
+            ConfigError: a directory is in use or belongs to another broker, or none can be opened.
         """
         loop = asyncio.get_running_loop()
         for name in self._config.log_dirs:
@@ -245,21 +248,22 @@ class LogManager:
         config_of: Callable[[str], TopicConfig],
         is_deleted: Callable[[TopicPartition, TopicId], bool] = lambda _partition, _topic_id: False,
     ) -> None:
-        """Open every log of the directories that belongs to this broker, after a crash with recovery.
+        """Open every log of this broker in the log directories. Recover them after a crash.
 
-        A partition that is not `hosted` on this broker stays where it is, with a log line: its metadata may
-        be lost. A lone broker does not create a log again that is missing although it had records.
-        In a cluster it starts over, incomplete.
+        The folder of a partition that is not `hosted` is left alone, with a log line: its metadata may be
+        lost. If a log that had records is missing, a lone broker does not create it again. In a cluster the
+        broker creates it empty and marks it as incomplete.
 
         Args:
-            hosted: the partitions of this broker, with their topics' ids.
-            config_of: the settings of a topic, by its name.
-            is_deleted: whether a partition, whose topic has this id, is to be deleted where it is found.
+            hosted: partitions of this broker, with their topic ids.
+            config_of: returns the settings of a topic, by its name.
+            is_deleted: returns whether a found partition belongs to a deleted topic, so that its folder is
+            deleted.
         """
         known = set(hosted)
         places: dict[TopicPartition, list[LogDirectory]] = {}
         unseen: set[LogDirectory] = set()
-        #: replicas that were set aside, since their folders do not say which topic they are of
+        #: replicas whose folders were renamed, because they do not show the topic id
         nameless: dict[TopicPartition, LogDirectory] = {}
         outdated: set[LogDirectory] = set()
         loading: list[tuple[LogDirectory, Pool, deque[tuple[TopicPartition, TopicId, TopicConfig]]]] = []
@@ -382,15 +386,15 @@ class LogManager:
         config_of: Callable[[str], TopicConfig],
         nameless: Mapping[TopicPartition, LogDirectory],
     ) -> set[LogDirectory]:
-        """Find the replicas that lack records, and have those without any left start over.
+        """Note the replicas that lack records, and create empty logs for those without any.
 
         Args:
-            hosted: as for `load`.
-            config_of: as for `load`.
-            nameless: replicas that begin anew, too.
+            hosted: partitions of this broker, with their topic ids.
+            config_of: returns the settings of a topic, by its name.
+            nameless: replicas whose folders were renamed; they get empty logs, too.
 
         Returns:
-            The directories whose checkpoints name such a replica no more.
+            The directories with new empty logs, whose checkpoints must be written again.
         """
         for directory in self._directories:
             for topic_partition, mark in directory.marks.items():
@@ -426,7 +430,7 @@ class LogManager:
     async def _begin_anew(
         self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
     ) -> None:
-        """Make the log of a replica that is gone again, empty and marked; else it stays unreadable."""
+        """Create an empty, marked log for a replica that is gone. If that fails, the log stays unreadable."""
         end = directory.expects(topic_partition, topic_id)
         mark = Mark(f"its records up to offset {end - 1} were gone" if end else "its folder was set aside")
         self._unreadable[topic_partition] = directory
@@ -455,12 +459,12 @@ class LogManager:
         )
 
     async def open_postponed(self) -> set[TopicPartition]:
-        """Try again to open the logs for which the start had too little space, memory or files.
+        """Try again to open the logs for which the start had too little space, memory or open files.
 
-        The first one of a directory that still cannot be opened ends the attempt there.
+        In each directory, stop at the first log that still cannot be opened.
 
         Returns:
-            The partitions whose log is open now, or was deleted meanwhile and can be made.
+            The partitions whose log is open now, or was deleted meanwhile and can be created.
         """
         opened: set[TopicPartition] = set()
         for directory in self._directories:
@@ -479,7 +483,7 @@ class LogManager:
         return opened
 
     async def _open_again(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
-        """Open one log that was postponed, which is not postponed any more unless it may open still later."""
+        """Try again to open one postponed log. It stays postponed only if a later attempt may succeed."""
         postponed = self._postponed.get(topic_partition)
         if postponed is None or self.get(topic_partition) is not None:
             self._postponed.pop(topic_partition, None)  # it was deleted, or is in another directory, too
@@ -537,7 +541,7 @@ class LogManager:
         log.info("%s is open now", topic_partition)
 
     def _note_recovered(self) -> None:
-        """A directory all of whose logs are open may be marked as clean when the broker stops."""
+        """Let a clean stop mark each directory whose logs are all open."""
         broken = {*self._unreadable.values(), *chain.from_iterable(self._ambiguous.values())}
         for directory in self._directories:
             if directory not in broken and directory.failure is None:
@@ -546,7 +550,7 @@ class LogManager:
     def _withdraw_unless_all_open(
         self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
     ) -> None:
-        """Close the log again if its folder in another directory cannot be opened: that one may be newer."""
+        """Close a log if its folder in another directory cannot be opened: that folder may be newer."""
         missing = [each for each in directories if topic_partition not in each.logs]
         if not missing:
             return
@@ -565,9 +569,9 @@ class LogManager:
     def _keep_latest(
         self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
     ) -> Iterator[LogDirectory]:
-        """Keep the complete log of two: after a crash at the end of a move two directories have it.
+        """Keep the most complete of a partition's logs in several directories; remove the others.
 
-        Yields the directories whose log is removed.
+        A crash at the end of a move leaves two logs. Yield the directories whose log was removed.
         """
         logs = {directory: directory.logs.get(topic_partition) for directory in directories}
         found = {directory: opened for directory, opened in logs.items() if opened is not None}
@@ -601,7 +605,10 @@ class LogManager:
         config_of: Callable[[str], TopicConfig],
         is_deleted: Callable[[TopicPartition, TopicId], bool],
     ) -> None:
-        """Open the copies of logs that were being moved, so that the moves go on; others are no use."""
+        """Open the copies of logs whose move was interrupted, so that the move continues.
+
+        Delete useless ones.
+        """
         try:
             found = directory.found_futures()
         except OSError as error:
@@ -612,17 +619,17 @@ class LogManager:
             if key[0] == ZERO_TOPIC_ID or is_deleted(TopicPartition("", key[1]), key[0]):
                 self._run(
                     TreeRemoval(directory.env.fs, path)
-                )  # without its id it was never on disk as a whole
+                )  # a copy without a topic id was never complete on disk
                 continue
             topic_partition = names.get(key)
             if topic_partition is None or not await self._load_copy(
                 directory, path, topic_partition, config_of(topic_partition.topic)
             ):
-                # what it is a copy of is not here: it may be on a disk that is away
+                # the log itself is not here: it may be on a disk that is not mounted
                 log.warning("%s is the copy of a log that is not here: it is left alone", path)
 
     async def _load_copies_of(self, opened: Sequence[PartitionLog]) -> None:
-        """Open the copies of logs that were opened late."""
+        """Open the copies for the moves of logs that `open_postponed` has opened."""
         late = {(each.topic_id, each.topic_partition.partition): each for each in opened}
         for directory in self._directories:
             if directory.failure is not None:
@@ -639,7 +646,7 @@ class LogManager:
     async def _load_copy(
         self, directory: LogDirectory, path: str, topic_partition: TopicPartition, config: TopicConfig
     ) -> bool:
-        """Open the copy of a log, or begin it again; False if the broker has no log that it replaces."""
+        """Open the copy of a log, or create it again. Return False if the broker does not have the log."""
         current = self.get(topic_partition)
         if current is None or topic_partition in directory.logs or topic_partition in self.incomplete:
             return False
@@ -663,7 +670,7 @@ class LogManager:
         return {topic_partition for directory in self._directories for topic_partition in directory.logs}
 
     async def stop(self) -> None:
-        """Wait for the checkpoints that are being written, then `close`, in a thread.
+        """Wait for running writes of checkpoints, then close the log directories in a thread.
 
         No other code may use the logs after this call. With thousands of logs it takes longer than
         ZooKeeper's session timeout.
@@ -677,7 +684,7 @@ class LogManager:
         await self._disk.run(self._close_directories)
 
     def close(self) -> None:
-        """Flush and close every log. The next start deletes the folders that still await deletion."""
+        """Flush and close every log. The next start deletes folders that are still to be deleted."""
         self._stop_removals()
         self._close_directories()
 
@@ -696,17 +703,17 @@ class LogManager:
     # --- logs ---
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """Return a log, if it is open."""
+        """Return the log of a partition; None if it is not open."""
         if topic_partition == self._opening:
             return None
         directory = self._find_directory(topic_partition)
         return None if directory is None else directory.logs[topic_partition]
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """Create a log in the working directory that holds the fewest.
+        """Create a log in its preferred log directory, else in the online one with the fewest logs.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+            KafkaError: KAFKA_STORAGE_ERROR, the existing log cannot be read, or no directory is usable.
         """
         if topic_partition in self._unreadable:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic_partition} cannot be read")
@@ -718,16 +725,16 @@ class LogManager:
         return directory.create(topic_partition, topic_id, config)
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Take a log out at once; its files go when `file.delete.delay.ms` has passed.
+        """Delete the log of a partition, if there is one. Its files are removed after `file.delete.delay.ms`.
 
-        One that could not be opened is moved aside instead, and one that is not there is fine. Once the logs
-        are closed the next start deletes it: another broker may have the directories.
+        If the log could not be opened, only rename its folder. After a stop, do nothing, because another
+        broker may use the directories: the next start deletes the log.
         """
         if self._is_closed:
             return
         self.drop_copy(topic_partition)
         self.incomplete.forget(topic_partition)
-        if topic_partition == self._opening:  # a thread has its files: `_open_again` deletes it
+        if topic_partition == self._opening:  # a thread uses its files: `_open_again` deletes it
             self._is_opening_doomed = True
             self._undeleted.add(self._postponed[topic_partition].topic_id)
             return
@@ -752,7 +759,10 @@ class LogManager:
             self.run_later(removal, delay_ms)
 
     async def without(self, topic_ids: Collection[TopicId]) -> Collection[TopicId]:
-        """Return the topics that have no folder here any more, nor would after a crash."""
+        """Return those of `topic_ids` that have no folder here, not even after a crash.
+
+        The result is empty if a directory or folder cannot be read or fsynced.
+        """
         if self.unopened or any(each.failure is not None or each.unread for each in self._directories):
             return ()  # a directory or folder that cannot be read may be of any topic
         gone = set(topic_ids).difference(self._undeleted, (each.topic_id for each in self))
@@ -765,9 +775,10 @@ class LogManager:
         return gone
 
     def delete_moved(self, topic_partition: TopicPartition) -> None:
-        """Delete a log like `delete`, if it may come back: remove its checkpoint entries soon, too.
+        """Delete a log that has moved to another broker, and soon also its checkpoint entries.
 
-        Otherwise, if it came back with fewer records and the broker crashed, recovery would report a loss.
+        Otherwise, if the replica came back with fewer records and the broker crashed, recovery would report a
+        loss.
         """
         directory = self._find_directory(topic_partition)
         self.delete(topic_partition)
@@ -775,7 +786,7 @@ class LogManager:
             self._write_soon(directory)
 
     def moved_away(self, opened: PartitionLog, directory: LogDirectory, files: LogFiles) -> None:
-        """The move of a log to another directory is complete: remove its former files from `directory`."""
+        """Remove the old files of a log from `directory`, after its move to another log directory."""
         directory.forget(opened.topic_partition)
         try:
             path = directory.set_aside(opened.topic_partition, "delete")
@@ -808,8 +819,8 @@ class LogManager:
     async def drop_expired(self) -> None:
         """Delete segments that have expired by retention or DeleteRecords.
 
-        The logs' new starts are on disk before any file is gone: a start after a crash can tell a deletion
-        from a loss.
+        The logs' new start offsets are durable before any file is removed. So a start after a crash can
+        distinguish a deletion from a loss.
         """
         now_ms = self._clock.now_ms()
         removals: list[tuple[LogDirectory, Removal, int]] = []
@@ -838,7 +849,7 @@ class LogManager:
             self.run_later(removal, delay_ms)
 
     async def _sync_names(self, opened: PartitionLog) -> bool:
-        """Fsync a log's folder in a thread; return whether it worked: a later attempt reports why not."""
+        """Fsync a log's folder in a thread. Return whether it worked; a later attempt reports the error."""
         files = opened.files
         try:
             await self._disk.run(files.env.fs.sync_directory, files.path)
@@ -847,14 +858,17 @@ class LogManager:
         return files is opened.files
 
     async def expire_producers(self, expiration_ms: int) -> None:
-        """Forget producers that have been silent for `expiration_ms`."""
+        """In all logs, forget idle producers: without records for `expiration_ms` and without a transaction."""
         for number, partition_log in enumerate(list(self), 1):
             if number % _LOGS_A_TURN == 0:
                 await asyncio.sleep(0)
             partition_log.producers.expire(self._clock.now_ms(), expiration_ms)
 
     async def checkpoint(self, of: Callable[[LogDirectory], CheckpointWrite]) -> None:
-        """Write a checkpoint of every working directory, in a thread."""
+        """Write one kind of checkpoint in every online directory, in a thread.
+
+        `of` is a method of `LogDirectory`, such as `LogDirectory.recovery_point_checkpoint`.
+        """
         for directory in self._directories:
             if directory.failure is None:
                 await self._write_checkpoint(directory, of)
@@ -862,7 +876,7 @@ class LogManager:
     async def checkpoint_one(
         self, directory: LogDirectory, of: Callable[[LogDirectory], CheckpointWrite]
     ) -> None:
-        """Write a checkpoint of one directory, in a thread, and none of the others meanwhile.
+        """Write one kind of checkpoint in `directory`, in a thread. Only one checkpoint is written at a time.
 
         Raises:
             OSError: the disk failed.
@@ -879,10 +893,10 @@ class LogManager:
     async def store_log_starts(
         self, directory: LogDirectory, planned: Sequence[tuple[PartitionLog, Offset]]
     ) -> None:
-        """Have the log starts that are `planned` for logs of a directory on disk. Requests share a write.
+        """Write the log start checkpoint with `planned` new start offsets of logs. Requests share a write.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, they could not be written.
+            KafkaError: KAFKA_STORAGE_ERROR, the checkpoint could not be written.
         """
         directory.planned_starts.append(planned)
         try:
@@ -895,10 +909,11 @@ class LogManager:
             directory.planned_starts.remove(planned)
 
     async def store_log_start(self, opened: PartitionLog) -> None:
-        """Have the log start that a log has in memory on disk. Requests share a write.
+        """Write the log start checkpoint with the log's present start offset. Requests share a write.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, it could not be written.
+            KafkaError: KAFKA_STORAGE_ERROR, the checkpoint could not be written; UNKNOWN_TOPIC_OR_PARTITION,
+                the log was deleted.
         """
         directory = self._find_directory(opened.topic_partition)
         if directory is None or directory.logs[opened.topic_partition] is not opened:
@@ -920,22 +935,23 @@ class LogManager:
         return self.incomplete.must_begin_anew(opened)
 
     async def begun_anew(self, opened: PartitionLog) -> None:
-        """An incomplete log was emptied, and that is on disk: a restart keeps what it copies from now on.
+        """Store that an incomplete log was emptied, so that a restart keeps the records copied from now on.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, that could not be stored.
+            KafkaError: KAFKA_STORAGE_ERROR, the disk failed.
         """
-        await self.store_log_start(opened)  # else the start of what it was would hide records after a crash
+        await self.store_log_start(opened)  # else the old start would hide new records after a crash
         await self.incomplete.begun_anew(opened)
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
-        """Compute a truncation to `offset`, and store the lower recovery point that it needs first.
+        """Compute a truncation to `offset`, and make the lower recovery point durable that it needs.
 
-        The result is for `truncate_to`. Batches are read in a thread. The logs of a
-        directory share the write.
+        Pass the result to `truncate_to`. A thread reads the batches. Truncations of logs in one directory
+        share a write.
 
         Raises:
-            KafkaError: as `truncation.prepare_truncation`; KAFKA_STORAGE_ERROR, it could not be written.
+            KafkaError: KAFKA_STORAGE_ERROR, the recovery point could not be written; CORRUPT_MESSAGE, the
+            part that stays is damaged.
         """
         truncation = begin_truncation(opened, offset)
         if truncation is not None:
@@ -958,7 +974,7 @@ class LogManager:
         await asyncio.shield(writing)
 
     def _share(self, write: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-        """Begin a write that several requests await. It completes even if all of them are cancelled."""
+        """Start a write that several requests can await. It completes even if all of them are cancelled."""
         writing = asyncio.ensure_future(write)
         self._shared_writes[writing] = None
         writing.add_done_callback(self._written)
@@ -967,7 +983,7 @@ class LogManager:
     def _written(self, writing: asyncio.Future[None]) -> None:
         del self._shared_writes[writing]
         if not writing.cancelled():
-            writing.exception()  # raised in those that await it; perhaps none is left
+            writing.exception()  # those that await the write raise it; perhaps none is left
 
     async def _store_recovery_points(self, directory: LogDirectory) -> None:
         if directory.failure is not None:
@@ -982,7 +998,7 @@ class LogManager:
                 raise directory.env.judge(RECOVERY_POINTS, error) from error
 
     def run_later(self, task: Task, delay_ms: int) -> None:
-        """Run a deletion of files in a thread, when readers may be done with them."""
+        """Run a deletion of files in a thread after `delay_ms`, when readers should be done with them."""
 
         def run() -> None:
             del self._removals[handle]
@@ -1018,7 +1034,7 @@ class LogManager:
     async def _write_checkpoint(
         self, directory: LogDirectory, of: Callable[[LogDirectory], CheckpointWrite]
     ) -> bool:
-        """Write one checkpoint of a directory; return whether it was written."""
+        """Write one kind of checkpoint of a directory. Return whether it was written. Log an error."""
         try:
             await self.checkpoint_one(directory, of)
         except OSError as error:
@@ -1035,7 +1051,7 @@ class LogManager:
         pool: Pool,
         wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]],
     ) -> None:
-        """Open logs in one thread of several, until there are no more `wanted`."""
+        """Open `wanted` logs in one of several threads, until no thread has any left."""
         loaded, failed = await pool.run(_load_logs, directory, wanted, self._config.barnabas_acks_fsync)
         for partition_log in loaded:
             directory.adopt(partition_log)
@@ -1047,7 +1063,7 @@ class LogManager:
     def _set_aside(
         self, directory: LogDirectory, topic_partition: TopicPartition, suffix: str = "stray"
     ) -> bool:
-        """Whether the folder has its name no more."""
+        """Rename a partition's folder with `suffix`. Return False if that failed."""
         try:
             aside = directory.set_aside(topic_partition, suffix)
         except FileNotFoundError:
@@ -1066,13 +1082,13 @@ class LogManager:
 
 
 def _open_files(fs: FileSystem) -> int:
-    """Return the number of the logs' files that may be open at once."""
+    """Return the number of log files that may be open at once."""
     limit = fs.most_open_files()
     return _MAX_OPEN_FILES if limit is None else min(_MAX_OPEN_FILES, limit // 2)
 
 
 def files_for_connections(fs: FileSystem) -> int | None:
-    """Return the number of open files that this process has left for connections; None without a limit."""
+    """Return the number of open files that remain for connections; None without a limit."""
     limit = fs.most_open_files()
     return None if limit is None else max(1, limit - _open_files(fs) - _OTHER_FILES)
 
@@ -1080,7 +1096,10 @@ def files_for_connections(fs: FileSystem) -> int | None:
 def _load_logs(
     directory: LogDirectory, wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]], acks_fsync: bool
 ) -> tuple[list[PartitionLog], dict[TopicPartition, _Postponed | None]]:
-    """Load logs until none is wanted: those that could be loaded, and the others, which may come later."""
+    """Load `wanted` logs until none is left.
+
+    Return the loaded ones and the others, with `_Postponed` or None.
+    """
     loaded: list[PartitionLog] = []
     failed: dict[TopicPartition, _Postponed | None] = {}
     while True:
@@ -1107,7 +1126,7 @@ def _load_log(
     config: TopicConfig,
     acks_fsync: bool,
 ) -> PartitionLog:
-    """Load one log, and flush the segments that recovery has read. Raises as `LogDirectory.load`."""
+    """Load one log, and flush the records that recovery has read, if they are due. Raises as `load`."""
     opened = directory.load(topic_partition, topic_id, config)
     every = 1 if acks_fsync else config.flush_messages
     if opened.log_end_offset - opened.recovery_point >= every:

@@ -6,10 +6,10 @@ and the old ones are removed. A move continues after a restart, which finds the 
 
 Three rules make it safe:
 
-- The switch is one step of the event loop: no append is in only one of both.
-- During the preparation the log is held: nothing of it is fsynced. So no record counts as durable that is not
-  durable in the copy. The old files go when the new folder's name is durable. A crash between leaves two
-  folders, and the start keeps the complete one (`LogManager.load`).
+- The switch is one step of the event loop, so that no append is in only one of the two logs.
+- During the preparation the log is held: it is not fsynced. So no record counts as durable that is not
+  durable in the copy. The old files are removed when the new folder's name is durable. A crash before that
+  leaves two folders, and the start keeps the complete one (`LogManager.load`).
 - The other directory's checkpoint has the start of the log (DeleteRecords) before the switch.
 """
 
@@ -38,11 +38,11 @@ from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
 
-#: copied in one turn of the event loop
+#: bytes copied in one turn of the event loop
 _CHUNK = 256 * 1024
-#: after a failure, doubled after each; in seconds
+#: seconds before the first and the latest retries; each wait is twice the one before
 _FIRST_RETRY, _LAST_RETRY = 0.05, 10.0
-#: the longest sleep for the rate's sake: the rate may be raised meanwhile
+#: longest sleep in seconds to keep the rate: the rate may be raised meanwhile
 _LONGEST_PAUSE = 1.0
 
 
@@ -51,12 +51,12 @@ class _GivenUpError(Exception):
 
 
 class LogMoves:
-    """The logs of a broker that are on their way to other directories. Owned by the event loop.
+    """Moves the logs of a broker between its log directories. The event loop owns it.
 
     Args:
         view: the broker's settings.
         logs: the broker's logs.
-        flush: has the log of a partition fsynced soon.
+        flush: requests an fsync of a partition's log.
     """
 
     def __init__(
@@ -74,23 +74,24 @@ class LogMoves:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Continue the moves that the last stop has interrupted."""
+        """Continue the moves that the last stop interrupted."""
         for directory in self._logs.directories:
             if directory.futures:
                 self._work_on(directory)
 
     async def stop(self) -> None:
-        """Stop all moves; the next start continues them."""
+        """Stop all moves. The next start continues them."""
         self._is_stopped = True
         await stop_tasks(*self._workers.values())
         await self._pool.close()
 
     def begin(self, topic_partition: TopicPartition, path: str) -> None:
-        """Move a log to the directory of that path; where it is already, a move elsewhere is given up.
+        """Begin the move of a log to the log directory `path`. Cancel its earlier move, if there is one.
 
         Raises:
             KafkaError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR, one of the directories is offline;
-                REPLICA_NOT_AVAILABLE, there is no such log here: if it comes, it will be made there.
+                REPLICA_NOT_AVAILABLE, there is no such log here: if it is created later, it will be in
+                `path`.
         """
         target = self._logs.directory_at(path)
         current = self._logs.get(topic_partition)
@@ -139,11 +140,11 @@ class LogMoves:
                 retry = _FIRST_RETRY
 
     async def _move(self, topic_partition: TopicPartition, target: LogDirectory) -> None:
-        """Copy until the log has moved, or the move was given up.
+        """Copy records until the log has moved, or its move was cancelled.
 
         Raises:
-            _GivenUpError: it cannot be completed.
-            KafkaError, OSError: as it stands it cannot.
+            _GivenUpError: the move cannot be completed.
+            KafkaError, OSError: the move cannot be completed now; a later attempt may succeed.
         """
         future = target.futures[topic_partition]
         pause = _FIRST_RETRY
@@ -165,7 +166,7 @@ class LogMoves:
             pause = min(2 * pause, 1.0)
 
     async def _copy_some(self, current: PartitionLog, future: PartitionLog, most: int) -> int:
-        """Copy some bytes; return their number, 1 if some were cut off, 0 if there was nothing to do."""
+        """Copy some bytes. Return their number, 1 after a truncation of the copy, 0 if nothing was to do."""
         if (cut := _surplus(current, future)) is not None:
             await self._truncate(future, cut)  # nothing may be appended before
             return 1
@@ -181,7 +182,7 @@ class LogMoves:
         return len(data)
 
     async def _pay(self, size: int) -> None:
-        """Wait for the time that the bytes take at the rate."""
+        """Wait as long as `size` bytes take at the configured rate."""
         left = float(size)
         while left > 0:
             rate = self._view.config.replica_alter_log_dirs_io_max_bytes_per_second
@@ -213,7 +214,7 @@ class LogMoves:
                 future.complete_flush(flush)
 
     async def _try_to_switch(self, current: PartitionLog, future: PartitionLog, target: LogDirectory) -> bool:
-        """Switch the log to the copy's files; False if the log has changed meanwhile."""
+        """Switch the log to the copy's files. Return False if the log has changed meanwhile."""
         topic_partition = current.topic_partition
         if topic_partition in self._logs.incomplete:
             return False  # its mark is in its folder
@@ -268,7 +269,7 @@ class LogMoves:
 
 
 def _start_of_copy(current: PartitionLog) -> int:
-    """Return the first offset of the batch that holds the log's start: batches are copied whole."""
+    """Return the base offset of the batch that contains the log's start: batches are copied whole."""
     return current.files.start_of_batch(current.log_start_offset)
 
 
@@ -281,7 +282,10 @@ class _Cut(NamedTuple):
 
 
 def _surplus(current: PartitionLog, future: PartitionLog) -> _Cut | None:
-    """Return the records that the copy has beyond the log, after a truncation or an advance of its start."""
+    """Return the cut that removes records which only the copy has; None if it has none.
+
+    The log may have been truncated, or its start may have advanced.
+    """
     end = future.log_end_offset
     if end < current.log_start_offset:
         start = _start_of_copy(current)
@@ -294,7 +298,7 @@ def _surplus(current: PartitionLog, future: PartitionLog) -> _Cut | None:
 
 
 def _follow(current: PartitionLog, future: PartitionLog) -> None:
-    """Move the copy's high watermark and its start to the log's."""
+    """Advance the copy's high watermark and start to those of the log."""
     future.advance_high_watermark(current.high_watermark)
     if future.log_start_offset < current.log_start_offset:
         future.advance_log_start(min(current.log_start_offset, future.high_watermark))
@@ -314,7 +318,7 @@ def _agreed_end(current: PartitionLog, future: PartitionLog) -> int:
 
 
 async def _to_its_end(running: asyncio.Future[None]) -> None:
-    """Wait for a thread's work, even if this task is cancelled meanwhile: later steps depend on it."""
+    """Wait for `running`, the work of a thread, even if this task is cancelled: later steps depend on it."""
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""Writing an offset checkpoint of a directory with thousands of logs: what has not changed is not written."""
+"""Writes the offset checkpoints of a directory with thousands of logs, if they have changed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from barnabas.broker.storage import checkpoints
 if TYPE_CHECKING:
     from barnabas.broker.storage import PartitionLog
 
-#: what a checkpoint says of a log; None when it need not name it
+#: returns the offset of a log for a checkpoint; None if the log needs no entry
 OffsetOf: TypeAlias = "Callable[[PartitionLog], Offset | None]"
 
-#: how many logs are asked, and how many lines are made, in one step
+#: how many logs are read, and how many lines are encoded, in one step
 _LOGS_A_STEP = 500
 _LINES_A_STEP = 100
-#: Garbage collections would walk such a long new list, for milliseconds: it is exempted at once.
+#: from this length on a list is exempted from garbage collection, which would take milliseconds for it
 _MANY = 20_000
 
 
 def _names(of: Mapping[TopicPartition, object]) -> list[TopicPartition]:
-    """Return the names as they are now: they may come and go between two steps."""
+    """Return a list of the keys, because keys may be added and removed between two steps."""
     names = list(of)
     if len(names) >= _MANY:
         gc.freeze()
@@ -32,26 +32,26 @@ def _names(of: Mapping[TopicPartition, object]) -> list[TopicPartition]:
 
 
 class OffsetCheckpoint:
-    """One offset checkpoint of a log directory: its entries, and whether the file has the same ones."""
+    """One offset checkpoint of a log directory: its entries, and whether the file is outdated."""
 
     def __init__(self, fs: FileSystem, path: str, read: checkpoints.CheckpointedOffsets) -> None:
         self.fs = fs
         self.path = path
         self.offsets = read.offsets
-        #: the tags (`checkpoints.tag_of_topic`) of the entries that were read
+        #: tags (`checkpoints.tag_of_topic`) of the entries that were read from the file
         self.tags = read.tags
-        #: whether the file is to be written even if no offset has changed
+        #: whether the file must be written even if no offset changes
         self.is_stale = True
 
     def share(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
-        """Use the names and tags of open logs in place of the equal ones that were read: it saves memory."""
+        """Replace keys and tags by the equal ones of open logs, to save memory."""
         self.offsets = {
             logs[tp].topic_partition if tp in logs else tp: offset for tp, offset in self.offsets.items()
         }
         self.tags = {tp: tag for tp, tag in self.tags.items() if tp not in logs}
 
     def forget(self, topic_partition: TopicPartition) -> bool:
-        """Leave a log out when the file is written again; return whether it was in."""
+        """Remove a log's entry, also from the file at the next write. Return whether it had one."""
         self.tags.pop(topic_partition, None)
         if self.offsets.pop(topic_partition, None) is None:
             return False
@@ -60,11 +60,12 @@ class OffsetCheckpoint:
 
 
 class CheckpointWrite:
-    """One write of a checkpoint: `prepare` it where the logs are owned, then `run` it in any thread.
+    """One write of a checkpoint. Call `prepare` on the event loop, then `run` in any thread.
 
     Args:
         logs: the open logs. The checkpoint's entries of other logs stay.
-        offset_of: the new offset of an open log; None to keep its present entry.
+        offset_of: returns the new offset of an open log; None to remove its entry. Without this function the
+            entries stay as they are.
     """
 
     def __init__(
@@ -77,19 +78,19 @@ class CheckpointWrite:
         self._logs = logs
         self._offset_of = offset_of
         self._is_prepared = False
-        #: the lines, those of one step joined: thousands of small objects would take more room than they say
+        #: the lines; those of one step are joined, because thousands of small objects would need more memory
         self._lines: list[bytes] | None = None
         self._count = 0
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anything to write, once it is prepared."""
+        """Whether `prepare` has found a change, so that `run` must write."""
         return self._lines is not None
 
     def prepare(self) -> Iterator[None]:
-        """Take down the offsets and encode them, if any has changed, in steps of less than a millisecond.
+        """Read the logs' offsets. If any has changed, encode them. A step takes less than a millisecond.
 
-        Logs may come, go and move between the steps: each line holds for its own log alone.
+        Logs may be added, removed and moved between the steps, because each line is for its own log only.
         """
         checkpoint, offsets, logs = self._checkpoint, self._checkpoint.offsets, self._logs
         if self._offset_of is not None:
@@ -102,7 +103,7 @@ class CheckpointWrite:
         self._is_prepared = True
         if not checkpoint.is_stale:
             return
-        checkpoint.is_stale = False  # what changes from here on is written the next time
+        checkpoint.is_stale = False  # the next write covers later changes
         tags: dict[TopicId, int] = {}
         joined: list[bytes] = []
         lines: list[bytes] = []
@@ -135,7 +136,10 @@ class CheckpointWrite:
             checkpoint.is_stale = True
 
     def run(self) -> None:
-        """Replace the file, if there is anything to write. Raises OSError."""
+        """Replace the file, if there is a change.
+
+        Call `prepare` first if that was not done. Raises OSError.
+        """
         if not self._is_prepared:
             for _ in self.prepare():
                 pass

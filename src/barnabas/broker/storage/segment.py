@@ -326,7 +326,7 @@ class LogSegment:
     def start_for_time(self, timestamp: int) -> int:
         """Return an offset such that all earlier records in the segment are earlier than `timestamp`.
 
-        The time index has that offset. An entry is used only if it matches the batch at its position.
+        That offset comes from the time index. An entry is used only if it matches the batch at its position.
         Otherwise the search tries the entry before it.
 
         Raises:
@@ -412,7 +412,7 @@ class LogSegment:
         return True
 
     def _first_offset_at(self, entry: tuple[int, int]) -> int | None:
-        """Return the base offset of the batch to which an offset index entry points; None if there is none."""
+        """Return the base offset of the batch to which an offset index entry points, or None."""
         data = self.log.read_at(_SPAN.size, entry[1]) if entry[1] < self.size else b""
         if len(data) < _SPAN.size or not self._begins_batch(entry, data):
             return None

@@ -84,7 +84,7 @@ class Truncation:
         return cut._replace(aborted_anew=aborted)
 
     def fits(self, files: LogFiles) -> bool:
-        """Whether the log's segments are the same as when this object was created, so that the result holds."""
+        """Whether the log's segments are still the same as when this object was created."""
         return (
             files is self._files
             and files.tail == self.tail
