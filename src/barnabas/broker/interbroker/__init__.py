@@ -3,8 +3,8 @@
     client = BrokerClient(network, address_of, client_id="broker-1", rng=rng)
     fetches = client.channel(2, "fetch")      # one connection to broker 2; a parked fetch blocks nothing else
     control = client.channel(2, "control")    # another one
-    response = await control.send(request)    # in the highest version that both sides know
-    futures = [control.submit(r) for r in requests]  # pipelined: they are carried out in this order
+        response = await control.send(request)    # in the highest version that both sides support
+        futures = [control.submit(r) for r in requests]  # pipelined: the peer executes them in this order
     await client.close()
 
 A failed request raises a `ChannelError`, whose `may_have_been_carried_out` says whether the peer may have
@@ -20,13 +20,14 @@ Clients in simulations and in `bench/` also use `Channel`. This example uses the
     try:
         response = await channel.send(ProduceRequest(...), timeout_s=5.0)
     except ChannelError as error:
-        ...  # error.may_have_been_carried_out: it may have been written, or certainly was not
+                ...  # error.may_have_been_carried_out: False means that the request was certainly not
+                executed
 
 client: the channels to all brokers, by broker and purpose.
-channel: requests to one peer, over one connection that is opened again when it is needed.
-connection: one connection: frames, correlation ids, answers in order.
+channel: requests to one peer, over one connection, which is opened again when needed.
+connection: one connection: frames, correlation ids, responses in order.
 login: SASL on a new connection.
-errors: how a request can fail.
+errors: reasons why a request has no response.
 """
 
 from barnabas.broker.interbroker.channel import Address, Channel, ChannelSettings

@@ -1,4 +1,4 @@
-"""Sends requests to one peer over one connection, which is opened again when it is needed."""
+"""Sends requests to one peer over one connection, which is opened again when a request needs it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from barnabas.kafka.security.errors import SaslError
 
 log = logger_of(__name__)
 
-#: After this part of a login's life (KIP-368) a connection is opened anew, as soon as nothing is unanswered.
+#: After this part of a login's lifetime (KIP-368), a connection without unanswered requests is replaced.
 _OF_LIFETIME = 0.8
 
 #: host and port
@@ -55,9 +55,8 @@ class ChannelSettings:
             (``connections.max.idle.ms``).
         max_in_flight: number of requests that may be unanswered (``max.in.flight.requests.per.connection``).
         max_in_flight_bytes: bytes of unanswered requests from which no further request is sent.
-        max_queued: number of requests that may wait to be sent; one more is rejected.
-        max_response_bytes: size of the largest answer; the connection to a peer that announces a larger one
-            is closed.
+        max_queued: number of requests that may wait to be sent; a further one is rejected.
+        max_response_bytes: size of the largest answer; a larger one closes the connection.
     """
 
     request_timeout: float = 30.0
@@ -84,7 +83,7 @@ class _Call:
         self.timeout = timeout
         self.future = future
         self.timer: asyncio.TimerHandle | None = None
-        #: where it was sent
+        #: the connection on which the request was sent; None before
         self.connection: PeerConnection | None = None
 
     @property
@@ -99,10 +98,10 @@ class _Call:
 class Channel:
     """Sends requests to one peer over one connection. Only the event loop may use it.
 
-    - It connects when a request is submitted. A failed attempt fails all waiting requests
+    - The channel connects when a request is submitted. A failed attempt fails all waiting requests
       (`NotConnectedError`). The next attempt waits for the back-off.
-    - It sends requests in the order of submission, within the limits, and the peer answers them in this
-      order. So a request that the peer delays also delays the later ones: give it a channel of its own.
+    - The channel sends requests in the order of submission, within the limits. The peer answers them in this
+      order. So a request that the peer delays also delays the later ones: use a separate channel for it.
     - When a connection ends, the unanswered requests fail (`DisconnectedError`). Requests that were not
       sent yet use the next connection.
     - If a request has no answer in time, the connection is closed, as in Kafka's clients, because later
@@ -189,7 +188,11 @@ class Channel:
     def submit(
         self, request: Request, *, timeout_s: float | None = None, at_most: int | None = None
     ) -> asyncio.Future[Any]:
-        """Submit a request after all earlier ones. Return a future of the result of `send`."""
+        """Submit a request after all earlier ones. Return a future of its response; `send` lists its errors.
+
+        Raises:
+            ValueError: the request is a produce with acks=0, which gets no response.
+        """
         if isinstance(request, ProduceRequest) and not request.acks:
             raise ValueError("a produce with acks=0 has no answer that a channel could wait for")
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -297,7 +300,7 @@ class Channel:
             self._queue.pop(call, None)
             if call.timer is not None:
                 call.timer.cancel()
-        # What was sent keeps its timer: if its answer does not come, nobody's does.
+        # A sent request keeps its timer: if its answer does not arrive, later answers cannot arrive either.
 
     def _time_out(self, call: _Call) -> None:
         if call.connection is None:

@@ -14,10 +14,11 @@ from barnabas.broker.interbroker.login import PeerLogin
 
 
 class BrokerClient:
-    """Makes a channel for each broker and purpose when it is first used, and keeps it.
+    """The channels of a broker to the others, one for each broker and purpose.
 
-    A purpose is a name that the caller chooses ("fetch", "control", "markers"). Requests of one purpose share
-    a connection, and the peer answers them in order. They do not delay requests of another purpose.
+    A channel is created when it is first used. A purpose is a name that the caller chooses ("fetch",
+    "control", "markers"). Requests of one purpose share a connection, and the peer answers them in order.
+    They do not delay requests of another purpose.
 
     Args:
         network: network of this process.
@@ -46,14 +47,14 @@ class BrokerClient:
         self._client_id = client_id
         self._rng = rng
         self._settings = settings
-        #: what channels speak TLS by
+        #: the TLS context of new channels; None for no TLS
         self.tls = tls
         self._login = login
         self._channels: dict[tuple[BrokerId, str], Channel] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def channel(self, broker_id: BrokerId, purpose: str) -> Channel:
-        """Return the channel to a broker for a purpose. It connects when a request is submitted.
+        """Return the channel to a broker for a purpose. The channel connects when a request is submitted.
 
         Call this for each request, because `forget` closes the channel when the broker leaves or restarts.
         """
@@ -84,6 +85,6 @@ class BrokerClient:
             closing.add_done_callback(self._closing.discard)
 
     async def close(self, *, grace: float = 0.0) -> None:
-        """Close all channels, as `Channel.close` does."""
+        """Close all channels. Wait at most `grace` seconds for the answers to sent requests."""
         channels, self._channels = self._channels, {}
         await asyncio.gather(*(channel.close(grace=grace) for channel in channels.values()), *self._closing)

@@ -21,9 +21,9 @@ from barnabas.kafka.protocol.schema import Request, Response
 from barnabas.kafka.protocol.wire import Readable
 from barnabas.kafka.security.errors import SaslError
 
-#: the version of ApiVersions that every peer answers; an unsupported one is answered in it, too (KIP-511)
+#: the version of ApiVersions that every peer supports; it also answers unsupported versions in it (KIP-511)
 _COMMON_VERSION = 0
-#: where an answer to ApiVersions has its error code: behind the correlation id
+#: position of the error code in an answer to ApiVersions: after the correlation id
 _ERROR_CODE = slice(4, 6)
 _SOFTWARE_NAME = "barnabas"
 
@@ -38,13 +38,13 @@ class Unanswered:
 
     def __init__(self, header: RequestHeader, size: int, on_answer: OnAnswer) -> None:
         self.header = header
-        #: of its frame, in bytes
+        #: size of the request's frame in bytes
         self.size = size
         self.on_answer = on_answer
 
 
 class PeerConnection(asyncio.BufferedProtocol):
-    """The asyncio protocol of one connection.
+    """One connection to a peer, as an asyncio protocol.
 
     Args:
         client_id: client id in each request.
@@ -74,9 +74,9 @@ class PeerConnection(asyncio.BufferedProtocol):
         #: by API key, the lowest and the highest version that the peer serves; empty before the handshake
         self.versions: dict[int, tuple[int, int]] = {}
         self.is_write_paused = False
-        #: seconds for which the peer takes the login, from when it was made; None means for ever
+        #: seconds for which the peer accepts the login, counted from the login; None for no limit
         self.good_for: float | None = None
-        #: of all requests that are not answered
+        #: bytes of all unanswered requests
         self.unanswered_bytes = 0
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return self._reason is None and self._transport is not None and not self._transport.is_closing()
 
     async def handshake(self) -> None:
-        """Request the API versions of the peer.
+        """Request the API versions of the peer, and store them in `versions`.
 
         Raises:
             ProtocolError: the peer answers with an error, or not in this protocol.
@@ -103,7 +103,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     async def log_in(self, login: PeerLogin) -> None:
-        """Log in, after the handshake.
+        """Log in to the peer, after the handshake.
 
         Raises:
             SaslError: the peer rejects the login, or cannot prove its identity.
@@ -131,7 +131,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return await self._ask(request, version)
 
     def common_version(self, request: Request, at_most: int | None) -> int | None:
-        """Return the highest version of a request that both sides support; None if there is none."""
+        """Return the highest version up to `at_most` that both sides support; None if there is none."""
         lowest, highest = self.versions.get(request.api_key, (0, -1))
         version = min(highest, request.versions[1])
         if at_most is not None:
@@ -139,7 +139,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return version if version >= max(lowest, request.versions[0]) else None
 
     def send(self, request: Request, version: int, on_answer: OnAnswer) -> None:
-        """Send a request after all earlier ones.
+        """Send a request after all earlier ones. `on_answer` is called with its response or an error.
 
         Raises:
             ProtocolError: the request cannot be encoded; the connection does not change.

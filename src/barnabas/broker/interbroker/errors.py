@@ -1,4 +1,4 @@
-"""Errors of requests to another broker that got no answer."""
+"""Errors of requests to another broker that have no response."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from barnabas.base.errors import BarnabasError
 
 
 class ChannelError(BarnabasError):
-    """A request got no answer.
+    """A request has no response.
 
     Attributes:
         may_have_been_carried_out: whether the request was sent, so that the peer may have executed it. If
@@ -22,15 +22,15 @@ class ChannelError(BarnabasError):
 
 
 class NotConnectedError(ChannelError):
-    """The connection to the peer failed; the request was never sent."""
+    """The attempt to connect to the peer failed, so the request was never sent."""
 
 
 class ChannelFullError(ChannelError):
-    """Too many requests wait to be sent; this one was rejected."""
+    """Too many requests wait to be sent, so this one was rejected."""
 
 
 class UnsupportedVersionError(ChannelError):
-    """No version of the API is common to the peer and this broker; the request was not sent."""
+    """The peer and this broker support no common version of the API, so the request was not sent."""
 
 
 class DisconnectedError(ChannelError):

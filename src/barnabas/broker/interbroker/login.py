@@ -7,12 +7,12 @@ from typing import NamedTuple, TypeAlias
 
 from barnabas.kafka.security.sasl_client import ClientExchange
 
-#: Calls a function that computes for milliseconds where the event loop does not wait for it.
+#: Calls, in another thread, a function that computes for milliseconds. Returns its result.
 RunElsewhere: TypeAlias = Callable[[Callable[[], bytes | None]], Awaitable[bytes | None]]
 
 
 class PeerLogin(NamedTuple):
-    """A SASL mechanism, with the function that starts an exchange and the thread pool that derives keys."""
+    """A SASL mechanism and two functions: `begin` starts an exchange, `run` computes in a thread pool."""
 
     mechanism: str
     begin: Callable[[], ClientExchange]
@@ -22,7 +22,7 @@ class PeerLogin(NamedTuple):
 async def next_message(login: PeerLogin, exchange: ClientExchange, answer: bytes | None) -> bytes | None:
     """Return the next message of the exchange; None when the exchange is complete.
 
-    `answer` is the peer's answer to the last message, None before the first one.
+    `answer` is the peer's answer to the last message; None before the first one.
 
     Raises:
         SaslError: the peer cannot prove its identity.

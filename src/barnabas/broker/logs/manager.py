@@ -858,7 +858,7 @@ class LogManager:
         return files is opened.files
 
     async def expire_producers(self, expiration_ms: int) -> None:
-        """In all logs, forget idle producers: without records for `expiration_ms` and without a transaction."""
+        """Forget the idle producers of all logs: those without records for `expiration_ms`."""
         for number, partition_log in enumerate(list(self), 1):
             if number % _LOGS_A_TURN == 0:
                 await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-#: where each alert is explained: a heading of this page has its name
+#: the page that explains the alerts, with a heading for each
 RUNBOOK = "docs/use/operations.md"
 
 
@@ -13,9 +13,9 @@ class Alert(NamedTuple):
     """An alert rule."""
 
     name: str
-    #: what holds when something is wrong, in PromQL
+    #: the condition of the alert, in PromQL
     expression: str
-    #: for how long it has to hold
+    #: the time for which the condition must hold, such as "5m"
     lasting: str
     severity: str
     summary: str
@@ -130,7 +130,7 @@ ALERTS = (
 
 
 def rules() -> str:
-    """Return the file of rules, in YAML."""
+    """Return the content of a Prometheus rules file, in YAML, with all `ALERTS`."""
     lines = ["groups:", "  - name: barnabas", "    rules:"]
     for alert in ALERTS:
         lines += [

@@ -1,8 +1,8 @@
 """All metrics of a broker, each declared once.
 
 Names that begin with ``kafka_`` are those in dashboards and alerts for Apache Kafka. They are jmx_exporter's
-names of Kafka's JMX beans in lower case, and the names of kafka_exporter and kafka-lag-exporter. The other
-names are our own.
+names of Kafka's JMX beans in lower case, and the names of kafka_exporter and kafka-lag-exporter. Only
+Barnabas has metrics with other names.
 """
 
 from __future__ import annotations
@@ -146,5 +146,5 @@ _PARTITIONS = tuple(
     )
 )  # fmt: skip
 
-#: by name, in the order in which they are shown
+#: all metrics by name, in the order of the metrics pages
 METRICS = {metric.name: metric for metric in (*_BROKER, *_PARTITIONS)}

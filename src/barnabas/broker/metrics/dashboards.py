@@ -1,4 +1,4 @@
-"""Dashboards for Grafana, with the metrics of Barnabas."""
+"""Grafana dashboards of Barnabas' metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from barnabas.base.types import JsonObject
 
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-#: of Grafana's grid
+#: width and height of a panel in units of Grafana's grid, and the panels in a row
 _WIDTH, _HEIGHT, _IN_A_ROW = 8, 8, 3
 
 
@@ -22,17 +22,17 @@ class Panel(NamedTuple):
 
 
 class Dashboard(NamedTuple):
-    """A page of panels."""
+    """A Grafana dashboard: a page of panels."""
 
     name: str
     title: str
     panels: Sequence[Panel]
-    #: a variable by which the page is narrowed: its name, and what gives its values
+    #: a variable that filters the page: its name, and the query for its values
     variable: tuple[str, str]
 
     @property
     def text(self) -> str:
-        """Return the dashboard in the form that Grafana imports."""
+        """The dashboard as JSON text, which Grafana can import."""
         return json.dumps(_dashboard(self), indent=2) + "\n"
 
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from barnabas.broker.quotas.entities import DEFAULT, Name, QuotaEntity, QuotaKind, limits_of
 from barnabas.broker.quotas.windows import Rate, TokenBucket
 
-#: how many meters are kept: clients choose their ids freely
+#: most meters that are kept, because clients choose their ids freely
 _MOST_METERS = 10_000
 
-#: the key of a meter: the kind, the user and the client id; None where all share one
+#: the key of a meter: kind, user and client id; None if all users or client ids share the meter
 _MeterKey = tuple[QuotaKind, str | None, str | None]
 
 
@@ -34,7 +34,7 @@ class _Meter:
 
 
 class Mutations:
-    """The number of partitions that a client may still create and delete in one request."""
+    """A client's quota of partition creations and deletions, applied to one request."""
 
     def __init__(self, bucket: TokenBucket, now: Callable[[], float], *, strict: bool) -> None:
         self._bucket = bucket
@@ -44,9 +44,9 @@ class Mutations:
     def admit(self, partitions: int) -> bool:
         """Count partitions to create or delete.
 
-        Return False and count nothing if the quota does not allow them.
 
-        A client that does not know the error is not rejected; it must wait afterwards.
+        If the quota does not allow them, return False and count nothing. Without `strict`, count them in any
+        case: the client does not know the error, and must wait afterwards.
         """
         now = self._now()
         if self._is_strict and self._bucket.delay(now) > 0:
@@ -55,7 +55,7 @@ class Mutations:
         return True
 
     def delay(self) -> float:
-        """Seconds in which no more partitions may be created or deleted."""
+        """Return the seconds until partitions may be created or deleted again; 0.0 if they may now."""
         return self._bucket.delay(self._now())
 
 
@@ -95,7 +95,10 @@ class ClientQuotas:
         self.is_idle = True
 
     def set(self, entity: QuotaEntity, texts: Mapping[str, str]) -> None:
-        """Replace an entity's quotas with its stored ones. Addresses are ignored here."""
+        """Replace an entity's quotas with the stored settings `texts`.
+
+        Quotas of addresses are ignored here.
+        """
         if entity.ip is not None:
             return
         key = entity.user, entity.client_id
@@ -112,7 +115,7 @@ class ClientQuotas:
         return bool(self._limits[kind])
 
     def charge(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
-        """Count the use of a client. Return the seconds that it must wait now.
+        """Count `amount` as used by a client. Return the seconds that it must wait now.
 
         For request time, the wait is at most one window, as in Kafka.
         """
@@ -127,9 +130,10 @@ class ClientQuotas:
         return min(delay, self._windows.seconds) if kind is QuotaKind.REQUEST else delay
 
     def admit(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
-        """Count the use that a client requests. If the quota does not allow it, return the seconds to wait.
+        """Count `amount`, which a client wants to use, if its quota allows that. Return the seconds to wait.
 
-        A use larger than the limit of a whole window is allowed when the window is empty.
+        If they are above 0, nothing was counted. An amount larger than the limit of a whole window is allowed
+        when the window is empty.
         """
         if not self._limits[kind]:
             return 0.0
@@ -144,15 +148,15 @@ class ClientQuotas:
         return delay
 
     def most_at_once(self, kind: QuotaKind, user: str, client_id: str) -> float:
-        """Return the amount that a client may use in a whole window."""
+        """Return the amount that a client may use in a whole window; infinity without a quota."""
         meter = self._meter(kind, user, client_id) if self._limits[kind] else None
         return math.inf if meter is None else self._in_window(meter.limit)
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> Mutations | None:
-        """Return a client's limit of creations and deletions in one request; None if there is none.
+        """Return a client's quota of partition creations and deletions, for one request; None if it has none.
 
         Args:
-            strict: whether to reject too many; otherwise they are only counted.
+            strict: whether to reject partitions above the quota; otherwise they are only counted.
         """
         found = self._find(QuotaKind.MUTATION, user, client_id)
         if found is None:

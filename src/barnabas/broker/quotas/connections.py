@@ -8,12 +8,12 @@ from barnabas.broker.quotas.clients import Windows
 from barnabas.broker.quotas.entities import DEFAULT, Name, QuotaEntity, QuotaKind, limits_of
 from barnabas.broker.quotas.windows import Rate
 
-#: how many addresses are metered at once
+#: most addresses whose rates are kept
 _MOST_ADDRESSES = 10_000
 
 
 class ConnectionRates:
-    """Decides whether, and when, the broker accepts a new connection.
+    """Measures the rates of new connections, and compares them with the quotas of addresses and with limits.
 
     Args:
         now: returns the seconds of a monotonic clock.
@@ -25,11 +25,11 @@ class ConnectionRates:
         self._windows = windows or Windows()
         self._limits: dict[Name, float] = {}
         self._by_address: dict[str, Rate] = {}
-        #: of all connections of a listener; of all listeners together under ""
+        #: rate of all connections of each listener; under "" that of all listeners together
         self._together: dict[str, Rate] = {}
 
     def set(self, entity: QuotaEntity, texts: Mapping[str, str]) -> None:
-        """Replace the quota of an address, or of all others, with the stored one."""
+        """Replace the quota of an address, or the default quota, with the stored settings `texts`."""
         if entity.ip is None:
             return
         self._limits.pop(entity.ip, None)
@@ -40,9 +40,9 @@ class ConnectionRates:
             self._by_address.clear()
 
     def admit(self, address: str) -> bool:
-        """Count a connection from an address.
+        """Count a new connection from an address.
 
-        Return False and count nothing if the quota does not allow it.
+        If the address' quota does not allow it, return False and count nothing.
         """
         if not self._limits:
             return True
@@ -61,7 +61,7 @@ class ConnectionRates:
         return True
 
     def delay(self, limit: float, listener: str = "") -> float:
-        """Count a connection from any address. Return the seconds that it must wait, at most one sample.
+        """Count a new connection from any address. Return the seconds to wait, at most one sample's length.
 
         Args:
             limit: number of new connections a second.

@@ -9,14 +9,14 @@ from typing import NamedTuple, TypeAlias
 
 
 class Default(Enum):
-    """All entities without a quota of their own."""
+    """The default: all entities without a quota of their own."""
 
     DEFAULT = "<default>"
 
 
 DEFAULT = Default.DEFAULT
 
-#: None: the quota is not by this
+#: a name or the default; None if the quota does not depend on this
 Name: TypeAlias = str | Default | None
 
 
@@ -43,7 +43,7 @@ class QuotaKind(Enum):
     CONNECTION = "connection_creation_rate"
 
 
-#: those of addresses; all others are of users and client ids
+#: kinds of quotas of addresses; all others are of users and client ids
 OF_ADDRESSES = frozenset({QuotaKind.CONNECTION})
 
 

@@ -1,4 +1,4 @@
-"""Measures rates, and computes the delays that bring them back to a limit."""
+"""Measures rates of use, and computes the delays that bring the rates back to a limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Rate:
         self._total = 0.0
 
     def record(self, amount: float, now: float) -> None:
-        """Count an amount."""
+        """Count `amount` as used at the time `now`."""
         self._forget(now)
         starts = self._starts
         if not starts:
@@ -36,12 +36,12 @@ class Rate:
         self._total += amount
 
     def measure(self, now: float) -> float:
-        """Return the rate a second."""
+        """Return the rate of use a second at the time `now`."""
         self._forget(now)
         return self._total / self._window(now)
 
     def delay(self, limit: float, now: float, *, more: float = 0.0) -> float:
-        """Return the seconds without use until the rate is within `limit` again; 0.0 if it is.
+        """Return the seconds without use until the rate is within `limit` again; 0.0 if it already is.
 
         Args:
             more: additional amount to include.
@@ -54,7 +54,7 @@ class Rate:
         return excess / limit * window if limit > 0 else math.inf
 
     def is_idle(self, now: float) -> bool:
-        """Whether no use counts any more, because it is too old."""
+        """Whether all counted use is older than the window."""
         self._forget(now)
         return not self._starts
 
@@ -73,35 +73,33 @@ class Rate:
 
 
 class TokenBucket:
-    """A token bucket (KIP-599): it limits the amount that is used at once, and fills at a steady rate.
+    """A token bucket (KIP-599), which fills at a steady rate and limits the amount used at once.
 
-    It begins full.
-
-    Use is allowed while the level is not below zero, and can bring it below zero.
+    The bucket begins full. Use is allowed while its level is not below zero, and can bring it below zero.
     """
 
     __slots__ = ("_burst", "_limit", "_refilled_at", "_seconds", "_tokens")
 
     def __init__(self, limit: float, seconds: float, now: float) -> None:
         self._limit = limit
-        #: how long it takes to fill
+        #: seconds in which the empty bucket fills
         self._seconds = seconds
         self._tokens = limit * seconds
         self._refilled_at = now
 
     def set_limit(self, limit: float, now: float) -> None:
-        """Fill with `limit` a second from now on. The size changes in proportion."""
+        """From now on, fill the bucket with `limit` a second. Its size changes in proportion."""
         self._refill(now)
         self._limit = limit
         self._tokens = min(self._tokens, limit * self._seconds)
 
     def take(self, amount: float, now: float) -> None:
-        """Count an amount."""
+        """Take `amount` from the bucket, even if its level then is below zero."""
         self._refill(now)
         self._tokens -= amount
 
     def delay(self, now: float) -> float:
-        """Return the seconds in which no use is allowed."""
+        """Return the seconds until use is allowed again; 0.0 if it is allowed now."""
         self._refill(now)
         if self._tokens >= 0:
             return 0.0

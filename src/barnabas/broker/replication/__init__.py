@@ -1,1 +1,1 @@
-"""Replication: partitions as their leader or follower holds them, and operations that wait for partitions."""
+"""Replication: partitions that this broker leads or follows, and operations that wait for them."""

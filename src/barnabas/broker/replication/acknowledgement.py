@@ -19,9 +19,9 @@ class Appended(NamedTuple):
 
     partition: Partition
     last_offset: Offset
-    #: in which it was appended: what a later leader has at that offset may be something else
+    #: the leader epoch of the append: under a later leader, other records may have its offsets
     leader_epoch: LeaderEpoch
-    #: called with the error that the client gets in place of the acknowledgement
+    #: called with the error for the response, instead of an acknowledgement
     fail: Callable[[KafkaError], None]
 
 

@@ -1,4 +1,4 @@
-"""An internal topic's partitions, in the form that a coordinator uses."""
+"""The partitions of an internal topic, as a log for a coordinator."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class ReplicatedLog:
 
 
 def _append(replica: Partition, batch: bytes, epoch: LeaderEpoch) -> AppendInfo:
-    """Append a batch that is not plain, or raise what keeps it from the log."""
+    """Append a batch that is not plain. Raises KafkaError if that is not possible."""
     replica.check_leader(epoch)
-    if replica.unwritable is not None:  # after one append that was never committed, there is no other
+    if replica.unwritable is not None:  # after an append that was never committed, no other may follow
         raise replica.unwritable
     return replica.append(batch, ACKS_ALL, Origin.COORDINATOR)
 
@@ -73,8 +73,8 @@ def _append(replica: Partition, batch: bytes, epoch: LeaderEpoch) -> AppendInfo:
 async def _when_committed(replica: Partition, end: Offset, epoch: LeaderEpoch) -> None:
     """Wait for the commit, as long as this broker leads in `epoch`.
 
-    There is no time limit, even if too few replicas are in sync: the append may still be committed, and is
-    valid from then on. The coordinator itself tells its client if that takes too long.
+    There is no time limit, even if too few replicas are in sync: the append may still be committed later. If
+    that takes too long, the coordinator itself sends its client an error.
     """
 
     def attempt(_expired: bool) -> bool | None:

@@ -24,21 +24,21 @@ from barnabas.kafka.protocol.messages.alter_partition import (
 
 log = logger_of(__name__)
 
-#: how many partitions one request has at most: its answer is applied in one turn of the event loop
+#: most partitions in one request: its response is applied in one turn of the event loop
 MOST_PARTITIONS = 500
-#: the pauses after requests that failed as a whole, in seconds: doubled from the first to the longest
+#: pause in seconds after a request that failed as a whole; doubled after each, up to the longest
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
-#: how long a partition whose proposal was refused proposes nothing, in seconds
+#: seconds for which a partition proposes nothing after a rejected proposal
 REFUSED_PAUSE = 0.5
 
 _RECOVERING = 1
 
 
 class IsrChanges:
-    """Sends one request at a time, with the proposals of all partitions at that moment.
+    """Sends proposed ISRs to the controller, one request at a time for all partitions with a proposal.
 
-    A proposal is made when the request is sent, so a repeated request has the leader's latest proposal. Any
-    answer ends the proposal (`Partition.settle_proposal`), and the partition can propose again:
+    A proposal is computed when the request is sent, so a repeated request has the leader's latest proposal.
+    Any answer ends the proposal (`Partition.settle_proposal`), and the partition can propose again:
 
     - NONE: the state in the answer is valid.
     - INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED: nothing was changed.
@@ -54,7 +54,7 @@ class IsrChanges:
     Args:
         view: settings and image of this broker.
         send: sends a request to the controller; raises KafkaError or ChannelError.
-        on_stale: called when the controller says that a broker epoch has ended.
+        on_stale: called with this broker's epoch when the controller says that it has ended.
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class IsrChanges:
         self._send = send
         self._on_stale = on_stale
         self._due: dict[Partition, None] = {}
-        #: partitions whose proposals were refused a moment ago
+        #: partitions with a recently rejected proposal, with the timer that adds them again
         self._put_off: dict[Partition, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_failing = False
         self._is_stopped = False
-        #: how often an ISR has lost members, has got some, and stayed although another one was proposed
+        #: how often an ISR lost members, got new ones, or stayed because a proposal was rejected
         self.shrinks = self.expands = self.failures = 0
 
     def add(self, partition: Partition) -> None:
-        """Add a partition that has a proposal."""
+        """Send the proposal of a partition soon. After a rejected proposal, wait `REFUSED_PAUSE` first."""
         if partition in self._put_off or self._is_stopped:
             return
         self._due[partition] = None

@@ -1,4 +1,4 @@
-"""The partitions of this broker, opened, updated and deleted as the cluster image changes."""
+"""Manages the partitions of this broker: opens, updates and deletes them as the cluster image changes."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ log = logger_of(__name__)
 
 #: how many new partitions are opened in one turn of the event loop
 _OPENED_AT_ONCE = 16
-#: and how many logs of deleted topics are renamed in one
+#: how many logs of deleted topics are renamed in one turn of the event loop
 _DELETED_AT_ONCE = 16
-#: seconds after which the others wait for another turn: each renames a folder
+#: seconds of renaming after which the other logs wait for another turn
 _DELETING_SECONDS = 0.002
 #: how many partitions are checked in one turn of the event loop
 _CHECKED_AT_ONCE = 200
@@ -50,7 +50,7 @@ class ReplicaManager:
 
     Args:
         node_id: id of this broker.
-        logs: logs of the partitions; makes new ones.
+        logs: logs of the partitions; creates new ones.
         configs: returns the effective settings of a topic.
         on_flush_due: called with a partition whose records must be fsynced.
         on_change: called with a partition that was opened or deleted, or whose state has changed.
@@ -58,8 +58,8 @@ class ReplicaManager:
         on_leadership_end: called with a partition whose leadership by this broker has ended.
         acks_fsync: whether the broker fsyncs every record before it acknowledges it
             (``barnabas.acks.fsync``).
-        now: seconds during which this broker could serve fetches (`ServingTime`).
-        max_lag: ``replica.lag.time.max.ms``, in seconds.
+        now: returns the seconds during which this broker could serve fetches (`ServingTime`).
+        max_lag: returns ``replica.lag.time.max.ms``, in seconds.
     """
 
     def __init__(
@@ -86,28 +86,28 @@ class ReplicaManager:
         self._flush_every = 1 if acks_fsync else None
         self._image = ClusterImage()
         self._context = LeaderContext(lambda: self._image.brokers, now, max_lag)
-        #: the image by which this broker has led until it resigned
+        #: the image at the time when this broker resigned: it may no longer lead in those leader epochs
         self._resigned = ClusterImage()
         #: the partitions that `check_in_sync` has yet to check, in later turns of the event loop, or None
         self._unchecked: Iterator[Partition] | None = None
         #: new partitions that are not open yet, by topic
         self._unopened: dict[TopicId, deque[int]] = {}
-        #: the logs of deleted topics that are still there
+        #: logs of deleted topics that are not deleted yet
         self._doomed: deque[tuple[TopicId, TopicPartition]] = deque()
-        #: topics that are gone from the image although no note says that they were deleted
+        #: topics that the image no longer has, without a note of their deletion
         self._absent: dict[TopicId, TopicImage] = {}
-        #: the partitions of a topic by their numbers, under its name and under its id
+        #: partitions by index, for each topic's name and id
         self._topics: dict[TopicKey, dict[int, Partition]] = {}
-        #: bytes and records in and out, by topic; of topics without a partition here: `gone_traffic`
+        #: traffic by topic; `gone_traffic` is that of topics without a partition here
         self.traffic: dict[str, TopicTraffic] = {}
         self.gone_traffic = TopicTraffic()
-        #: batches of partitions that could not be opened, by their topic's id, or are not known yet
+        #: rejected batches of partitions that are not open or not known yet
         self._early = EarlyBatches(now)
 
     def __iter__(self) -> Iterator[Partition]:
         """Yield all partitions. Partitions that are added or removed meanwhile may be included."""
-        # Of 100,000 partitions no list is made at once: it takes milliseconds, and so does each garbage
-        # collection that finds it.
+        # A list of 100,000 partitions would take milliseconds, and so would each garbage collection that
+        # finds it.
         for topic in list(self._topics):
             if isinstance(topic, str):
                 yield from list(self._topics.get(topic, _NONE).values())
@@ -129,14 +129,14 @@ class ReplicaManager:
         return self._topics.get(topic, _NONE)
 
     def note_refused(self, topic: TopicKey, index: int, records: Buffer, code: ErrorCode) -> None:
-        """Note that a batch was rejected with `code`: its partition is not open yet, or has another leader.
+        """Note that a batch was rejected with `code`: its partition is not open, or has another leader.
 
         The client will send the batch again. Until then no later batch of its producer may be accepted: see
         `refused`.
         """
         partition = self._topics.get(topic, _NONE).get(index)
         if partition is not None and code == ErrorCode.KAFKA_STORAGE_ERROR:
-            return  # its log has noted the refusal itself
+            return  # `PartitionLog` has noted the rejection
         header = header_of(records)
         if header is None:
             return
@@ -171,7 +171,7 @@ class ReplicaManager:
             self.check_in_sync()
 
     def check_in_sync(self) -> None:
-        """Update high watermarks and ISRs for the present time and brokers.
+        """Update high watermarks and propose ISR changes, for the present time and brokers.
 
         Some partitions are updated in each turn of the event loop.
         """
@@ -200,7 +200,7 @@ class ReplicaManager:
             partition.resign()
 
     def take_offline(self, log_dir: str) -> None:
-        """Take the partitions of a failed directory offline: they answer writes with KAFKA_STORAGE_ERROR.
+        """Reject writes to the partitions in a failed log directory with KAFKA_STORAGE_ERROR.
 
         Reads are still served if the disk allows them.
         """
@@ -307,7 +307,7 @@ class ReplicaManager:
         return partition
 
     def _note_complete(self, partition: Partition) -> None:
-        """Note that a replica in the ISR has all records.
+        """Note that an incomplete replica has all records again, if it is in the ISR.
 
         Incomplete replicas leave the ISR when their broker is admitted.
         """
@@ -327,8 +327,7 @@ class ReplicaManager:
         self._logs.delete(topic_partition)
 
     def _delete_leftovers(self, delta: ImageDelta) -> None:
-        """Delete logs of topics that were deleted while this broker loaded them, so that no image has shown
-        them.
+        """Delete the logs of deleted topics that no image has shown, because the broker was still loading them.
 
         Keep open partitions, because the image still has their topic. A deletion can arrive in two images.
         """

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Watcher(Protocol):
-    """A listener for progress."""
+    """A listener for the progress of a `Watched` object."""
 
     def progressed(self, new_bytes: int) -> None:
         """Note that `new_bytes` were committed; 0 for other changes, for example of leadership.
@@ -25,7 +25,7 @@ class Watcher(Protocol):
 
 
 class Watched(Protocol):
-    """An object that can progress. It then calls `progressed` of each of its watchers.
+    """An object, such as a partition, that calls `progressed` of each watcher when it changes.
 
     The watchers are called in the order in which they were added, so that a simulation is reproducible.
     """
@@ -34,14 +34,15 @@ class Watched(Protocol):
 
 
 class DelayedOperation(Generic[T]):
-    """A delayed operation. Its client waits for `future`.
+    """An operation that is tried again at each progress, until it has a result for `future`.
 
     Args:
         watched: partitions whose progress the operation waits for.
         timeout_ms: longest wait in milliseconds; None for no limit.
-        attempt: called with whether the time limit is over. It returns the result, or None to continue to
-            wait; after the time limit it must return a result. If it raises, the wait ends with this
-            exception.
+        attempt: function whose argument says whether the time limit is over. It returns the result, or None
+        to
+            continue to wait. After the time limit it must return a result. If it raises an exception, the
+            wait ends with this exception.
         future: future for the result; a new one by default.
     """
 
@@ -62,13 +63,13 @@ class DelayedOperation(Generic[T]):
         if timeout_ms is not None:
             self._timer = self._loop.call_later(timeout_ms / 1000, self._try, True)
         self.future: asyncio.Future[T] = self._loop.create_future() if future is None else future
-        # The result, the timer or the end of the connection ends the wait: nothing is left behind.
+        # The result, the timer or the end of the connection ends the wait, and this callback cleans up.
         self.future.add_done_callback(self._leave)
         for item in self._watched:
             item.watchers[self] = None
 
     def expire(self) -> None:
-        """Try one last time now, because the wait is over."""
+        """Try one last time now, as at the end of the time limit."""
         self._try(True)
 
     def progressed(self, _new_bytes: int) -> None:

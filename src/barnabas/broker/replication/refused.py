@@ -16,9 +16,9 @@ from barnabas.base.types import NO_PRODUCER_ID, Buffer, ProducerId, TopicKey
 from barnabas.broker.storage.producers import Producers
 from barnabas.kafka.records.batch import SEQUENCE_LIMIT, BatchHeader, check_crc, parse_header
 
-#: batches that are remembered in all; the partition whose first one is the oldest is forgotten
+#: most batches that are remembered; above it, the oldest partition's batches are forgotten
 _MOST = 1000
-#: a producer that has not sent its batch again for so long has given it up: clients wait for a second at most
+#: seconds after which a producer has given up a batch that it has not sent again: clients retry each second
 _SECONDS = 30.0
 
 
@@ -37,7 +37,7 @@ def header_of(records: Buffer) -> BatchHeader | None:
 class _Refused(NamedTuple):
     header: BatchHeader
     code: ErrorCode
-    #: when it came last
+    #: time at which the batch was last received
     at: float
 
 
@@ -57,7 +57,7 @@ class EarlyBatches:
         return self._count
 
     def note(self, topic: TopicKey, index: int, header: BatchHeader, code: ErrorCode) -> None:
-        """Note that a batch was rejected with `code`. The producer's first rejected batch must come first."""
+        """Note that a batch was rejected with `code`, unless an earlier one of its producer is noted."""
         now = self._now()
         place = self._places.setdefault((topic, index), {})
         before = place.get(header.producer_id)
@@ -80,7 +80,10 @@ class EarlyBatches:
         return gone
 
     def hand_over(self, topic: TopicKey, index: int, to: Producers) -> None:
-        """Pass the rejected batches to the new partition, whose log then rejects later batches."""
+        """Pass a partition's rejected batches to `to`, its new log's producers, and forget them.
+
+        The log then rejects later batches until these are sent again.
+        """
         if not self._places:
             return
         now = self._now()
@@ -90,7 +93,7 @@ class EarlyBatches:
 
 
 def is_written(producers: Producers, header: BatchHeader) -> bool:
-    """Whether a log that knows the batch's producer waits for another batch. Then this one arrived late."""
+    """Whether a log that knows the producer expects another batch next, because it probably has this one."""
     known = producers.get(header.producer_id)
     return (
         known is not None

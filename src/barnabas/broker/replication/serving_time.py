@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from barnabas.broker.view import BrokerView
 
-#: how often lateness is measured at least, in seconds
+#: longest time between two measurements, in seconds
 _LONGEST_TICK = 1.0
-#: so many ticks in the shortest interval of a check
+#: measurements in the interval of two checks
 _TICKS = 8
-#: lateness of a timer that is no stall, in seconds
+#: seconds by which a timer may be late without a stall
 _TOLERANCE = 0.1
 
 

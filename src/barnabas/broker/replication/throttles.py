@@ -28,7 +28,7 @@ class _EveryPartition(Container[int]):
 
 
 class Throttle:
-    """One side of the throttles on one broker: bytes sent as a leader, or fetched as a follower."""
+    """The throttle of one direction on one broker: bytes sent as a leader, or fetched as a follower."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -47,7 +47,7 @@ class Throttle:
             self._counted_at = self._clock.monotonic()
 
     def set_throttled(self, topic: str, partitions: Container[int] | None) -> None:
-        """Throttle these partitions of a topic, and no other partitions of the topic."""
+        """Throttle exactly these partitions of a topic; none if `partitions` is None."""
         if partitions is None:
             self._throttled.pop(topic, None)
         else:
@@ -59,14 +59,14 @@ class Throttle:
         return self._rate == UNLIMITED or not self._throttled
 
     def allows(self, partition: TopicPartition, *, in_sync: bool) -> bool:
-        """Whether more of a partition may be copied now.
+        """Whether more bytes of a partition may be copied now.
 
         `in_sync` says whether the receiving replica is in sync.
         """
         return in_sync or self.is_idle or not self._is_throttled(partition) or self.delay() == 0.0
 
     def delay(self) -> float:
-        """Return the seconds until more throttled bytes may be copied."""
+        """Return the seconds until more throttled bytes may be copied; 0.0 if they may now."""
         if self._rate == UNLIMITED:
             return 0.0
         self._replenish()
@@ -88,18 +88,18 @@ class Throttle:
 
 
 class ReplicationThrottles:
-    """Both sides of the throttles on one broker, from the cluster's settings."""
+    """The throttles of both directions on one broker, configured by the cluster's settings."""
 
     def __init__(self, node_id: BrokerId, configs: ConfigResolver, clock: Clock) -> None:
         self._node_id = node_id
         self._configs = configs
-        #: what this broker sends to followers
+        #: throttle of bytes sent to followers
         self.leader = Throttle(clock)
-        #: what this broker fetches from leaders
+        #: throttle of bytes fetched from leaders
         self.follower = Throttle(clock)
 
     def apply(self, delta: ImageDelta) -> None:
-        """Apply changed settings."""
+        """Apply changed settings of rates and of throttled replicas."""
         image = delta.after
         if delta.broker_configs:
             broker = self._configs.broker_config(image)

@@ -1,8 +1,8 @@
 """Following: copies the partitions that other brokers lead, with one fetcher for each of those brokers.
 
-manager: who is followed, as the cluster image says.
-fetcher: the requests to one leader, and what becomes of their replies.
-session: what the leader knows by the fetch session, and so what the next request must name (KIP-227).
+manager: decides which leaders to follow, from the cluster image.
+fetcher: sends requests to one leader, and applies the responses.
+fetch_session: tracks the partitions that the leader knows, so that requests have only changes (KIP-227).
 """
 
 from barnabas.broker.replication.following.manager import Following

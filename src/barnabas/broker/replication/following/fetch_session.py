@@ -45,10 +45,10 @@ class Followed:
         self.partition = partition
         self.leader_epoch: LeaderEpoch = partition.leader_epoch
         self.key: Key = (partition.log.topic_id, partition.topic_partition.partition)
-        #: where the leader has been told that the log ends, in which request, and the first that told of it
+        #: the log's end in the latest request, the number of that request, and the first with the partition
         self.told_offset: Offset = UNKNOWN_OFFSET
         self.told_in = self.told_first = _NEVER
-        #: whether it must not be fetched now
+        #: whether the partition is left out of requests for some time
         self.is_put_off = False
         #: errors in a row
         self.failures = 0
@@ -62,7 +62,7 @@ class Followed:
         return self.told_in != _NEVER
 
     def tell(self, number: int, max_bytes: int) -> FetchPartition:
-        """Make the partition's entry in the request with this number."""
+        """Return the partition's entry for the request with this number, and note that the request has it."""
         log = self.partition.log
         if not self.is_told:
             self.told_first = number
@@ -78,18 +78,18 @@ class Followed:
         )
 
     def forget_told(self) -> None:
-        """Ignore the responses to requests in flight, because they are for an earlier end of this log."""
+        """Ignore responses to requests in flight from now on. They are for an earlier end of this log."""
         self.told_in = self.told_first = _NEVER
 
 
 class FollowerFetchSession:
-    """The fetch session with one leader, as both sides know it."""
+    """The fetch session with one leader: its id, its epoch and its partitions."""
 
     def __init__(self) -> None:
-        #: 0 until the leader has given it one
+        #: the session id from the leader; 0 before
         self.id = 0
         self.epoch = 0
-        #: the partitions in it
+        #: the partitions in the session
         self.names: dict[Key, None] = {}
 
     def request(
@@ -101,7 +101,7 @@ class FollowerFetchSession:
         unwanted: Iterable[Key],
         max_bytes: int,
     ) -> FetchRequest:
-        """Make the next request, without its limits.
+        """Return the next request of the session. The caller sets its byte and time limits.
 
         Args:
             number: number of the request, higher than that of the previous one.
@@ -134,7 +134,7 @@ class FollowerFetchSession:
         return request
 
     def final_request(self, replica: BrokerId, broker_epoch: int) -> FetchRequest:
-        """Make the request that ends the session."""
+        """Return the request that ends the session."""
         return FetchRequest(
             replica_state=ReplicaState(replica_id=replica, replica_epoch=broker_epoch),
             session_id=self.id,

@@ -1,6 +1,6 @@
 """Copies partitions from one leader: each fetch request lists changes, and each response has new records.
 
-A partition without new records costs nothing, neither here nor at the leader
+A partition without new records needs no work, neither here nor at the leader
 (`barnabas.broker.server.fetching`). While a fetch is delayed at the leader, the fetcher may send a second
 one, for partitions that the first does not contain. The leader then answers the first at once.
 """
@@ -35,17 +35,17 @@ log = logger_of(__name__)
 
 #: the version with `ReplicaState`. The next one adds our high watermark, which the leader does not use
 _VERSION = 17
-#: a fetch of more partitions does not wait at the leader: it could not be overtaken there
+#: a fetch with more partitions is not delayed at the leader: a second fetch could not end the delay
 _MOST_PARKED = 100
-#: a request adds no more partitions to a session: to name and read so many delays the event loop
+#: most partitions that a request adds to a session: more would delay the event loop
 _MOST_NAMED = 500
-#: seconds before what has failed is tried again; it doubles up to replica.fetch.backoff.ms
+#: seconds before the first retry; each wait is twice the one before, up to replica.fetch.backoff.ms
 _FIRST_BACKOFF = 0.02
-#: seconds of work on a reply after which others have their turn
+#: seconds of work on a response after which the event loop runs other tasks
 _TURN = 0.002
-#: so many answers in a row may come early and bring nothing, before the next request waits
+#: most early responses in a row without news, before the next request waits
 _MOST_VAIN = 2
-#: seconds for which all wait for an fsync, before those go on that are done
+#: seconds to wait for all fsyncs, before partitions with complete fsyncs continue
 _FSYNC_PATIENCE = 1.0
 #: seconds after which a throttled partition is tried again: the throttle may have been lifted
 _LONGEST_HOLD_UP = 1.0
@@ -73,16 +73,19 @@ class Logs(Protocol):
     """Makes changes of a log durable before they take effect (`barnabas.broker.logs.manager.LogManager`)."""
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
-        """Compute a truncation, and first store the recovery point that it needs. Raises KafkaError."""
+        """Store the recovery point that a truncation to `offset` needs, and compute the truncation.
+
+        Raises KafkaError.
+        """
 
     async def store_log_start(self, opened: PartitionLog) -> None:
-        """Store the log start that a log has in memory. Raises KafkaError."""
+        """Make the log's present start offset durable. Raises KafkaError."""
 
     def must_begin_anew(self, opened: PartitionLog) -> bool:
-        """Whether the log must be emptied before it is copied, because earlier records may be missing."""
+        """Whether a log must be emptied before it is copied, because it may lack earlier records."""
 
     async def begun_anew(self, opened: PartitionLog) -> None:
-        """Store that the log was emptied. Raises KafkaError."""
+        """Store durably that the log was emptied. Raises KafkaError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +95,14 @@ class Dependencies:
     view: BrokerView
     peers: BrokerClient
     logs: Logs
-    #: of what is fetched (KIP-73)
+    #: throttle of the fetched bytes (KIP-73)
     throttle: Throttle
 
 
 def _is_durable(followed: Followed) -> bool:
-    """Whether no fsync has failed.
+    """Whether all records that require an fsync are on disk; True if this replica does not follow any more.
 
-    After a failed fsync, the leader must not learn that this broker has those records.
+    Until then, the leader must not learn that this broker has those records.
     """
     follower = followed.partition.follower(followed.leader_epoch)
     return follower is None or follower.is_durable
@@ -116,13 +119,13 @@ class _Flight(NamedTuple):
     number: int
     session: FollowerFetchSession
     is_parked: bool
-    #: an answer that comes earlier, in loop time, should bring something; 0 if it may not
+    #: an earlier response, in the event loop's time, should have news; 0 if it need not
     idle_until: float
     reply: asyncio.Future[Any]
 
 
 class ReplicaFetcher:
-    """Copies the partitions that one broker leads. Owned by the event loop.
+    """Copies the partitions that one broker leads. The event loop owns it.
 
     Args:
         leader: id of the leader broker.
@@ -134,7 +137,7 @@ class ReplicaFetcher:
         self._dependencies = dependencies
         self._loop = asyncio.get_running_loop()
         self._followed: dict[Key, Followed] = {}
-        #: what the next request has to name
+        #: partitions that the next request must name
         self._due: dict[Followed, None] = {}
         #: partitions that are still in the session and must be removed from it
         self._unwanted: dict[Key, None] = {}
@@ -143,17 +146,17 @@ class ReplicaFetcher:
         self._broker_epoch = -1
         self._flights: deque[_Flight] = deque()
         self._number = 0
-        #: whether there is something due that does not wait for the fetch under way
+        #: whether a partition is due that does not wait for the running fetch
         self._is_urgent = False
         #: errors of the connection, or of whole requests, in a row
         self._failures = 0
-        #: answers in a row that came early and brought nothing
+        #: number of early responses in a row without news
         self._vain = 0
         self._pause: asyncio.TimerHandle | None = None
         self._timers: dict[Followed, asyncio.TimerHandle] = {}
         #: truncations and moves of log starts under way
         self._disk_work: dict[asyncio.Task[None], None] = {}
-        #: those whose log start is being stored
+        #: partitions whose log start is being stored
         self._starts: dict[Followed, None] = {}
         self._event = asyncio.Event()
         self._task = start_task(self._run(), f"fetcher of broker {leader}", is_vital=True)
@@ -163,7 +166,7 @@ class ReplicaFetcher:
         return len(self._followed)
 
     def follow(self, partition: Partition) -> None:
-        """Start to copy a partition in its present leader epoch."""
+        """Start to copy a partition in its present leader epoch. Stop copying in an earlier one."""
         followed = Followed(partition)
         known = self._followed.get(followed.key)
         if known is not None:
@@ -179,7 +182,7 @@ class ReplicaFetcher:
             self._fetch_soon(followed)
 
     def unfollow(self, key: Key) -> None:
-        """Stop to copy a partition."""
+        """Stop copying a partition."""
         known = self._followed.pop(key, None)
         if known is not None:
             self._drop(known)
@@ -187,7 +190,7 @@ class ReplicaFetcher:
             self._event.set()
 
     async def close(self) -> None:
-        """Stop at once, without waiting for requests in flight."""
+        """Stop copying at once. Responses to requests in flight are dropped."""
         tasks = [self._task, *self._disk_work]
         for task in tasks:
             task.cancel()
@@ -200,7 +203,7 @@ class ReplicaFetcher:
             self._pause.cancel()
 
     def _is_current(self, followed: Followed) -> bool:
-        """Whether a partition is still copied in that leader epoch. Call this after each await."""
+        """Whether the partition is still copied in the same leader epoch. Call this after each await."""
         return self._followed.get(followed.key) is followed
 
     # --- what is due ---
@@ -327,7 +330,7 @@ class ReplicaFetcher:
         self._flights.append(_Flight(self._number, session, wait > 0, idle_until, reply))
 
     def _take_due(self) -> list[Followed]:
-        """Return the partitions of the next request: those that the leader would send again, and more."""
+        """Return the due partitions for the next request: all that the session has, and some new ones."""
         known = [followed for followed in self._due if followed.is_told]
         unknown = (followed for followed in self._due if not followed.is_told)
         taken = [*known, *islice(unknown, _MOST_NAMED)]
@@ -338,7 +341,8 @@ class ReplicaFetcher:
 
     def _replied(self, reply: asyncio.Future[Any]) -> None:
         if not reply.cancelled():
-            reply.exception()  # marks it as read: no other code reads a response of an abandoned session
+            reply.exception()  # marks it as retrieved: no other code reads the response of an abandoned
+            session
         self._event.set()
 
     def _restart_session(self) -> None:
@@ -351,7 +355,7 @@ class ReplicaFetcher:
                 self._due[followed] = None
 
     def _lost(self, reason: object) -> None:
-        """Pause after a failure of a whole request."""
+        """Pause after a whole request has failed, and start a new session."""
         if not self._failures:
             log.info("%d partitions cannot be copied from broker %d: %s", len(self), self.leader, reason)
         self._wait(self._backoff(self._failures))
@@ -437,7 +441,7 @@ class ReplicaFetcher:
         """Process the leader's response for one partition."""
         partition = followed.partition
         follower = partition.follower(followed.leader_epoch)
-        if follower is None:  # it leads, is gone, or is in another epoch: `follow` tells of what comes next
+        if follower is None:  # it leads, was deleted, or is in another leader epoch
             self._set_aside(followed)
             return
         if partition.log.log_end_offset != followed.told_offset:
@@ -545,7 +549,7 @@ class ReplicaFetcher:
         self._cut(followed, start, start_over=True)
 
     def _cut(self, followed: Followed, offset: Offset, *, start_over: bool) -> None:
-        """Truncate a log. Fetch it again when the truncation is on disk."""
+        """Truncate a log to `offset` in a task, and fetch the partition again when that is durable."""
         self._set_aside(followed)
         self._begin(self._cut_off(followed, offset, start_over), f"truncation of {followed!r}")
 
@@ -629,7 +633,7 @@ class ReplicaFetcher:
                 start = partition_log.log_start_offset
                 try:
                     await self._dependencies.logs.store_log_start(partition_log)
-                except KafkaError as error:  # the leader does not say it again
+                except KafkaError as error:  # try again: the leader sends its log start only once
                     if partition.unwritable is not None or partition_log.is_offline:
                         break
                     if not failures:

@@ -14,24 +14,24 @@ from barnabas.broker.view import BrokerView
 
 
 class Following:
-    """The fetchers of a broker, one for each leader.
+    """Copies the partitions that this broker follows, with one fetcher for each leader.
 
     Args:
         view: settings and image of this broker.
-        peers: the other brokers.
-        logs: prepares truncations.
+        peers: channels to the other brokers.
+        logs: makes truncations and log starts durable.
         throttle: throttle of the fetched bytes (KIP-73).
     """
 
     def __init__(self, view: BrokerView, peers: BrokerClient, logs: Logs, throttle: Throttle) -> None:
         self._dependencies = Dependencies(view, peers, logs, throttle)
         self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
-        #: which fetcher copies a partition
+        #: the leader whose fetcher copies each partition
         self._leaders: dict[Key, BrokerId] = {}
         self._is_stopped = False
 
     def partition_changed(self, partition: Partition) -> None:
-        """Handle a partition that was opened or deleted, or whose state has changed."""
+        """Start, change or stop the copying of a partition that was opened or deleted, or has a new state."""
         if self._is_stopped:
             return
         key = (partition.log.topic_id, partition.topic_partition.partition)
@@ -51,6 +51,6 @@ class Following:
         fetcher.follow(partition)
 
     async def stop(self) -> None:
-        """Stop all fetchers."""
+        """Stop all fetchers at once. Later calls of `partition_changed` do nothing."""
         self._is_stopped = True
         await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers.values()))

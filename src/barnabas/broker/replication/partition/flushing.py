@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 
-#: what could not be fsynced for want of files or memory is tried again after so long
+#: seconds before another attempt after an fsync failed for lack of files or memory
 _AGAIN_SECONDS = 0.5
-#: a flush.ms beyond this is as good as never, and more than a timer takes
+#: a flush.ms of at least this counts as never; timers accept no longer time
 _NEVER_MS = 2**48
 
 
 class FlushSchedule(Generic[P]):
-    """The fsyncs of a replica's log, for a leader or a follower.
+    """Decides when a replica's log is fsynced, and runs the fsyncs.
 
     Args:
         log: the replica's log.
@@ -50,7 +50,7 @@ class FlushSchedule(Generic[P]):
         self._every = every
         self._partition = partition
         self._on_due = on_due
-        #: records below must be fsynced before they count, also those that a crash left in the page cache
+        #: records before this offset must be fsynced before they count, also those from before a crash
         self._due: Offset = log.log_end_offset if self._is_much_unsynced else 0
         #: whether a flush is under way that makes a truncation durable
         self._is_telling_of_cut = False
@@ -58,7 +58,7 @@ class FlushSchedule(Generic[P]):
         self._timer: asyncio.TimerHandle | None = None
 
     def safe_end(self) -> Offset:
-        """End of the records that this replica can acknowledge as its own."""
+        """Return the end of the records that this replica can acknowledge as its own."""
         log = self._log
         due = self._due
         return log.log_end_offset if not due or due <= log.recovery_point else log.recovery_point
@@ -80,15 +80,15 @@ class FlushSchedule(Generic[P]):
 
     @property
     def _is_much_unsynced(self) -> bool:
-        """Whether there are so many records without an fsync that one is due."""
+        """Whether the records without an fsync are so many that one is due."""
         log = self._log
         every = log.config.flush_messages if self._every is None else self._every
         return log.log_end_offset - log.recovery_point >= every
 
     def truncated(self) -> None:
-        """Note a truncation.
+        """Note a truncation, and request the fsync that makes it durable.
 
-        It may have removed records that were due for an fsync, and must itself reach the disk.
+        It may have removed records that were due for an fsync.
         """
         self._due = min(self._due, self._log.log_end_offset)
         self.flush_if_due()
@@ -100,7 +100,7 @@ class FlushSchedule(Generic[P]):
 
     @property
     def is_durable(self) -> bool:
-        """Whether all records that require an fsync are on disk."""
+        """Whether all records that require an fsync, and any truncation, are on disk."""
         return (
             not self._log.files.is_cut
             and not self._is_telling_of_cut
@@ -110,7 +110,7 @@ class FlushSchedule(Generic[P]):
     def durable(self) -> asyncio.Future[None]:
         """Return a future that is done when the log `is_durable`, or when it accepts no more writes.
 
-        Request the fsync for this.
+        If necessary, request the fsync.
         """
         if self._durable is None or self._durable.done():
             self._durable = asyncio.get_running_loop().create_future()

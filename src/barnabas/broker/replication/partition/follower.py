@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Follower:
-    """This broker's replica while another broker leads the partition, or no broker.
+    """The role of this broker's replica while it does not lead the partition.
 
-    Only the fetcher for the partition's leader writes to its log (`barnabas.broker.replication.following`).
+    Only the fetcher for the partition's leader writes to the log (`barnabas.broker.replication.following`).
 
     Args:
         log: the replica's log.
@@ -38,11 +38,11 @@ class Follower:
         self._uncommitted_bytes = 0
 
     def refusal(self) -> KafkaError:
-        """Return the error for a request that only the leader can serve."""
+        """Return NOT_LEADER_OR_FOLLOWER, the error for a request that only the leader can serve."""
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def append_plain(self, records: Buffer, acks: int, flags: int, now_ms: int, has_keys: bool) -> None:
-        """Return None, so that `Partition.append` rejects the batch."""
+        """Do nothing and return None: the caller then calls `Partition.append`, which rejects the batch."""
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         return self._log.end_offset_for_epoch(epoch)
@@ -51,7 +51,8 @@ class Follower:
         """Append records from the leader of an epoch.
 
         Raises:
-            KafkaError: as `PartitionLog.append_as_follower`; CORRUPT_MESSAGE, the records contain no batch.
+            KafkaError: CORRUPT_MESSAGE, the records are damaged, do not follow the log's end, or contain no
+                complete batch; KAFKA_STORAGE_ERROR, the log is offline.
         """
         log = self._log
         start = log.log_start_offset
@@ -90,7 +91,7 @@ class Follower:
             self._listener.committed(new_bytes)
 
     def offset_to_truncate_to(self, epoch: LeaderEpoch, end_offset: Offset) -> Offset:
-        """Return the offset of a divergence, from a log in which `epoch` ends at `end_offset` (KIP-101, 279).
+        """Return the offset to truncate to, if the leader's `epoch` ends at `end_offset` (KIP-101, KIP-279).
 
         The offset can be too high if this log does not know the epoch. The next fetch then corrects it.
         """
@@ -105,20 +106,21 @@ class Follower:
     def truncate_to(self, offset: Offset, truncation: Truncation | None = None) -> None:
         """Truncate the log to `offset`.
 
-        Do not use the log before it `is_durable`, which means that the disk has the truncation.
+        Do not use the log before it `is_durable`: until then the truncation is not on disk.
 
         Args:
             offset: first offset to remove.
-            truncation: see `storage.truncation.truncate_to`.
+            truncation: computed truncation; without it, this call reads the batches.
 
         Raises:
-            KafkaError: as `storage.truncation.truncate_to`.
+            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, the remaining part
+                would be damaged.
         """
         truncate_to(self._log, offset, sync=False, truncation=truncation)
         self._flushes.truncated()
 
     def start_at(self, offset: Offset) -> None:
-        """Begin again with an empty log at `offset`. It is like `truncate_to`."""
+        """Remove all records. The empty log continues at `offset`. Do not use it before it `is_durable`."""
         truncate_fully_and_start_at(self._log, offset, sync=False)
         self._flushes.truncated()
 

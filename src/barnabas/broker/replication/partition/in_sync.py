@@ -1,10 +1,10 @@
 """Tracks the followers of one leadership: which are in sync, and which ISR to propose (KIP-497).
 
 Only the controller changes the ISR. When the leader proposes to add a replica, the leader treats it as in
-sync at once. The controller may accept the proposal long before its answer arrives. So the high
+sync at once, because the controller may accept the proposal long before its answer arrives. So the high
 watermark waits for the *maximal* ISR: the decided one, and every replica proposed since.
 
-This is not part of `Leader`: the leader of a partition without followers has no such object.
+This class is separate from `Leader`, because the leader of a partition without followers does not need it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.base.types import UNKNOWN_OFFSET, BrokerId, LeaderEpoch, Offset
 from barnabas.broker.metadata.image import BrokerState, PartitionState
 from barnabas.broker.replication.partition.progress import NEVER, FollowerProgress, LeaderContext
 
-#: the errors that mean: nothing was changed, and the partition epoch was right
+#: errors after which the state is unchanged, and the partition epoch was right
 _NOT_APPLIED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
@@ -32,9 +32,9 @@ class Proposal(NamedTuple):
     """An ISR that a leader proposes to the controller."""
 
     leader_epoch: LeaderEpoch
-    #: of the state that the leader changes by it
+    #: partition epoch of the state that the proposal changes
     partition_epoch: int
-    #: the brokers, each with its broker epoch, -1 where the leader does not know it (KIP-903)
+    #: brokers with their broker epochs; -1 if the leader does not know the epoch (KIP-903)
     isr: tuple[tuple[BrokerId, int], ...]
 
     @property
@@ -43,7 +43,7 @@ class Proposal(NamedTuple):
 
 
 class InSyncReplicas:
-    """A leader's view of its followers, for one leader epoch.
+    """Tracks a leader's followers, and the ISR to propose, for one leader epoch.
 
     Args:
         log: the leader's log.
@@ -80,15 +80,15 @@ class InSyncReplicas:
         self._context = context
         self._epoch_start = epoch_start
         self._followers: dict[BrokerId, FollowerProgress] = {}
-        #: who may join, and is to be proposed
+        #: followers that may join the ISR, and will be proposed
         self._joining: frozenset[BrokerId] = frozenset()
-        #: what the controller has been asked for, and has not answered
+        #: the proposal that the controller has not answered yet
         self._proposed: Proposal | None = None
-        #: the brokers that were proposed, where no answer says whether the controller has agreed
+        #: brokers in earlier proposals, if it is unknown whether the controller has accepted these
         self._unsettled: frozenset[BrokerId] = frozenset()
         #: the followers of the maximal ISR
         self.counted: tuple[FollowerProgress, ...] = ()
-        #: the maximal ISR and the ELR: from these the controller elects
+        #: the maximal ISR and the ELR: the controller elects a leader from these
         self.electable: frozenset[BrokerId] = frozenset()
         self._state = state
         self.take_state(state)
@@ -110,7 +110,12 @@ class InSyncReplicas:
         self._count()
 
     def fetched(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> bool:
-        """Note a follower's fetch. Return whether the high watermark may move."""
+        """Note a follower's fetch from `offset`. Return whether the high watermark may advance.
+
+        Raises:
+            KafkaError: UNKNOWN_LEADER_EPOCH, the follower is not a known replica; NOT_LEADER_OR_FOLLOWER, the
+                fetch is from before the follower's last start; OFFSET_OUT_OF_RANGE, its log ends later.
+        """
         progress = self._followers.get(replica)
         if progress is None:  # the follower may know of a reassignment that this broker has not seen yet
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
@@ -118,7 +123,7 @@ class InSyncReplicas:
         if broker_epoch < progress.broker_epoch or (
             registered is not None and broker_epoch < registered.epoch
         ):
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # from before its last start
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # the fetch is from before its last start
         end = self._log.log_end_offset
         if offset > end:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -131,9 +136,10 @@ class InSyncReplicas:
         return self._followers.values()
 
     def committed_end(self, own_end: Offset) -> Offset:
-        """Return the end of the records that every member of the maximal ISR has.
+        """Return the end of the records that this broker and all counted followers have.
 
-        This broker's own log counts up to `own_end`.
+        This broker has records up to `own_end`. The result is -1 if a counted follower has not fetched since
+        its last start.
         """
         end = own_end
         for follower in self.counted:
@@ -141,7 +147,7 @@ class InSyncReplicas:
         return end
 
     def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
-        """Return the followers in the ISR that have `offset`, or whose log ends there."""
+        """Return the followers in the ISR whose log contains `offset` or ends there."""
         return [
             follower
             for broker, follower in self._followers.items()
@@ -149,7 +155,7 @@ class InSyncReplicas:
         ]
 
     def least_log_start(self, own_start: Offset) -> Offset:
-        """Return the lowest log start of all replicas with live brokers (KIP-107).
+        """Return the lowest log start of all replicas with live brokers, and of this one (KIP-107).
 
         Replicas that can be elected count even if their brokers are away. Otherwise such a leader would bring
         deleted records back.
@@ -163,7 +169,7 @@ class InSyncReplicas:
         return min([own_start, *starts])
 
     def is_change_due(self) -> bool:
-        """Whether there is a proposal to make now."""
+        """Whether the leader should propose an ISR now."""
         if self._proposed is not None:
             return False
         state = self._state
@@ -180,10 +186,10 @@ class InSyncReplicas:
         return False
 
     def welcome(self, replica: BrokerId) -> bool:
-        """Return whether to propose a follower that has just fetched.
+        """Decide whether to propose a follower that has just fetched, and return that.
 
-        If so, the high watermark waits for it from now on. Otherwise, on a busy partition, it would not be at
-        the high watermark any more when the proposal is made.
+        If so, the high watermark waits for it from now on. Otherwise, on a busy partition, the follower could
+        be behind the high watermark again when the proposal is sent.
         """
         if (
             replica in self._state.isr
@@ -196,7 +202,7 @@ class InSyncReplicas:
         return True
 
     def note_time(self) -> None:
-        """Treat a follower that has all records as caught up now: it has no reason to fetch."""
+        """Treat followers that have all records as caught up now, because they have no reason to fetch."""
         now, end = self._context.now(), self._log.log_end_offset
         for follower in self._followers.values():
             if follower.end >= end and self._is_present(follower):
@@ -208,7 +214,7 @@ class InSyncReplicas:
     def propose(self) -> Proposal | None:
         """Return the next proposal to the controller; None if there is none.
 
-        It stays pending until `settle`.
+        The proposal stays pending until `settle`: there is no other one before.
         """
         if not self.is_change_due():
             self._joining = frozenset()

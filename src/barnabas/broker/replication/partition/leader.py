@@ -22,11 +22,11 @@ ACKS_ALL = -1
 
 
 def note_refused(log: PartitionLog, records: Buffer, code: ErrorCode) -> None:
-    """Note that a batch was rejected with `code`, and will come again.
+    """Note that a batch was rejected with `code`, and that its producer will send it again.
 
-    Until then no later batch of its producer may be accepted.
+    Until then, the log accepts no later batch of the producer. Ignore invalid batches.
     """
-    with contextlib.suppress(KafkaError):  # it would not have been taken
+    with contextlib.suppress(KafkaError):  # an invalid batch would have been rejected anyway
         header = parse_header(records)
         check_crc(header, records)
         if header.producer_id != NO_PRODUCER_ID:
@@ -41,7 +41,7 @@ class CommitListener(Protocol):
 
 
 class LeaderListener(CommitListener, Protocol):
-    """Receives news of ISR changes to propose, and of records that all replicas have removed."""
+    """A listener for commits, ISR changes to propose, and changes of the low watermark."""
 
     def low_watermark_moved(self) -> None:
         """Handle a change of `Leader.low_watermark`."""
@@ -99,11 +99,11 @@ class Leader:
         #: bytes appended in this epoch and not committed yet
         self._uncommitted_bytes = 0
         self._limits: PlainLimits | None = None
-        #: where this leader epoch begins; earlier records may be those of other leaders
+        #: the first offset of this leader epoch; earlier records may be from other leaders
         self.epoch_start: Offset = log.log_end_offset
-        #: None while no other broker holds the partition
+        #: the followers; None if no other broker has a replica
         self._in_sync: InSyncReplicas | None = None
-        #: the low watermark that the listener was last told of
+        #: the low watermark at the listener's last call
         self._low_watermark: Offset = log.log_start_offset
         self.take_state(state)
 
@@ -135,7 +135,7 @@ class Leader:
 
     @property
     def successors(self) -> Collection[BrokerId]:
-        """Return the brokers that the controller could have elected instead of this one.
+        """The brokers that the controller could have elected instead of this one.
 
         A leader comes from the ISR or the ELR. This leader has proposed every member of both: the controller
         only removes members, or moves them from the ISR into the ELR. Unclean elections give no guarantees.
@@ -254,7 +254,7 @@ class Leader:
         return len(self.state.isr) < needed
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """Return the end of an epoch in this log; see `Partition.end_offset_for_epoch`.
+        """Return the end of a leader epoch in this log; see `Partition.end_offset_for_epoch`.
 
         The log learns of an epoch from its first batch. Later epochs, up to the one in which this broker
         leads, have no records.

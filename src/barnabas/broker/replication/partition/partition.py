@@ -33,10 +33,13 @@ log = logger_of(__name__)
 
 
 class AppendListener(Protocol):
-    """A follower that waits for appends on the leader."""
+    """A listener for appends to the leader's log."""
 
     def appended(self, new_bytes: int) -> None:
-        """Note that `new_bytes` were appended; the rules of `Watcher.progressed` apply."""
+        """Note that `new_bytes` were appended.
+
+        Act in a later turn of the event loop (`Watcher.progressed`).
+        """
 
 
 def _nobody(_partition: Partition) -> None:
@@ -96,20 +99,20 @@ class Partition:
         self.traffic = TopicTraffic() if traffic is None else traffic
         self.topic_partition: TopicPartition = log.topic_partition
         self.state = state
-        #: told when the high watermark, leadership or the log's bounds move
+        #: called when the high watermark, the leadership or the log's bounds change
         self.watchers: dict[Watcher, None] = {}
-        #: told of each append as leader, in the order in which they came
+        #: called after each append as leader, in the order in which they were added
         self.followers: dict[AppendListener, None] = {}
-        #: what every request is answered with, once the topic was deleted
+        #: the error for every request after the partition was deleted or has moved; else None
         self.unavailable: KafkaError | None = None
-        #: what whoever waits for a write is answered with, once the log or its directory is offline
+        #: the error for waiting and later writes after the log or its directory went offline; else None
         self.unwritable: KafkaError | None = None
         self._node_id = node_id
         self._on_isr_change_due = on_isr_change_due
         self._on_leadership_end = on_leadership_end
         self._context = context
         self._resigned = resigned
-        #: whether the log takes no writes, which is to be told to the controller
+        #: whether to propose an ISR without this replica, because its log accepts no writes
         self._is_leaving = False
         self._flushes = FlushSchedule(log, flush_every, self, on_flush_due)
         self._role: Leader | Follower = Follower(log, self._flushes, self)
@@ -173,15 +176,17 @@ class Partition:
         """Check that this broker leads the partition, in the leader epoch of the request (KIP-320).
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH for an earlier epoch,
-                UNKNOWN_LEADER_EPOCH for a later one.
+            KafkaError: NOT_LEADER_OR_FOLLOWER, this broker does not lead; FENCED_LEADER_EPOCH, the request
+            has
+                an earlier epoch; UNKNOWN_LEADER_EPOCH, it has a later epoch; UNKNOWN_TOPIC_OR_PARTITION, the
+                topic was deleted.
         """
         if isinstance(self._role, Follower) and self.unavailable is None:
             raise self._role.refusal()
         self.check_epoch(current_leader_epoch)
 
     def check_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
-        """Check the epoch like `check_leader`, for requests that a follower can also serve."""
+        """Check the leader epoch of a request that a follower can also serve; see `check_leader`."""
         if self.unavailable is not None:
             raise self.unavailable
         if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != self.state.leader_epoch:
@@ -190,7 +195,7 @@ class Partition:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def follower(self, leader_epoch: LeaderEpoch) -> Follower | None:
-        """Return this replica as a follower in that epoch; None if it leads, or in another epoch."""
+        """Return the follower role of this replica in that epoch; None if it leads, or in another epoch."""
         role = self._role
         if (
             isinstance(role, Leader)
@@ -245,19 +250,19 @@ class Partition:
 
     @property
     def successors(self) -> Collection[BrokerId]:
-        """The leader's `successors`; empty if this broker does not lead."""
+        """The brokers that could have been elected instead of this leader; empty if this one does not lead."""
         role = self._role
         return role.successors if isinstance(role, Leader) else ()
 
     def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
-        """Return the followers in the ISR that have `offset`; empty if this broker does not lead."""
+        """Return the in-sync followers whose log contains `offset` or ends there; empty if not the leader."""
         role = self._role
         return role.in_sync_with(offset) if isinstance(role, Leader) else []
 
     def check_in_sync(self) -> None:
         """Update the high watermark and the ISR for the present time and the brokers in the image.
 
-        Call it after a change of either. It costs little.
+        Call it after a change of the brokers, and periodically. It costs little.
         """
         role = self._role
         if isinstance(role, Leader):
@@ -265,7 +270,7 @@ class Partition:
 
     @property
     def low_watermark(self) -> Offset:
-        """The leader's `low_watermark`; -1 if this broker does not lead."""
+        """The offset below which no live replica has records; -1 if unknown or if this broker does not lead."""
         return self._role.low_watermark if isinstance(self._role, Leader) else UNKNOWN_OFFSET
 
     def low_watermark_moved(self) -> None:
@@ -273,13 +278,14 @@ class Partition:
         self._wake()
 
     def isr_change_due(self) -> None:
-        """Handle an ISR change to propose (`LeaderListener`)."""
+        """Report that the leader has an ISR change to propose (`LeaderListener`)."""
         self._on_isr_change_due(self)
 
     def propose(self) -> Proposal | None:
-        """Return an ISR to propose: as the leader, or without this replica. None if there is none.
+        """Return an ISR to propose to the controller; None if there is none.
 
-        There is no other proposal until `settle_proposal`, and the high watermark waits for all replicas in
+        As the leader, return its proposal. If this replica must leave the ISR, return the ISR without it. The
+        leader has no other proposal until `settle_proposal`, and the high watermark waits for all replicas in
         it.
         """
         role = self._role
@@ -325,13 +331,13 @@ class Partition:
         role.settle(proposal, error)
 
     def take_down(self, error: KafkaError) -> None:
-        """Answer all waiting and all later requests with `error`."""
+        """Close the partition: waiting and later requests get `error`."""
         self.unavailable = error
         self.log.listener = None
         self.refuse_writes(error)
 
     def refuse_writes(self, error: KafkaError) -> None:
-        """Answer waiting and later writes with `error`, because the log accepts no more writes.
+        """Reject waiting and later writes with `error`, because the log accepts no more writes.
 
         Reads continue.
         """
@@ -347,9 +353,11 @@ class Partition:
         """Append the one batch in `records` to the leader's log.
 
         Raises:
-            LongValidation: as `PartitionLog.append_as_leader`.
-            KafkaError: as `check_leader`; NOT_ENOUGH_REPLICAS, too few replicas are in sync for acks=all; the
-                errors of invalid batches.
+            LongValidation: the validation would take too long for the event loop; nothing has changed.
+            KafkaError: NOT_LEADER_OR_FOLLOWER, this broker does not lead; NOT_ENOUGH_REPLICAS, too few
+            replicas
+                are in sync for acks=all; KAFKA_STORAGE_ERROR, the log is offline; or an error of an invalid
+                batch.
         """
         try:
             if self.unavailable is not None:
@@ -379,10 +387,10 @@ class Partition:
             acks: as for `append`.
             flags: bits of the batch attributes that this request may set.
             now_ms: present time, in milliseconds.
-            has_keys: whether all records have keys; those of clients are not known to.
+            has_keys: whether it is certain that all records have keys.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+            KafkaError: KAFKA_STORAGE_ERROR, the disk failed.
         """
         if self.unavailable is not None:
             return None
@@ -411,7 +419,7 @@ class Partition:
             self.leave_in_sync()
 
     def note_refused(self, records: Buffer, code: ErrorCode) -> None:
-        """Note a batch that was rejected before `append`; see `leader.note_refused`."""
+        """Note a batch that was rejected before `append`, so that its producer sends it before later ones."""
         if self.is_leader:
             note_refused(self.log, records, code)
 
@@ -422,7 +430,7 @@ class Partition:
         return acks == 0 or self._flushes.safe_end() > last_offset
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """Return the largest leader epoch up to `epoch`, and its end; (-1, -1) if unknown (KIP-279)."""
+        """Return the largest leader epoch that is at most `epoch`, and its end; (-1, -1) if unknown."""
         return self._role.end_offset_for_epoch(epoch)
 
     def committed(self, new_bytes: int) -> None:
@@ -441,14 +449,14 @@ class Partition:
     # --- fsync ---
 
     def flush_if_due(self) -> None:
-        """Flush if the `FlushSchedule` requires it."""
+        """Request an fsync if one is due."""
         self._flushes.flush_if_due()
 
     async def flush(self, disk: Pool) -> None:
         """Fsync the records appended so far, in a thread.
 
-        It never raises. If the log has gone offline, waiting requests get an error. Otherwise the broker
-        tries again soon.
+        It raises no KafkaError. If the log has gone offline, waiting requests get an error. Otherwise the
+        broker tries again soon.
         """
         if self.unwritable is not None:
             return

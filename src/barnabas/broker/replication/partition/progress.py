@@ -1,4 +1,4 @@
-"""A follower's progress, as the leader learns it from the follower's fetches."""
+"""Tracks a follower's progress, which the leader learns from the follower's fetches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.broker.metadata.image import BrokerImage
 
 _NO_BROKERS: Mapping[BrokerId, BrokerImage] = MappingProxyType({})
 
-#: no time of catching up: earlier than any other
+#: the time of an event that has not happened: earlier than any other
 NEVER = float("-inf")
 
 
@@ -36,14 +36,14 @@ class LeaderContext:
 
     #: the brokers in the latest cluster image
     brokers: Callable[[], Mapping[BrokerId, BrokerImage]] = _no_brokers
-    #: seconds for which this broker has been able to serve fetches, since some moment
+    #: returns the seconds during which this broker could serve fetches, from some moment on
     now: Callable[[], float] = _no_time
-    #: ``replica.lag.time.max.ms``, in seconds
+    #: returns ``replica.lag.time.max.ms``, in seconds
     max_lag: Callable[[], float] = _default_lag
 
 
 class FollowerProgress:
-    """One follower's progress in one leader epoch."""
+    """The progress of one follower in one leader epoch."""
 
     __slots__ = ("broker_epoch", "broker_id", "caught_up_at", "end", "fetched_at", "leader_end", "log_start")
 
@@ -51,13 +51,13 @@ class FollowerProgress:
         self.broker_id = broker_id
         #: the broker epoch in which it fetched last (KIP-903)
         self.broker_epoch = -1
-        #: it has all before; -1 before its first fetch of this leader epoch
+        #: the follower's log end; -1 before its first fetch of this leader epoch
         self.end: Offset = UNKNOWN_OFFSET
-        #: where its log starts, -1 when it has not said so
+        #: the follower's log start; -1 until it has reported it
         self.log_start: Offset = UNKNOWN_OFFSET
-        #: when it had last all that the leader had, on the clock of `LeaderContext.now`
+        #: the latest time at which it had all of the leader's records, on the clock of `LeaderContext.now`
         self.caught_up_at = caught_up_at
-        #: when it fetched last, and where the leader's log ended then
+        #: the time of its latest fetch, and the leader's log end then
         self.fetched_at = NEVER
         self.leader_end: Offset = UNKNOWN_OFFSET
 
@@ -67,14 +67,14 @@ class FollowerProgress:
     def fetched(
         self, broker_epoch: int, offset: Offset, log_start: Offset, leader_end: Offset, now: float
     ) -> None:
-        """Note a fetch from `offset` on, at a time when the leader's log ended at `leader_end`."""
-        if broker_epoch != self.broker_epoch:  # a restart: what an earlier life had says nothing
+        """Note a fetch from `offset` at the time `now`, when the leader's log ended at `leader_end`."""
+        if broker_epoch != self.broker_epoch:  # it has restarted: its earlier progress does not count
             self.broker_epoch = broker_epoch
             self.fetched_at = NEVER
             self.leader_end = self.log_start = UNKNOWN_OFFSET
         if offset >= leader_end:
             self.caught_up_at = now
-        elif 0 <= self.leader_end <= offset:  # it has all that there was at its last fetch
+        elif 0 <= self.leader_end <= offset:  # it has all records that the leader had at its last fetch
             self.caught_up_at = max(self.caught_up_at, self.fetched_at)
         self.end = offset
         self.leader_end = leader_end
