@@ -327,7 +327,7 @@ class ReplicaManager:
         self._logs.delete(topic_partition)
 
     def _delete_leftovers(self, delta: ImageDelta) -> None:
-        """Delete the logs of deleted topics that no image has shown, because the broker was still loading them.
+        """Delete the logs of deleted topics that no image has shown: the broker was still loading them.
 
         Keep open partitions, because the image still has their topic. A deletion can arrive in two images.
         """

@@ -341,8 +341,7 @@ class ReplicaFetcher:
 
     def _replied(self, reply: asyncio.Future[Any]) -> None:
         if not reply.cancelled():
-            reply.exception()  # marks it as retrieved: no other code reads the response of an abandoned
-            session
+            reply.exception()  # marks it as retrieved: no other code may read it, if its session has ended
         self._event.set()
 
     def _restart_session(self) -> None:

@@ -1,8 +1,8 @@
 """Tracks the followers of one leadership: which are in sync, and which ISR to propose (KIP-497).
 
 Only the controller changes the ISR. When the leader proposes to add a replica, the leader treats it as in
-sync at once, because the controller may accept the proposal long before its answer arrives. So the high
-watermark waits for the *maximal* ISR: the decided one, and every replica proposed since.
+sync at once. The reason is that the controller may accept the proposal long before its answer arrives. So the
+high watermark waits for the *maximal* ISR: the decided one, and every replica proposed since.
 
 This class is separate from `Leader`, because the leader of a partition without followers does not need it.
 """

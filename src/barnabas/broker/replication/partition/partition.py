@@ -250,7 +250,7 @@ class Partition:
 
     @property
     def successors(self) -> Collection[BrokerId]:
-        """The brokers that could have been elected instead of this leader; empty if this one does not lead."""
+        """The brokers that could have been elected instead of this one; empty if this one does not lead."""
         role = self._role
         return role.successors if isinstance(role, Leader) else ()
 
@@ -270,7 +270,7 @@ class Partition:
 
     @property
     def low_watermark(self) -> Offset:
-        """The offset below which no live replica has records; -1 if unknown or if this broker does not lead."""
+        """The offset below which no live replica has records; -1 if unknown, or if this is not the leader."""
         return self._role.low_watermark if isinstance(self._role, Leader) else UNKNOWN_OFFSET
 
     def low_watermark_moved(self) -> None:
