@@ -62,6 +62,18 @@ def test_a_fetch_of_an_earlier_leader_epoch_brings_nobody_in(lead, append, fetch
     assert proposed(partition) == ALL
 
 
+def test_a_follower_joins_once_it_knows_what_was_deleted(lead, append, brokers):
+    """As the next leader it would bring the deleted records back (simulation seed 67 with three brokers)."""
+    partition = lead(led(isr=(1,)), min_insync_replicas=1)
+    append(partition, count=5)
+    partition.check_in_sync()
+    partition.log.advance_log_start(3)
+    partition.followed(3, brokers.epoch(3), 5, 0)
+    assert partition.propose() is None
+    partition.followed(3, brokers.epoch(3), 5, 3)
+    assert proposed(partition) == (1, 3)
+
+
 def test_a_follower_joins_once_its_broker_runs(lead, fetch, brokers):
     due = []
     partition = lead(led(isr=(1, 2)), due.append)

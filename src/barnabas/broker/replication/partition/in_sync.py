@@ -24,6 +24,7 @@ _NOT_APPLIED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 class LeaderLog(Protocol):
     """The leader's log, with which the followers are compared."""
 
+    log_start_offset: Offset
     high_watermark: Offset
     log_end_offset: Offset
 
@@ -277,9 +278,12 @@ class InSyncReplicas:
 
         A replica that would have to leave again because of its lag may not join. With fewer than
         min.insync.replicas in sync, the high watermark does not advance, so to reach it is not enough
-        (KAFKA-19996).
+        (KAFKA-19996). A replica that does not know yet which records were deleted may not join: as the next
+        leader it would bring them back.
         """
         if follower.end < max(self._log.high_watermark, self._epoch_start) or not self._is_present(follower):
+            return False
+        if UNKNOWN_OFFSET < follower.log_start < self._log.log_start_offset:
             return False
         registered = self._context.brokers()[follower.broker_id]
         if registered.state is not BrokerState.RUNNING or registered.is_isolated:
