@@ -1,4 +1,4 @@
-"""The controller's decisions: topics, partitions and their leaders, settings, features, producer ids."""
+"""The controller, which decides on topics, partitions, leaders, settings, features, users and ACLs."""
 
 from barnabas.broker.controller.auto_creation import AutoCreation
 from barnabas.broker.controller.configs import ConfigChange, ConfigResource

@@ -53,9 +53,8 @@ class AclControl:
     ) -> tuple[list[list[AclBinding]], dict[ResourcePattern, KafkaError]]:
         """Delete the ACLs that match filters.
 
-        Return the deleted ACLs of each filter, and an error for each resource that could not be changed.
-
-        The event loop serves others after some hundred ACLs.
+        Return the ACLs that each filter matches, and an error for each resource whose ACLs were not deleted.
+        The event loop can run other tasks after each few hundred ACLs.
         """
         async with self._election.answering() as image:
             acls = image.acls

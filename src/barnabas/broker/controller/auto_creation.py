@@ -33,8 +33,8 @@ class AutoCreation:
 
     Args:
         view: settings and image of this broker.
-        create: requests topics from the controller, and returns when they are in the broker's image. Raises
-            KafkaError.
+        create: sends the request to the controller, and waits until this broker's image has the topics.
+            Raises KafkaError.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class AutoCreation:
     ) -> None:
         self._view = view
         self._create = create
-        #: why internal topics could not be made when that was last logged
+        #: by internal topic, the last logged reason why it could not be created
         self._logged: dict[str, str] = {}
 
     async def create(self, names: Iterable[str]) -> dict[str, KafkaError]:
-        """Create topics, and wait until they are in the broker's image.
+        """Create topics, and wait until this broker's image has them.
 
         Returns:
             The errors of topics that could not be created. There is no error for a topic that another client

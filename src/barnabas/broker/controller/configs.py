@@ -40,7 +40,7 @@ _MIN_ISR = "min.insync.replicas"
 _KERBEROS_RULES = "sasl.kerberos.principal.to.local.rules"
 #: settings that a broker's next start may be unable to use
 _OF_KERBEROS = frozenset({_KERBEROS_RULES, "sasl.kerberos.service.name"})
-#: how many client-metrics resources there may be: each client is compared with all of them
+#: the most client-metrics resources: each client is compared with all of them
 _MOST_CLIENT_METRICS = 100
 
 
@@ -76,11 +76,11 @@ class ConfigChange(NamedTuple):
     value: str | None = None
 
 
-#: (what a resource has set, its layers) -> what it will have set
+#: function that returns a resource's new own settings, as text
 Change = Callable[["_Resource"], dict[str, str]]
 
 
-#: tries the keys of listeners as settings would have them, raises ConfigError when they cannot be used
+#: function that loads the keys of listeners as in some settings; raises ConfigError if they cannot be used
 TryKeys = Callable[[BrokerConfig], Awaitable[None]]
 
 
@@ -88,11 +88,11 @@ class _Resource(NamedTuple):
     """The settings of one resource, from the image."""
 
     settings: type[Settings]
-    #: the code for a setting or value that is not allowed
+    #: the error code for a setting or value that is not allowed
     refusal: ErrorCode
     path: str
     texts: Mapping[str, str]
-    #: where its values come from, itself first
+    #: the sources of its values; the first is the resource itself
     layers: Sequence[Layer]
 
     def find(self, name: str) -> Setting:
@@ -173,7 +173,8 @@ class ConfigControl:
     """The part of the controller that changes settings of topics and brokers.
 
     Args:
-        try_keys: tests keys that are set for this broker's own listeners.
+        try_keys: loads keys and certificates that are set for this broker's listeners, and raises ConfigError
+            if they cannot be used. None accepts all of them.
     """
 
     def __init__(
@@ -209,13 +210,13 @@ class ConfigControl:
         return await self._change(changes, validate_only)
 
     async def settle_min_isr(self) -> None:
-        """Store one ``min.insync.replicas`` for the cluster, as Kafka's controller does for KIP-966.
+        """Store one value of ``min.insync.replicas`` for the whole cluster, which KIP-966 requires.
 
         If the cluster has no value, it gets the value with which this broker was started. Values of single
         brokers, which earlier versions allowed, are removed.
 
         Raises:
-            KafkaError: as `ControllerElection.write`.
+            KafkaError: the errors of `ControllerElection.write`.
         """
         async with self._election.deciding() as image:
             after = image
@@ -243,7 +244,7 @@ class ConfigControl:
             await self._election.settled()
 
     def warn_of_min_isr(self, image: ClusterImage) -> None:
-        """Log that the cluster's ``min.insync.replicas`` overrides the one with which this broker started."""
+        """Log a warning if the cluster's ``min.insync.replicas`` differs from that of this broker's start."""
         own, held = self._configs.static, self._configs.broker_config(image).min_insync_replicas
         if _MIN_ISR in own.given and own.min_insync_replicas != held:
             log.warning(
@@ -283,9 +284,10 @@ class ConfigControl:
             return errors
 
     async def _empty_elrs(self, image: ClusterImage, after: ClusterImage) -> None:
-        """Empty the ELRs before a lower ``min.insync.replicas`` applies.
+        """Empty the ELRs that are no longer valid with the settings of `after`.
 
-        With the lower value, their members may lack committed records (KIP-966).
+        With a lower ``min.insync.replicas``, the high watermark can advance without the members of the ELR.
+        So these may then lack committed records (KIP-966). Call this before the new settings are stored.
         """
         operations: list[Operation] = []
         for name, topic in sorted(image.topics.items()):
@@ -398,7 +400,7 @@ def _check_min_isr(resource: ConfigResource, before: Mapping[str, str], after: M
 def _check_listeners(
     resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str], image: ClusterImage
 ) -> None:
-    """Reject settings that a broker applies only when it opens a listener, as Kafka does.
+    """Reject changes of settings that a broker applies only when it opens a listener, as Kafka rejects them.
 
     Raises:
         KafkaError: INVALID_REQUEST, the broker has this listener.
@@ -432,7 +434,7 @@ def _check_kerberos_rules(texts: Mapping[str, str]) -> None:
 
 
 def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[str, str]) -> ClusterImage:
-    """Return the image with the new settings."""
+    """Return a copy of the image in which a topic, a broker or all brokers have the settings `texts`."""
     if resource.type == ResourceType.TOPIC:
         return image._replace(topic_configs={**image.topic_configs, resource.name: texts})
     name = resource.name or ALL_BROKERS
@@ -440,7 +442,7 @@ def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[st
 
 
 def _keys_in(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of the settings for single listeners, and of those for Kerberos."""
+    """Return the entries of `texts` that are settings for one listener, or settings for Kerberos."""
     return {
         name: text
         for name, text in texts.items()
@@ -454,19 +456,19 @@ def _may_change_by_listener(name: str) -> bool:
 
 
 def check_group_name(name: str) -> None:
-    """Raise KafkaError INVALID_REQUEST for an invalid group name."""
+    """Raise KafkaError INVALID_REQUEST if the name of a group is empty."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no settings in common: name one")
 
 
 def check_client_metrics_name(name: str) -> None:
-    """Raise KafkaError INVALID_REQUEST for an invalid name of a client-metrics resource."""
+    """Raise KafkaError INVALID_REQUEST if the name of a client-metrics resource is empty."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a client-metrics resource needs a name")
 
 
 def unserved(resource_type: int) -> str:
-    """Return the error for a type of resource whose settings the broker neither shows nor changes."""
+    """Return the error message for a type of resource whose settings the broker neither shows nor changes."""
     try:
         name = ResourceType(resource_type).name
     except ValueError:

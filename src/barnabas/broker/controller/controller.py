@@ -1,4 +1,4 @@
-"""The controller: the only broker that writes the metadata of the cluster."""
+"""The controller: the elected broker that decides on topics, partitions and settings of the cluster."""
 
 from __future__ import annotations
 
@@ -55,24 +55,28 @@ _FIRST_RETRY, _LAST_RETRY = 0.1, 5.0
 _ADMISSION_EXPECTED_SECONDS = 5.0
 #: the delay before deleted nodes are restored, in seconds
 _RESTORE_AFTER = 0.5
-#: for which those of them are left to other brokers that this one knows nothing of, in seconds
+#: seconds for which a deleted node is left to other brokers if this one has not seen its value
 _OTHERS_PATIENCE = 3.0
 
 
 class Controller:
-    """The controller of one broker. It acts only while this broker is elected (`ControllerElection`).
+    """The controller part of one broker. It decides only while this broker is elected (`ControllerElection`).
 
-    Its parts make their decisions one after another. Each decision uses an image with all earlier decisions.
-    The methods return when this broker's image shows the result. While the store cannot be reached, they
+    Its parts (`controls`) decide one after another, each with an image that shows all earlier decisions.
+    Their methods return when this broker's image shows the result. While the store cannot be reached, they
     raise KafkaError(KAFKA_STORAGE_ERROR).
 
     Args:
+        store: metadata store of the cluster.
+        loader: loads this broker's image.
         view: settings and image of this broker; the registration sets its broker epoch.
         broker: the broker to register.
         random: spreads replicas over the brokers.
-        on_failure: called when another broker has registered with this broker's id; this broker must then
-            stop.
+        ask: sends a request to a broker, also to this one.
+        on_failure: called when this broker cannot register, for example because a live broker has its id.
+            This broker must then stop.
         token_keys: makes the HMACs of delegation tokens; None if tokens are disabled.
+        try_keys: loads keys that are set for this broker's listeners (see `ConfigControl`).
     """
 
     def __init__(
@@ -95,23 +99,23 @@ class Controller:
         configs, clock = view.configs, view.clock
         self._election = ControllerElection(store, broker.id, clock, loader)
         self._unclean = UncleanElections(self._election, loader, configs, ask)
-        #: who leads each partition, and who is in sync
+        #: leaders and ISRs of partitions
         self.partitions = PartitionControl(
             self._election, loader, configs, self._unclean, ask, self._begin_join
         )
-        #: which topics there are
+        #: creation and deletion of topics
         self.topics = TopicControl(self._election, configs, broker.id, random, self.partitions.caught_up)
-        #: which partitions move to other brokers
+        #: reassignments of partitions to other brokers
         self.reassignments = ReassignmentControl(
             self._election, loader, configs, self.partitions.caught_up, self._begin_join
         )
-        #: elections that are asked for
+        #: elections of leaders on request
         self.elections = ElectionControl(self._election, self.partitions.caught_up, ask)
         self._balance = LeaderBalance(self.elections, lambda: self.active, view)
         self._internal_topics = InternalTopics(lambda: self.active, view, self.reassignments.alter)
-        #: what is set for topics, brokers and groups
+        #: dynamic settings of topics, brokers and groups
         self.configs = ConfigControl(self._election, configs, broker.id, try_keys)
-        #: which level of each feature the cluster uses
+        #: levels of features
         self.features = FeatureControl(store, self._election)
         #: unregisters brokers that are gone for good
         self.unregistration = UnregistrationControl(self._election)
@@ -125,7 +129,7 @@ class Controller:
         self.tokens = TokenControl(self._election, view, token_keys, random)
         #: blocks of producer ids
         self.producer_ids = ProducerIdControl(store, self._election, lambda: loader.image.last_producer_id)
-        #: what the cluster knows of this broker
+        #: the registration of this broker
         self.registration = Registration(store, broker, view)
         self._admitted = asyncio.Event()
         #: set whenever leaders may have moved
@@ -239,9 +243,9 @@ class Controller:
             self._begin_join()
 
     async def _step_down(self) -> None:
-        """Resign, so that another broker becomes the controller.
+        """Announce the isolation, and delete the controller's node, so that another broker is elected.
 
-        If this fails, that happens at the end of the session.
+        If the store cannot be reached, the end of the session has the same effect.
         """
         await self.registration.update(is_isolated=True)
         with contextlib.suppress(StoreError):
@@ -266,12 +270,10 @@ class Controller:
         self._begin_join()
 
     async def leave(self, patience: float) -> None:
-        """Announce that the broker shuts down.
-
-        Wait until other brokers lead all partitions that they can lead.
+        """Announce that the broker shuts down, and wait until others lead all partitions that they can lead.
 
         Args:
-            patience: time limit in seconds; after a longer time, the end of the session informs the cluster.
+            patience: time limit in seconds. After it, this method returns without an error.
         """
         with contextlib.suppress(TimeoutError, StoreUnavailableError):
             async with asyncio.timeout(patience):

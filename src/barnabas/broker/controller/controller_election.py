@@ -44,7 +44,7 @@ class ControllerElection:
     know yet that it was replaced cannot change anything (as in Apache Kafka since KAFKA-6082).
 
     Args:
-        loader: this broker's image; a new controller epoch is higher than the image's.
+        loader: loads this broker's image. A new controller epoch is higher than the epoch in the image.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class ControllerElection:
         self._clock = clock
         self._epoch_version: int | None = None
         self._lock = asyncio.Lock()
-        #: whether the store has been asked since `answering` began if this is still the controller
+        #: whether the store has confirmed, since `answering` began, that this broker is still the controller
         self._is_confirmed = False
-        #: how many controllers there have been, this one included
+        #: the controller epoch of the last election that this broker has won
         self.epoch = 0
 
     @property
@@ -72,7 +72,10 @@ class ControllerElection:
 
     @asynccontextmanager
     async def deciding(self) -> AsyncIterator[ClusterImage]:
-        """Enter a context for one decision. Its image shows all earlier decisions.
+        """Enter a context for one decision, with an image that shows all earlier decisions.
+
+        Only one such context is entered at a time.
+
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the store cannot be reached any more.
@@ -94,7 +97,6 @@ class ControllerElection:
         Raises:
             KafkaError: the errors of `deciding`; NOT_CONTROLLER, this broker is not the controller, or no
                 longer.
-            controller.
         """
         async with self.deciding() as image:
             self._is_confirmed = self._store.session_timeout == 0  # no broker could have replaced it
@@ -116,25 +118,29 @@ class ControllerElection:
             await self.write(())
 
     def resign(self) -> None:
-        """Stop deciding, because the session was lost or the outcome of a write is unknown."""
+        """Stop all decisions of this broker until it is elected again. Do not change the store."""
         self._epoch_version = None
 
     async def give_up(self) -> None:
-        """Resign, and delete the node so that others can be elected. Raises StoreError."""
+        """Resign, and delete this session's node ``/controller``, so that another broker can be elected.
+
+        Raises:
+            StoreError: the node cannot be deleted.
+        """
         self.resign()
         node = await self._store.exists(znodes.CONTROLLER)
         if node is not None and node.owner == self._store.session_id:
             await self._store.delete(znodes.CONTROLLER)
 
     async def run(self) -> bool:
-        """Try to become the controller.
+        """Try to become the controller. Return True if this broker was elected now.
 
         Return False if another broker is the controller, or if this one still is.
-
         This session may already have a node ``/controller``, from an election whose response was lost or from
         before `resign`. Then the broker raises the epoch again. After that, each pending write of an earlier
         epoch has failed or is done. If a user has deleted this controller's node, the controller resigns and
         runs again.
+
 
         Raises:
             KafkaError: NOT_CONTROLLER, the node of the epoch is missing (`lost_nodes`).
@@ -173,7 +179,10 @@ class ControllerElection:
         return True
 
     async def write(self, operations: Sequence[Operation]) -> list[int]:
-        """Apply all operations or none, like `MetadataStore.multi`.
+        """Apply all operations or none, if this broker is still the controller.
+
+        Return the version of each Create and Set, -1 for other operations.
+
 
         Raises:
             KafkaError: NOT_CONTROLLER, this broker is not the controller, or no longer; POLICY_VIOLATION, the
@@ -205,11 +214,11 @@ class ControllerElection:
         """Write operations that need no common transaction. Return the new version of each node.
 
         The order of the operations stays the same. Several transactions are under way at once. The event loop
-        serves others after each transaction.
+        can run other tasks after each transaction.
 
         Raises:
-            KafkaError, StoreError: as `write`; it is raised when no transaction is under way any more, and
-                some may have been written.
+            KafkaError, StoreError: the first error of `write`, after all transactions have ended. Some of
+                them may have been written.
         """
         versions: list[int] = []
         on_their_way: deque[asyncio.Future[list[int]]] = deque()
@@ -226,16 +235,16 @@ class ControllerElection:
         return versions
 
     def state_change(self, partition: TopicPartition, before: PartitionState, after: PartitionState) -> Set:
-        """Make the operation that changes a partition's state, unless the state has changed meanwhile."""
+        """Return the operation that stores `after`. It fails if the stored state is no longer `before`."""
         data = znodes.encode_partition_state(after, self.epoch)
         return Set(znodes.partition_state(*partition), data, before.partition_epoch)
 
     async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
-        """Read many nodes like `MetadataStore.read`."""
+        """Return many nodes of the store, in the order of `paths`; None for each node that does not exist."""
         return await self._store.read(paths)
 
     async def write_each(self, transactions: Mapping[K, Sequence[Operation]]) -> dict[K, KafkaError]:
-        """Write each transaction separately. Return the errors of those that changed nothing.
+        """Write each transaction separately. Return the errors of the transactions that have failed, by key.
 
         Raises:
             StoreError: an operation is not allowed.

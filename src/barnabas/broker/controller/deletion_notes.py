@@ -39,10 +39,10 @@ class DeletionNotes:
 
     Args:
         store: store with the notes.
-        loader: image that shows the notes.
+        loader: loads the image that shows the notes.
         broker_id: id of this broker.
-        without: returns those of some topics that have no folder in the log directories, and would have none
-            after a crash.
+        without: returns those of the given topics that have no folder in the log directories, also not after
+            a crash.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class DeletionNotes:
         self._is_stopped = False
 
     def on_image(self, delta: ImageDelta) -> None:
-        """Confirm the deletion notes of an image, when the logs are deleted."""
+        """Start a task that confirms the deletion notes of the new image when the logs are deleted."""
         if self._is_stopped:  # images go on coming for a while
             return
         if delta.after.deleted_topics and (self._confirming is None or self._confirming.done()):

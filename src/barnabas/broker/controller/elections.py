@@ -46,7 +46,7 @@ class ElectionControl:
     async def elect(
         self, kind: ElectionType, partitions: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Elect leaders. Return the result of each partition.
+        """Elect leaders. Return each partition's error; None for a partition with a new leader.
 
         Args:
             kind: PREFERRED elects the preferred leader. UNCLEAN elects, if there is no leader, the live
@@ -146,7 +146,7 @@ def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
 def _unclean(
     state: PartitionState, told: Mapping[BrokerId, Reach], incomplete: frozenset[BrokerId]
 ) -> PartitionState:
-    """Return the state after an unclean election; see `_preferred`.
+    """Return the state after an unclean election. Raises KafkaError, with Kafka's codes, if none is possible.
 
     Args:
         state: present state of the partition.

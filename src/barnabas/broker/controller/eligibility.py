@@ -13,7 +13,7 @@ _NONE: Mapping[TopicPartition, frozenset[BrokerId]] = MappingProxyType({})
 
 
 def eligibility_of(image: ClusterImage) -> Eligibility:
-    """Return the eligibility of the brokers in an image."""
+    """Return which brokers of an image can be in sync, can be elected, are leaving, or stopped uncleanly."""
     registered = image.brokers.values()
     alive = frozenset(broker.id for broker in registered if broker.state is BrokerState.RUNNING)
     running = alive - {broker.id for broker in registered if broker.is_isolated}

@@ -21,11 +21,12 @@ _RETRY = 1.0
 class FailedDirs:
     """Asks each broker with failed directories which of its replicas are in them.
 
-    A newly elected controller asks again. If a broker registers again, the controller asks it again, because
-    its directories may work now.
+    A newly elected controller asks all of these brokers. If a broker registers again, the controller asks
+    this broker again, because its directories may work now.
 
     Args:
-        on_news: called when the broker learns of more failed replicas.
+        is_active: returns whether this broker is the controller.
+        on_news: called when the controller learns of more failed replicas.
     """
 
     def __init__(
@@ -35,17 +36,17 @@ class FailedDirs:
         self._is_active = is_active
         self._ask = ask
         self._on_news = on_news
-        #: what brokers have answered, and the registrations they were asked by
+        #: the failed replicas of each broker, and the broker epoch and failed directories when it was asked
         self._known: dict[BrokerId, tuple[tuple[int, tuple[str, ...]], frozenset[TopicPartition]]] = {}
         self._asking: asyncio.Task[None] | None = None
 
     def on_image(self, delta: ImageDelta) -> None:
-        """Check whether a directory has failed."""
+        """Start to ask brokers if registrations have changed, because these list failed directories."""
         if delta.brokers:
             self.begin()
 
     def begin(self) -> None:
-        """Ask the brokers that were not asked yet."""
+        """Start to ask the brokers whose present failed directories are not known yet."""
         if self._unasked() and (self._asking is None or self._asking.done()):
             self._asking = start_task(self._ask_all(), "failed log directories")
 

@@ -43,7 +43,7 @@ class FeatureControl:
         Raises:
             KafkaError: INVALID_REQUEST, the request changes nothing or names a feature twice;
                 INVALID_UPDATE_VERSION, a broker does not support a level or is away, or a level is lower than
-                before and the update is not called a downgrade; and as `ControllerElection.write`.
+                before and the update is not called a downgrade; the errors of `ControllerElection.write`.
         """
         if not updates or len({update.name for update in updates}) < len(updates):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature to update, once")

@@ -31,7 +31,7 @@ from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
 
-#: of internal topics in a cluster, where no setting says otherwise
+#: replicas of internal topics in a cluster, unless a setting gives another number
 CLUSTER_REPLICAS = 3
 
 Reassign = Callable[
@@ -43,8 +43,9 @@ class InternalTopics:
     """Adds replicas to internal topics when brokers join.
 
     Args:
-        is_due: whether this broker is the controller.
-        reassign: moves partitions to given replicas.
+        is_due: returns whether this broker is the controller.
+        view: settings and image of this broker.
+        reassign: starts reassignments of partitions to the given replicas, and returns the errors.
     """
 
     def __init__(self, is_due: Callable[[], bool], view: BrokerView, reassign: Reassign) -> None:
@@ -55,12 +56,12 @@ class InternalTopics:
         self._must_grow = False
 
     def on_image(self, delta: ImageDelta) -> None:
-        """Check whether a broker has joined or an internal topic was created."""
+        """Start to add missing replicas if brokers or internal topics have changed."""
         if delta.brokers or not delta.topics.isdisjoint(INTERNAL_TOPICS):
             self.begin()
 
     def begin(self) -> None:
-        """Start to add missing replicas."""
+        """Start to add missing replicas, if this broker is the controller."""
         if not self._is_due() or not too_few(self._view.image, self._view.config):
             return
         self._must_grow = True

@@ -19,10 +19,12 @@ log = logger_of(__name__)
 
 
 class LeaderBalance:
-    """Elects preferred leaders at intervals, if brokers lead too few of their partitions.
+    """Elects preferred leaders at intervals, for brokers that lead too few of their partitions.
 
     Args:
-        is_due: whether this broker is the controller.
+        elections: elects the leaders.
+        is_due: returns whether this broker is the controller.
+        view: settings and image of this broker.
     """
 
     def __init__(self, elections: ElectionControl, is_due: Callable[[], bool], view: BrokerView) -> None:
@@ -54,8 +56,8 @@ class LeaderBalance:
 def imbalanced(image: ClusterImage, percentage: int) -> list[TopicPartition]:
     """Return the partitions whose preferred leader could lead and does not lead.
 
-    It includes only brokers for which others lead more than `percentage` of the partitions that they should
-    lead.
+    The result has no partitions of a preferred leader if others lead at most `percentage` percent of that
+    broker's partitions.
     """
     electable = eligibility_of(image).electable
     preferred: dict[BrokerId, int] = {}

@@ -3,8 +3,8 @@
 The rules are those of KIP-966 (eligible leader replicas), as in Apache Kafka's KRaft controller. While fewer
 replicas than the minimum are in sync, the high watermark does not advance. So a replica that leaves the ISR
 at that time has all committed records: it joins the ELR, from which a leader can come. A replica that stopped
-uncleanly may have lost records, and leaves both. When both are empty, `last_known_elr` has their last
-members.
+uncleanly may have lost records, and leaves both ISR and ELR. When both are empty, `last_known_elr` has their
+last members.
 
 These functions do not change `partition_epoch`. It is the version of the stored state, which the store itself
 raises.
@@ -111,14 +111,14 @@ def _first_of(
 def candidates(
     state: PartitionState, electable: frozenset[BrokerId], *, is_unclean_allowed: bool = False
 ) -> tuple[BrokerId, ...]:
-    """Return the replicas for an unclean election, which loses records if the elected replica lacks them.
+    """Return the replicas that take part in an unclean election. Return none if there is no election now.
 
-    Return None while there is a leader. If an absent broker certainly has all records, the election waits for
-    it. It also waits for all members of the last known ELR, because one of them may have the most records.
-    With `is_unclean_allowed` it waits for no broker.
+    There is no election while the partition has a leader. If a replica certainly has all records, the
+    partition waits for this replica. It also waits for all members of the last known ELR, because one of them
+    may have the most records. With `is_unclean_allowed` it does not wait.
 
-    A replica that left the ISR earlier may have more records than its last members. So the election compares
-    all live replicas.
+    All live replicas take part: a replica that left the ISR earlier may have more records than the ISR's last
+    members.
     """
     if state.leader != NO_BROKER or state.is_missing:
         return ()
@@ -131,9 +131,10 @@ def candidates(
 
 
 def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[BrokerId, ...]:
-    """Return the brokers that a partition without a leader waits for, unless unclean elections are allowed.
+    """Return the brokers for which a partition without a leader waits if unclean elections are not allowed.
 
-    One broker that certainly has all records is enough. Of the last known ELR, all brokers are necessary.
+    If some brokers certainly have all records, any one of them is enough. Otherwise the partition waits for
+    all absent members of the last known ELR.
     """
     if state.leader != NO_BROKER or state.is_missing:
         return ()
@@ -142,11 +143,9 @@ def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[Brok
 
 
 def elect_uncleanly(state: PartitionState, leader: BrokerId) -> PartitionState:
-    """Return the state with a leader that may lack committed records.
+    """Return the state with `leader` as the leader and only in-sync replica. It may lack committed records.
 
-    From now on its log is the partition's log.
-
-    A partition with only one replica has no other broker to recover from (KIP-704).
+    `recovering` is set (KIP-704), unless the partition has only one replica and cannot recover from another.
     """
     return state._replace(
         isr=(leader,),

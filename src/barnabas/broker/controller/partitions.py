@@ -98,13 +98,13 @@ class PartitionControl:
     # --- what the brokers do ---
 
     def on_image(self, delta: ImageDelta) -> None:
-        """Check whether the changes of an image require new leaders or ISRs."""
+        """If this broker is the controller, update all partitions after changes of brokers or settings."""
         self._failed_dirs.on_image(delta)
         if self._election.is_won and (delta.brokers or delta.broker_configs or delta.topic_configs):
             self.begin()
 
     def begin(self) -> None:
-        """Start to update all partitions."""
+        """Start a task that updates leaders and ISRs of all partitions. If it runs, let it run once more."""
         self._is_due = True
         if self._settling is None or self._settling.done():
             self._settling = start_task(self._settle_while_due(), "partition leaders", is_vital=True)
@@ -335,9 +335,9 @@ def check_proposal(
 def _with_only_replica(
     after: PartitionState, before: PartitionState, eligible: Eligibility
 ) -> PartitionState:
-    """Return the state with a partition's only replica as leader.
+    """Return the state with the only replica as leader, if there is only one and it can be elected.
 
-    No other replica could have more records, so there is nothing to wait for.
+    No other replica could have more records. For other partitions, return `after`.
     """
     if len(after.replicas) == 1 and candidates(after, eligible.electable):
         return elect_uncleanly(after, after.replicas[0])._replace(leader_epoch=before.leader_epoch + 1)

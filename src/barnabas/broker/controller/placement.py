@@ -122,7 +122,8 @@ def check_assignment(
 ) -> tuple[BrokerId, ...]:
     """Check the replicas that a request names for one partition, and return them.
 
-    `replication_factor` is the required number.
+    Brokers that are not in `alive` are rejected. `replication_factor` is the required number of replicas;
+    None accepts any number.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT.
@@ -145,7 +146,7 @@ def check_assignment(
 def check_assignments(
     assignments: Sequence[tuple[int, Sequence[BrokerId]]], alive: Collection[BrokerId]
 ) -> list[tuple[BrokerId, ...]]:
-    """Check the replicas that a request names for a new topic, and return them by partition.
+    """Check the replicas that a request names for a new topic. Return them in the order of the partitions.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT.

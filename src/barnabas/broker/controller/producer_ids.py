@@ -22,7 +22,9 @@ class ProducerIdControl:
     allocates an id twice, even if a user deletes the node with the last one.
 
     Args:
-        seen: highest allocated id that this broker has seen; -1 for none.
+        store: metadata store of the cluster.
+        election: writes to the store while this broker is the controller.
+        seen: returns the highest allocated id that this broker has seen; -1 for none.
     """
 
     def __init__(

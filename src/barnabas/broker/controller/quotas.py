@@ -43,7 +43,7 @@ class QuotaControl:
         """Change the quotas of entities. Return the error of each entity that was not changed.
 
         All changes of an entity are made, or none. The error is INVALID_REQUEST for a change that is not
-        allowed. Entities of the same user are changed together.
+        allowed. One transaction changes all entities of the same user.
         """
         async with self._election.answering() as image:
             errors: dict[QuotaEntity, KafkaError] = {}
@@ -96,7 +96,7 @@ _KEYS = {kind.value: kind for kind in QuotaKind}
 
 
 def _parents(group: Mapping[QuotaEntity, object]) -> list[str]:
-    """Return the parent nodes that the client ids of a user require."""
+    """Return the paths of the parent nodes that quotas of users' client ids require."""
     users = {
         entity.user: None for entity in group if entity.user is not None and entity.client_id is not None
     }

@@ -94,7 +94,7 @@ class ReassignmentControl:
             return errors
 
     def on_image(self, delta: ImageDelta) -> None:
-        """Record the reassignments in progress, and complete those that can end."""
+        """Record the reassignments in progress, and start to complete those that can end."""
         changed = list(_changed(delta))
         for partition in changed:
             state = delta.after.partition(partition)
@@ -122,7 +122,7 @@ class ReassignmentControl:
             self._begin_finishing()
 
     async def stop(self) -> None:
-        """Complete no more reassignments."""
+        """Stop the task that completes reassignments."""
         await stop_tasks(self._finishing)
 
     def _begin_finishing(self) -> None:
@@ -195,7 +195,7 @@ class ReassignmentControl:
     def _transactions(
         self, topic: TopicImage, changes: Mapping[int, PartitionState]
     ) -> Iterator[tuple[Sequence[int], list[Operation]]]:
-        """Yield each transaction, with the partitions of this and all later transactions."""
+        """Yield the transactions that store `changes`, each with the partitions of it and all later ones."""
         states = list(topic.partitions)
         numbers = sorted(changes)
         for first in range(0, len(numbers), _CHANGED_AT_ONCE):

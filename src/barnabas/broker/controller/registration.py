@@ -24,8 +24,9 @@ _SESSIONS_WAITED_OUT = 2.0
 async def check_registered(loader: MetadataLoader, broker: BrokerId, epoch: int) -> ClusterImage:
     """Return the image if the broker is registered in this epoch.
 
-    A broker that learns of a later epoch gives up all its leaderships. So before this error, the controller
-    must read the latest registrations.
+    If the image does not show that, this function first reads the latest registrations from the store. An
+    error makes the broker give up all its leaderships, so it must not come from an old image.
+
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
@@ -44,7 +45,7 @@ async def check_registered(loader: MetadataLoader, broker: BrokerId, epoch: int)
 
 
 class Registration:
-    """Creates the registration node, creates it again after a lost session, and updates it.
+    """Creates a broker's registration node, creates it again after a lost session, and updates it.
 
     The number of the transaction that created the node is the broker epoch (KIP-380).
     """
@@ -68,9 +69,10 @@ class Registration:
 
     @property
     def clean_epoch(self) -> int:
-        """The last epoch that the controller has admitted; -1 if the broker has lost data since (KIP-966).
+        """The last epoch that the controller has admitted; -1 if data may have been lost since (KIP-966).
 
-        A clean stop stores it. A broker that registers again without a restart has lost no data.
+        A clean stop saves this epoch on disk. A broker that registers again without a restart has lost no
+        data.
         """
         return self._clean_epoch
 
@@ -87,7 +89,7 @@ class Registration:
         self.is_given_up = True
 
     async def register(self) -> bool:
-        """Create the node, or update it. Return False if the node has existed since the last call.
+        """Create the registration node, or update this session's node. Return whether the epoch is new.
 
         Raises:
             NodeExistsError: a live broker has this broker's id.
@@ -123,7 +125,7 @@ class Registration:
         task.add_done_callback(self._announcing.discard)
 
     async def stop(self) -> None:
-        """Stop all updates."""
+        """Cancel the updates that `announce` started."""
         await stop_tasks(*self._announcing)
 
     async def _withdraw(self) -> None:

@@ -20,7 +20,7 @@ from barnabas.kafka.protocol.schema import Request
 
 log = logger_of(__name__)
 
-#: sends a request to a broker, this one too; raises BarnabasError
+#: function that sends a request to a broker, also to this one; raises BarnabasError
 Ask: TypeAlias = Callable[[BrokerId, Request], Awaitable[Any]]
 
 #: how many partitions one request asks for
@@ -30,7 +30,7 @@ _AT_ONCE = 500
 class Reach(NamedTuple):
     """The end of a log.
 
-    Of two logs, the one with the later last epoch reaches further, then the longer one.
+    Of two logs, the one with the higher last epoch reaches further; if these are equal, the longer one.
     """
 
     epoch: LeaderEpoch
@@ -65,7 +65,7 @@ async def reaches(
 async def failed_replicas(
     ask: Ask, image: ClusterImage, broker: BrokerId
 ) -> frozenset[TopicPartition] | None:
-    """Return the replicas that a broker cannot use; None unless it answers for all of them."""
+    """Return the partitions whose replica a broker cannot use; None unless it answers for all of them."""
     partitions = [
         TopicPartition(name, number)
         for name, topic in sorted(image.topics.items())

@@ -107,8 +107,8 @@ class TokenControl:
 
         Raises:
             KafkaError: DELEGATION_TOKEN_AUTH_DISABLED; DELEGATION_TOKEN_NOT_FOUND;
-                DELEGATION_TOKEN_OWNER_MISMATCH, the principal is neither its owner nor a renewer;
-                DELEGATION_TOKEN_EXPIRED; as `ControllerElection.write`.
+                DELEGATION_TOKEN_OWNER_MISMATCH, the principal is neither the token's owner nor a renewer;
+                DELEGATION_TOKEN_EXPIRED; the errors of `ControllerElection.write`.
         """
         if period_ms < 0:
             period_ms = self._view.config.delegation_token_expiry_time_ms
@@ -118,7 +118,11 @@ class TokenControl:
     async def expire(self, principal: Principal, mac: bytes, period_ms: int) -> int:
         """Set a token's expiry to a period from now, in milliseconds. A negative period deletes the token.
 
-        It returns and raises the same as `renew`.
+        Returns:
+            The new expiry time, in milliseconds since the epoch; for a deleted token the present time.
+
+        Raises:
+            KafkaError: the errors of `renew`.
         """
         async with self._election.answering() as image:
             token = await self._find(image, principal, mac)

@@ -37,7 +37,10 @@ DEFAULT = -1
 
 
 class NewTopic(NamedTuple):
-    """A topic to create. `assignments`, with (partition, replicas) each, replace the two numbers."""
+    """A topic to create.
+
+    `assignments`, pairs of a partition and its replicas, replace `partitions` and `replication_factor`.
+    """
 
     name: str
     partitions: int = DEFAULT
@@ -80,10 +83,13 @@ class TopicControl:
     async def create(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicImage | KafkaError]:
-        """Create topics with different names. Return for each the topic (or the planned one), or its error.
+        """Create topics with different names. Return the created topic or the error, by name.
+
+        With `validate_only`, create nothing, and return the topics that would be created.
 
         Raises:
-            KafkaError: the whole request is rejected.
+            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR; POLICY_VIOLATION, the request has too many
+                partitions.
         """
         await self._caught_up()
         async with self._election.answering() as image:
@@ -131,7 +137,8 @@ class TopicControl:
         """Add partitions to different topics. Return the error of each topic that got none.
 
         Raises:
-            KafkaError: the whole request is rejected.
+            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR; POLICY_VIOLATION, the request has too many
+                partitions.
         """
         await self._caught_up()
         async with self._election.answering() as image:
@@ -149,7 +156,7 @@ class TopicControl:
             return errors
 
     async def _missing(self, topic: TopicImage) -> Collection[str]:
-        """Return the nodes that a damaged topic lacks."""
+        """Return the paths of the nodes that a damaged topic lacks."""
         if not any(state.is_missing for state in topic.partitions):
             return ()
         paths = [znodes.partitions(topic.name)]
@@ -253,10 +260,10 @@ class TopicControl:
 
 
 def new_partition(replicas: tuple[BrokerId, ...], in_sync: frozenset[BrokerId]) -> PartitionState:
-    """Return the first state of a partition, with its live brokers in the ISR.
+    """Return the first state of a partition: its ISR is those of `replicas` that are in `in_sync`.
 
     Raises:
-        KafkaError: INVALID_REPLICA_ASSIGNMENT, none of its brokers is alive.
+        KafkaError: INVALID_REPLICA_ASSIGNMENT, none of `replicas` is in `in_sync`.
     """
     isr = replicas if in_sync.issuperset(replicas) else tuple(r for r in replicas if r in in_sync)
     if not isr:

@@ -28,14 +28,15 @@ _NAMED = 20
 
 
 class UncleanElections:
-    """Asks the candidates for the ends of their logs, and elects the one whose log reaches furthest.
+    """Asks candidates for the ends of their logs, and elects the replica whose log reaches furthest.
 
-    It waits for all of a partition's last known ELR, unless ``unclean.leader.election.enable`` allows it to
-    elect from the live ones. It logs the brokers that it waits for, and the partitions that may lose records.
+    An election waits for all members of the partition's last known ELR. With
+    ``unclean.leader.election.enable``, it takes place among the live replicas at once. The log names the
+    awaited brokers, and the partitions that may lose records.
 
-    It does not elect a replica that its broker has registered as incomplete. If such a replica was in sync
-    last, it does not elect another one either. A user can then start an unclean election (`ElectionControl`)
-    and accept the loss.
+    A replica that its broker has registered as incomplete is never elected here. If such a replica is in the
+    last known ELR, no other replica is elected either. A user can then start an unclean election
+    (`ElectionControl`) and accept the loss.
     """
 
     def __init__(
@@ -46,16 +47,16 @@ class UncleanElections:
         self._configs = configs
         self._ask = ask
         self._is_due = False
-        #: how many partitions have got a leader that may lack records
+        #: the number of partitions that got a leader from these elections
         self.elected = 0
         #: set when something has changed: a pause ends
         self._news = asyncio.Event()
         self._electing: asyncio.Task[None] | None = None
-        #: who was waited for when the log last said so
+        #: awaited brokers and their numbers of partitions, as logged last
         self._told: dict[tuple[BrokerId, ...], int] = {}
 
     def begin(self) -> None:
-        """Start the elections that are possible."""
+        """Start a task that holds the possible elections, and repeats while some partitions need one."""
         self._is_due = True
         self._news.set()
         if self._electing is None or self._electing.done():

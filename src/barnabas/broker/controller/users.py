@@ -32,7 +32,7 @@ _LONGEST_SALTED = 1024
 class CredentialChange(NamedTuple):
     """A change of a user's credential for one mechanism.
 
-    It has the salted password from the client, or None to delete the credential.
+    `salted_password` comes from the client; None deletes the credential.
     """
 
     user: str
