@@ -1,4 +1,4 @@
-"""All settings, each declared once."""
+"""The settings of brokers, topics, groups and client-metrics resources. Each setting is declared once."""
 
 from barnabas.broker.config.broker import BrokerConfig
 from barnabas.broker.config.client_metrics import ClientMetricsConfig

@@ -1,7 +1,7 @@
 """The settings of a broker (https://kafka.apache.org/documentation/#brokerconfigs) that Barnabas supports.
 
-The defaults are Apache Kafka's. A broker that starts on one machine without any settings needs some others:
-docs/reference/differences.md lists them.
+The defaults are Apache Kafka's, with a few exceptions, so that a broker starts without any settings on one
+machine. docs/reference/differences.md lists the exceptions.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class BrokerConfig(Settings):
         return replace(super().find(override.overridden), name=override.name, update=update)
 
     def for_listener(self, listener: str, mechanism: str = "") -> BrokerConfig:
-        """Return the value for a listener, or for logins there with a mechanism (`ListenerSetting`)."""
+        """Return the settings that apply to a listener: its own values override the broker's values.
+
+        With `mechanism`, values for logins with this SASL mechanism override both (see `ListenerSetting`).
+        """
         known: dict[tuple[str, str], BrokerConfig] = self.__dict__.setdefault("_for_listeners", {})
         config = known.get((listener, mechanism))
         if config is None:

@@ -12,7 +12,7 @@ from barnabas.broker.config.settings import Settings
 
 #: stands for every metric
 ALL_METRICS = "*"
-#: what ``match`` may look at
+#: the attributes that ``match`` can use
 ATTRIBUTES = (
     "client_instance_id",
     "client_id",

@@ -16,7 +16,7 @@ from barnabas.broker.config.listener_settings import ListenerSetting
 
 log = logging.getLogger(__name__)
 
-#: how many faults of a file are told; one that is not a file of settings has one in each line
+#: the most errors that a message reports: a file that has no settings has an error in each line
 _MAX_PROBLEMS = 3
 
 
@@ -30,8 +30,6 @@ def read_settings(path: Path) -> dict[str, str]:
     Raises:
         ConfigError: the file cannot be read, or a setting in it is unknown, unsupported or invalid. The text
             has the file, the lines and the causes of the first few errors.
-        names
-            file, line and cause of the first few faults.
     """
     text = read_text(path)
     given = read_toml(path, text) if path.suffix == ".toml" else _read_properties(path, text)

@@ -118,6 +118,6 @@ def check_groups(broker: BrokerConfig) -> None:
 
 
 def limit_of(name: str, bound: str) -> str:
-    """Return the broker's setting that limits a group's setting."""
+    """Return the name of the broker's setting that is the `bound` (min, max) of a group's setting."""
     kind, _, noun = name.partition(".")
     return f"group.{kind}.{bound}.{noun}"

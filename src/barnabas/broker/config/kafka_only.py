@@ -35,9 +35,9 @@ NO_SECURITY = (
 
 
 class _Unsupported(NamedTuple):
-    """The purpose of a group of settings.
+    """A group of Kafka's settings, and the reason why Barnabas does not have them.
 
-    A name that ends in a dot stands at the start of all names in the group.
+    A name that ends in a dot covers all names that begin with it.
     """
 
     reason: str
@@ -110,9 +110,10 @@ def unsupported_reason(name: str) -> str | None:
 
 
 def without_kafka_only(texts: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
-    """Return the remaining settings of a server.properties, and the names of the ignored ones.
+    """Remove ignored settings from those of a server.properties. Return the others, and the removed names.
 
     Listeners of the KRaft controller are removed from the lists of listeners.
+
 
     Raises:
         ConfigError: the file is for a controller without a broker.

@@ -70,7 +70,7 @@ _WHILE_RUNNING = frozenset(
         "ssl.truststore.type",
     }
 )
-#: what holds for all listeners together, whatever single ones have for themselves; needs neither TLS nor SASL
+#: limits that also exist for all listeners together; they need neither TLS nor SASL
 LIMITS = frozenset({"max.connection.creation.rate", "max.connections"})
 _NAME = re.compile(rf"listener\.name\.([A-Za-z0-9_-]+)\.(?:({'|'.join(_MECHANISMS)})\.)?(.+)", re.IGNORECASE)
 
@@ -83,7 +83,7 @@ class ListenerSetting(NamedTuple):
 
     listener: str
     mechanism: str
-    #: what it overrides
+    #: the name of the overridden setting
     overridden: str
 
     @property
@@ -99,10 +99,7 @@ class ListenerSetting(NamedTuple):
 
     @property
     def may_precede(self) -> bool:
-        """Whether a broker accepts a value for a listener that it does not have yet.
-
-        It accepts no change of such a value.
-        """
+        """Whether a broker accepts a new value only for a listener that it does not have yet."""
         return self.overridden in _OF_GSSAPI
 
     @classmethod
@@ -121,7 +118,7 @@ class ListenerSetting(NamedTuple):
 
 
 def overrides(given: Mapping[str, str], listener: str, mechanism: str) -> dict[str, str]:
-    """Return the settings of a listener and a mechanism, by the names of the overridden settings."""
+    """Return the values for a listener and a mechanism, by the names of the settings that they override."""
     found: dict[str, str] = {}
     for wanted in ("", mechanism.lower()) if mechanism else ("",):
         for name, text in given.items():

@@ -9,7 +9,7 @@ from barnabas.base.text import shown
 
 #: the longest expression, in characters: to compile takes time, too
 MAX_LENGTH = 4096
-#: what one compiled expression may take, in bytes
+#: the most memory of one compiled expression, in bytes
 _MAX_MEMORY = 1 << 20
 
 
@@ -20,7 +20,7 @@ def compiled(pattern: str) -> Any:
     The method ``fullmatch`` of the result says whether it matches a whole text.
 
     Raises:
-        ValueError: it is invalid or too large; the text has the reason in one line.
+        ValueError: the pattern is invalid or too large; the text has the reason in one line.
     """
     import re2  # few brokers need it: it is not loaded at start
 

@@ -43,7 +43,7 @@ class Type(IntEnum):
 
 
 class Update(Enum):
-    """When a change takes effect, and which brokers it affects (KIP-226)."""
+    """The scope of a setting's dynamic changes: none, one broker, or the whole cluster (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -59,7 +59,7 @@ _INTEGER_LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A declared setting."""
+    """A declared setting: its name, type, default, description and limits."""
 
     name: str
     type: Type
@@ -154,13 +154,11 @@ class Setting:
 
 
 def _declared_by(type: Type) -> Callable[..., Any]:
-    """Return a function that declares settings of a type.
+    """Return a function that declares a setting of the given type, as the value of a class attribute.
 
-    Its result is Any, because the attribute has an annotation.
-
-    The function's arguments are Kafka's name of the setting, the default and, by name, the other fields of
-    `Setting`. Because of the name, a search finds the declaration. The attribute has `_` for each `.` of the
-    name.
+    The function's arguments are Kafka's name of the setting, the default and, by keyword, other fields of
+    `Setting`. The attribute's name is Kafka's name with `_` for each `.`. The result has the type Any,
+    because the attribute's annotation is the type of the setting's value.
     """
     return lambda name, default, **options: Setting(name, type, default, **options)
 

@@ -48,7 +48,7 @@ class Entry(NamedTuple):
 
 
 def entries(names: Sequence[str], layers: Sequence[Layer]) -> Iterator[Entry]:
-    """Return every name in `names` that is set, the effective one first."""
+    """Yield an entry for each of `names` that a layer sets, the effective entry first."""
     for layer in layers:
         for name in names:
             if name in layer.texts:
@@ -71,23 +71,24 @@ def read(setting: Setting, entry: Entry, declared: Mapping[str, Setting]) -> Any
 
 
 class Settings:
-    """A class with one attribute for each declared setting.
+    """The base of classes with one attribute for each declared setting. Their objects are immutable.
 
-    Make it from text (`from_text`, `from_layers`), or from typed values by attribute name (the constructor).
+    `from_text` and `from_layers` make an object from texts. The constructor takes typed values by attribute
+    name.
     """
 
     #: by Kafka's name, in the order of declaration
     declared: ClassVar[dict[str, Setting]] = {}
     #: the defaults, by attribute
     _defaults: ClassVar[dict[str, Any]] = {}
-    #: by name, the settings that it sets: its own, and those of which it is a synonym
+    #: by name, the settings with this name or this synonym
     _set_by: ClassVar[dict[str, list[Setting]]] = {}
     #: other spellings that may be given in place of a declared name
     spellings: ClassVar[Mapping[str, str]] = {}
 
-    #: what was set and not left at its default, as text by the name it was set by
+    #: the values that were set, as text, by the name that set them; without defaults
     given: Mapping[str, str]
-    #: where the values come from, the first that sets one winning
+    #: the sources of the values; for each value, the first source that sets it
     layers: Sequence[Layer]
 
     def __init_subclass__(cls, *, update: Update | None = None) -> None:
@@ -151,7 +152,7 @@ class Settings:
     def from_layers(cls, layers: Sequence[Layer], given: Mapping[str, str]) -> Self:
         """Make settings from `layers`, the first of which has precedence.
 
-        `Settings.given` will return `given`.
+        `given` becomes the attribute `Settings.given`.
 
         Raises:
             ConfigError: a value is not allowed.

@@ -17,11 +17,11 @@ _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1000)
 
 
 def start_timestamp(reset: str, now_ms: int) -> int:
-    """The timestamp, of ListOffsets, of the first record that a share group receives.
+    """Return the timestamp with which ListOffsets finds the first record that a share group receives.
 
     Args:
         reset: a value that matches `PATTERN`.
-        now_ms: the present time.
+        now_ms: the present time, in milliseconds since 1970.
     """
     if reset in ("latest", "earliest"):
         return LATEST if reset == "latest" else EARLIEST
