@@ -36,7 +36,7 @@ class LongResponse(Generic[T]):
     """An awaitable response that a handler makes in slices. A thread encodes it, because it may be long.
 
     Args:
-        work: makes the response.
+        work: coroutine that returns the response.
     """
 
     __slots__ = ("_work",)
@@ -49,14 +49,14 @@ class LongResponse(Generic[T]):
 
 
 class SecondPhase(asyncio.Future[T]):
-    """The response to a request that has had all its effects, and only waits for its acknowledgement."""
+    """A future of the response to a request whose effects are complete. Only its acknowledgement waits."""
 
     def __init__(self) -> None:
         super().__init__(loop=asyncio.get_running_loop())
 
 
 class LongPoll(asyncio.Future[T]):
-    """The response to a request that waits for new data. It can be sent at any time, with the data there is.
+    """A future of the response to a request that waits for new data. The wait can be ended at any time.
 
     Args:
         patient_with: the key of an API whose requests do not end the wait; None if every request ends it.
@@ -68,12 +68,15 @@ class LongPoll(asyncio.Future[T]):
         self._end: Callable[[], object] | None = None
 
     def ended_by(self, end: Callable[[], object]) -> None:
-        """Set the function that ends the wait: it sets the result to the data there is."""
+        """Set the function that ends the wait. `end` sets the future's result to the data that is present."""
         self._end = end
         self.add_done_callback(LongPoll._forget)
 
     def give_way(self, api_key: int) -> None:
-        """End the wait, because a request of the API `api_key` is behind it on the connection."""
+        """End the wait, because a request of the API `api_key` is next on the connection.
+
+        Do nothing if the constructor's `patient_with` is this API.
+        """
         if self._end is not None and api_key != self._patient_with:
             self._end()
 
@@ -93,19 +96,19 @@ def is_awaitable(result: MaybeAwaitable[T]) -> TypeIs[Awaitable[T]]:
 
 
 def then(result: MaybeAwaitable[T], transform: Callable[[T], R]) -> MaybeAwaitable[R]:
-    """Apply `transform` to a result. If the result is there, this needs no task and no await."""
+    """Return `transform` of the result; an awaitable of it if `result` is awaitable."""
     if is_awaitable(result):
         return continued(result, _then(result, transform))
     return transform(result)
 
 
 def continued(result: object, rest: Coroutine[Any, Any, R]) -> Awaitable[R]:
-    """Return `rest`, a coroutine that awaits `result`, as a `LongResponse` if `result` is one."""
+    """Return `rest`, a coroutine that awaits `result`. Make it a `LongResponse` if `result` is one."""
     return LongResponse(rest) if isinstance(result, LongResponse) else rest
 
 
 async def resolve(result: MaybeAwaitable[T]) -> T:
-    """Await the result if it is awaitable."""
+    """Return the result, after a wait if `result` is awaitable."""
     return await result if is_awaitable(result) else result
 
 

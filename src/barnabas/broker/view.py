@@ -16,7 +16,8 @@ NOT_REGISTERED = -1
 
 
 class BrokerView(ABC):
-    """The current settings, cluster image and broker epoch. Parts keep the view and read it each time.
+    """The current settings, cluster image and broker epoch. Read the view again each time: it changes.
+
 
     The event loop owns all values. The view is the first listener of the metadata loader: the loader's other
     listeners find the new image and settings in it.
@@ -64,9 +65,9 @@ class BrokerView(ABC):
 
 
 class MutableView(BrokerView):
-    """The view as its owner holds it. A read is one attribute, not a call.
+    """A view whose values the broker changes. Values are attributes, because reads must be fast.
 
-    The broker applies each new image; the registration sets the epoch.
+    `follow` keeps the image and the settings up to date. The registration sets the epoch.
     """
 
     __slots__ = ("broker_epoch", "clock", "config", "configs", "image", "node_id")
@@ -87,7 +88,10 @@ class MutableView(BrokerView):
         self.broker_epoch = NOT_REGISTERED
 
     def follow(self, loader: MetadataLoader) -> None:
-        """Show the image of `loader` from now on. Parts that read the view must subscribe later."""
+        """Take over the image of `loader`, now and after each change.
+
+        A listener that reads the view must subscribe to `loader` after this call.
+        """
         loader.subscribe(self._apply)
         self._apply(ImageDelta(self.image, loader.image, broker_configs=True))
 
