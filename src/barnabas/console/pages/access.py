@@ -20,7 +20,7 @@ _TIMEOUT_S = 10.0
 
 
 def access(view: ClusterView, query: Query) -> dict[str, Any]:
-    """Return the access page. Query: ``topic`` selects the ACLs of one topic."""
+    """Return the data of the access page. Query: ``topic`` selects the ACLs of one topic."""
     topic = query.get("topic", "")
     if topic:
         return {"rules": _part(lambda: _rules(view, topic)), "operations": OPERATIONS}

@@ -34,11 +34,12 @@ class Member(NamedTuple):
 
 
 def members_of(brokers: Brokers, metadata: Any, holders: Iterable[int] | None = None) -> list[Member]:
-    """Return all brokers by id.
+    """Return the live brokers, and the brokers that hold replicas and are not live, sorted by id.
 
     Args:
-        metadata: Metadata of all topics, whose replicas name the brokers that are not live.
-        holders: brokers that hold replicas, if the caller knows them already.
+        brokers: connections to the cluster, which know earlier addresses.
+        metadata: response to a Metadata request for all topics.
+        holders: brokers that hold replicas; None to find them in `metadata`.
     """
     alive = {b.node_id: Member(b.node_id, f"{b.host}:{b.port}", b.rack, False) for b in metadata.brokers}
     if holders is None:
@@ -52,7 +53,10 @@ def _told(address: Address | None) -> str | None:
 
 
 def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
-    """Return the brokers page. Query: ``search`` in the topics' names, ``page`` of the matrix."""
+    """Return the data of the brokers page.
+
+    Query: ``search`` selects the topics of the partition matrix, ``page`` its page.
+    """
     asked = Listing.asked(query, ("name",))
     metadata = view.metadata()
     controller = view.controller()
@@ -90,7 +94,7 @@ def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
 
 
 def _directories(broker: int, told: Any, totals: Totals) -> dict[str, Any]:
-    """Return the content of log directories; None until it is known."""
+    """Return the data of a broker's log directories. Counts and bytes are None until they are known."""
     if told is None or isinstance(told, str):
         return {"directories": [], "problem": told}
     return {
@@ -128,10 +132,10 @@ def _moves(view: ClusterView) -> tuple[list[dict[str, Any]], str | None]:
 
 
 def broker(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """Return a broker's page: its partitions, and its settings with their sources.
+    """Return the data of a broker's page: its partitions, and its settings with their sources.
 
     Raises:
-        KafkaError: the cluster has no such broker, and no replicas of it.
+        KafkaError: there is no live broker with this id, and no replica on such a broker.
     """
     number = whole({"id": name}, "id", 0, most=2**31 - 1)
     metadata = view.metadata()

@@ -21,10 +21,14 @@ _WHO = ("client_id", "client_instance_id", "client_software_name")
 
 
 def clients(view: ClusterView, metrics: Sequence[str], query: Query) -> dict[str, Any]:
-    """Return the page. Query: ``id`` selects a client instance; ``search`` searches the metrics' names.
+    """Return the data of the clients page.
+
+    Query: ``id`` selects a client instance; ``search`` searches the names of its metrics.
 
     Args:
+        view: cluster of the clients.
         metrics: URLs of the brokers' pages of metrics.
+        query: query of the page's URL.
     """
     chosen, search = query.get("id", ""), query.get("search", "").lower()[:300]
     series, problems = view.shared("client metrics", 10.0, lambda: read_series(metrics))

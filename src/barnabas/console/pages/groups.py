@@ -22,7 +22,7 @@ _DESCRIBED = ("state", "type", "assignor", "coordinator", "epoch")
 
 
 def groups(view: ClusterView, query: Query) -> dict[str, Any]:
-    """Return the groups page. Query: search, sort (name, lag, state), order (up, down), page."""
+    """Return the data of the groups page. Query: search, sort (name, lag, state), order (up, down), page."""
     asked = Listing.asked(query, ("name", "lag", "state"))
     listed, problem = view.groups()
     committed = view.committed()
@@ -67,7 +67,7 @@ def _read_by(
 
 
 def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """Return a group's page: members, and each partition with its lag in records and in seconds."""
+    """Return the data of a group's page: members, and each partition's lag in records and in seconds."""
     committed = offsets_of_groups(view.brokers, [name])[name]
     problem, described = None, None
     try:

@@ -42,7 +42,7 @@ class Pipelines:
         self._known: dict[str, dict[str, Any]] = {}
 
     def page(self, query: Query) -> dict[str, Any]:
-        """Return the pipelines page."""
+        """Read new records of the status topic. Return the data of the pipelines page."""
         with self._lock:
             try:
                 left = self._read()
@@ -56,7 +56,7 @@ class Pipelines:
         return {"pipelines": rows, "problem": None, "left": left}
 
     def _read(self) -> int:
-        """Read more records. Return the number of remaining ones."""
+        """Read records for some seconds at most. Return the number of records that are left."""
         brokers = self._view.brokers
         topic = described(self._view, STATUS_TOPIC)
         if bytes(topic.topic_id) != self._topic_id:  # a topic that was made anew begins anew

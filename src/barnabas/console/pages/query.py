@@ -20,7 +20,7 @@ class QueryError(BarnabasError):
 
 
 def whole(query: Query, name: str, default: int, least: int = 0, most: int = 2**63 - 1) -> int:
-    """Return a whole number."""
+    """Return the whole number in the parameter `name`, or `default` if there is none. Raises QueryError."""
     text = query.get(name, "")
     if not text:
         return default
@@ -34,7 +34,7 @@ def whole(query: Query, name: str, default: int, least: int = 0, most: int = 2**
 
 
 def choice(query: Query, name: str, allowed: Collection[str]) -> str:
-    """Return one of the allowed words, by default the first."""
+    """Return the word in the parameter `name`; without one, the first of `allowed`. Raises QueryError."""
     text = query.get(name, "") or next(iter(allowed))
     if text not in allowed:
         raise QueryError(f"{name}={text[:40]}: write one of {', '.join(allowed)}")
@@ -42,7 +42,11 @@ def choice(query: Query, name: str, allowed: Collection[str]) -> str:
 
 
 def numbers(query: Query, name: str) -> list[int] | None:
-    """Return whole numbers and ranges, such as ``0-3,7``; None for all."""
+    """Return the numbers in the parameter `name`, such as ``0-3,7``; None if there is none.
+
+    Raises:
+        QueryError: the text does not consist of whole numbers and ranges.
+    """
     text = query.get(name, "")
     if not text:
         return None
@@ -65,7 +69,7 @@ class Listing(NamedTuple):
 
     @classmethod
     def asked(cls, query: Query, sorted_by: Collection[str]) -> Listing:
-        """Parse a query. Raises QueryError."""
+        """Parse the query of a table. `sorted_by` are its sort keys, the default first. Raises QueryError."""
         sort, order = choice(query, "sort", sorted_by), choice(query, "order", ("up", "down"))
         page = whole(query, "page", 1, 1, 10**6)
         return cls(query.get("search", "").lower()[:300], sort, order == "down", page)
@@ -79,9 +83,9 @@ class Listing(NamedTuple):
         return rows[(self.page - 1) * _ON_A_PAGE : self.page * _ON_A_PAGE]
 
     def cut_lazily(self, rows: Iterable[T]) -> Iterable[T]:
-        """Return the rows on the page. Rows are made only as needed."""
+        """Return the rows on the page, from an iterable whose rows are made only as needed."""
         return islice(rows, (self.page - 1) * _ON_A_PAGE, self.page * _ON_A_PAGE)
 
     def told(self, count: int) -> dict[str, Any]:
-        """Return the table's search, order and pages for the browser. The table has `count` rows."""
+        """Return the table's number of rows (`count`), its page and its number of pages, for the browser."""
         return {"count": count, "page": self.page, "pages": -(-count // _ON_A_PAGE) or 1}

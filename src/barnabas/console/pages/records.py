@@ -41,7 +41,7 @@ def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     | format | auto, text, json or hex |
     | markers | no or yes |
     | columns | value.total,header.region |
-    | next | that of the last answer, to continue |
+    | next | ``next`` of the last answer, to continue the search |
     """
     masks = view.privacy.paths(name)
     how = choice(query, "format", FORMATS)
@@ -71,12 +71,14 @@ def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
 
 
 def search(view: ClusterView, name: str, query: Query, row: Row[T], most: int) -> Search[T]:
-    """Return the records that a query selects, sorted by time.
+    """Search for the records that a query selects. Return the ended search, with rows sorted by time.
 
     Args:
+        view: cluster of the topic.
+        name: name of the topic.
         query: query of the records page.
         row: converts a record to a row of the result.
-        most: largest limit.
+        most: largest number of rows.
     """
     topic = described(view, name)
     limit = whole(query, "limit", min(50, most), 1, most)
@@ -135,7 +137,7 @@ def _parsed_next(text: str) -> dict[int, int]:
 
 
 def time_of(query: Query, name: str) -> int:
-    """Return milliseconds since 1970. Raises QueryError."""
+    """Return the time in the parameter `name`, in milliseconds since 1970. Raises QueryError."""
     text = query.get(name, "")
     if text.isdecimal() and len(text) < 16:
         return int(text)
@@ -149,7 +151,7 @@ def time_of(query: Query, name: str) -> int:
 
 
 class Search(Generic[T]):
-    """Searches until there are enough records, or until the limit of scanned records in one request."""
+    """A search in a topic. It ends at enough records, or at the limits of bytes and time of one request."""
 
     def __init__(
         self,
@@ -170,7 +172,7 @@ class Search(Generic[T]):
         self._masks = view.privacy.paths(topic.name)
         #: by timestamp, partition and offset
         self.rows: list[tuple[tuple[int, int, int], T]] = []
-        #: where each partition is read on, and those that are not at their ends
+        #: the offset at which the next search continues, and the partitions that have more records
         self.positions: dict[TopicPartition, int] = {}
         self.left: list[TopicPartition] = []
         self.scanned = self.bytes = 0
@@ -182,7 +184,7 @@ class Search(Generic[T]):
         positions: dict[TopicPartition, int],
         ends: dict[TopicPartition, int],
     ) -> None:
-        """Read records, and move `positions` to the start of the next request."""
+        """Read records from `positions` to `ends`. Advance `positions` to the start of the next request."""
         give_up = time.monotonic() + _MOST_SECONDS
         left = [p for p in positions if positions[p] < ends.get(p, 0)]
         while left and not self._is_enough and self.bytes < _MOST_BYTES and time.monotonic() < give_up:
@@ -242,7 +244,7 @@ class Search(Generic[T]):
 
 
 def record(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """Return one record, up to the longest text of a page. Query: ``partition``, ``offset``, ``format``."""
+    """Return the data of one record, with long texts. Query: ``partition``, ``offset``, ``format``."""
     found = record_of(view, name, query)
     return content(view, found, choice(query, "format", FORMATS), view.privacy.paths(name), MOST_SHOWN)
 
@@ -256,9 +258,11 @@ def record_of(view: ClusterView, name: str, query: Query) -> Record:
 def record_at(
     view: ClusterView, name: str, partition: int, offset: int, *, with_aborted: bool = False
 ) -> Record:
-    """Return one record.
+    """Return the record at an offset. With `with_aborted`, it may belong to an aborted transaction.
 
-    Raises QueryError if it does not exist; KafkaError, ClientError if it cannot be read.
+    Raises:
+        QueryError: there is no such record.
+        KafkaError, ClientError: the record cannot be read.
     """
     topic = described(view, name)
     leader = view.led([name]).get(TopicPartition(name, partition))

@@ -18,7 +18,10 @@ NO_REGISTRY = "no schema registry: name one with --registry URL"
 
 
 def schemas(registry: Schemas | None, query: Query) -> dict[str, Any]:
-    """Return the schemas page. Query: ``subject`` selects its versions."""
+    """Return the data of the schemas page: all subjects, or one subject.
+
+    Query: ``search`` selects subjects; ``subject`` and ``version`` select one subject and its version.
+    """
     if registry is None:
         return {"problem": NO_REGISTRY, "subjects": []}
     subject = query.get("subject", "")
@@ -63,7 +66,10 @@ def schemas(registry: Schemas | None, query: Query) -> dict[str, Any]:
 
 
 def schema(registry: Schemas | None, query: Query) -> dict[str, Any]:
-    """Return the schema of a name (see `registered.path_of`), for the form that sends records."""
+    """Return the data of a schema, for the form that sends records.
+
+    Query: ``name`` is the name of the schema (see `registered.path_of`).
+    """
     if registry is None:
         return {"problem": NO_REGISTRY}
     try:

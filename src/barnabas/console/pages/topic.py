@@ -17,7 +17,7 @@ _MOST = 1000
 
 
 def described(view: ClusterView, name: str) -> Any:
-    """Return the topic in a MetadataResponse. Raises KafkaError."""
+    """Return a topic's part of a MetadataResponse. Raises KafkaError if there is no such topic."""
     for topic in view.metadata().topics:
         if topic.name == name:
             return topic
@@ -25,7 +25,7 @@ def described(view: ClusterView, name: str) -> Any:
 
 
 def found_in(metadata: Any, name: str) -> Any:
-    """Return the only topic in a MetadataResponse. Raises KafkaError."""
+    """Return the topic in a MetadataResponse about the topic `name`. Raises KafkaError if there is none."""
     for topic in metadata.topics:
         if not topic.error_code:
             return topic
@@ -33,7 +33,7 @@ def found_in(metadata: Any, name: str) -> Any:
 
 
 def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """Return a topic's page. Query: ``brief`` (no, yes) for its metadata only."""
+    """Return the data of a topic's page. Query: ``brief`` (no, yes) for the topic's metadata only."""
     is_brief = choice(query, "brief", ("no", "yes")) == "yes"
     # Of a large cluster all metadata is megabytes.
     found = found_in(view.metadata([name]), name) if is_brief else described(view, name)

@@ -1,6 +1,6 @@
 """The page of all topics.
 
-The server searches, sorts and divides them, so that the browser gets only fifty.
+The console searches, sorts and divides the topics, so that the browser gets only fifty of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.pages.query import Listing, Query, choice
 from barnabas.console.view import ClusterView
 
-#: Orders by what metadata tells; the others need the totals of all topics.
+#: Sort keys from metadata. The other sort keys need the totals of all topics.
 _KNOWN: dict[str, Callable[[Any], Any]] = {
     "name": lambda topic: str(topic.name),
     "partitions": lambda topic: len(topic.partitions),
@@ -25,7 +25,10 @@ _SORTED_BY = (*_KNOWN, "records", "bytes", "rate")
 
 
 def topics(view: ClusterView, query: Query) -> dict[str, Any]:
-    """Return the topics page. Query: search, sort, order (up, down), page (from 1), internal (no, yes)."""
+    """Return the data of the topics page.
+
+    Query: search, sort, order (up, down), page (from 1), internal (no, yes).
+    """
     asked = Listing.asked(query, _SORTED_BY)
     with_internal = choice(query, "internal", ("no", "yes")) == "yes"
     metadata = view.metadata()
@@ -79,7 +82,7 @@ def _led(metadata: Any, rows: Collection[str]) -> dict[TopicPartition, int]:
 
 
 def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) -> None:
-    """Add offsets, bytes and rates to `rows`, with requests for these topics only."""
+    """Add the records, bytes and rates of topics to `rows`, with requests for these topics only."""
     led = _led(metadata, rows)
     starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
     view.rates.note(ends)

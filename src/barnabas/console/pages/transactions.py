@@ -17,9 +17,9 @@ _PARTITIONS = 2000
 
 
 def transactions(view: ClusterView, query: Query) -> dict[str, Any]:
-    """Return the transactions page.
+    """Return the data of the transactions page.
 
-    Query: ``older`` is the minutes after which one counts as hanging, by default 15.
+    Query: ``older`` is the number of minutes after which an open transaction can be hanging, by default 15.
     """
     minutes = whole(query, "older", 15, 0, 10**6)
     with Transactions(view.servers) as known:
