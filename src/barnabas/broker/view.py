@@ -18,7 +18,6 @@ NOT_REGISTERED = -1
 class BrokerView(ABC):
     """The current settings, cluster image and broker epoch. Read the view again each time: it changes.
 
-
     The event loop owns all values. The view is the first listener of the metadata loader: the loader's other
     listeners find the new image and settings in it.
     """
@@ -56,11 +55,11 @@ class BrokerView(ABC):
         """The epoch of this broker's latest registration (KIP-380), or `NOT_REGISTERED`."""
 
     def topic_config(self, topic: str) -> TopicConfig:
-        """The effective settings of a topic; for a topic that does not exist, those of a new one."""
+        """Return the effective settings of a topic. If it does not exist, return those of a new topic."""
         return self.configs.topic_config(self.image, topic)
 
     def group_config(self, group_id: str) -> GroupConfig:
-        """The effective settings of a consumer group."""
+        """Return the effective settings of a consumer group."""
         return self.configs.group_config(self.image, group_id)
 
 

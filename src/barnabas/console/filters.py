@@ -75,7 +75,6 @@ def paths(text: str, most: int = 10) -> list[Callable[[Candidate], Any]]:
 
     Each function in the result returns a record's value at one path; None if the record has no such value.
 
-
     Raises:
         FilterError: an item is not a path, or there are more than `most`.
     """

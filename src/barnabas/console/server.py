@@ -60,7 +60,6 @@ async def serve(settings: ConsoleSettings, claimed: socket.socket, on_ready: Cal
 
     When the console is ready, `on_ready` is called with the URL for a browser.
 
-
     Raises:
         BarnabasError: the settings for the cluster are invalid.
     """

@@ -43,7 +43,7 @@ class TopicTotals(NamedTuple):
 
 
 class DirectoryTotals(NamedTuple):
-    """The replicas of a log directory, and their bytes."""
+    """The number of replicas in a log directory, and their bytes."""
 
     replicas: int
     bytes: int

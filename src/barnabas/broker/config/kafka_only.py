@@ -114,7 +114,6 @@ def without_kafka_only(texts: Mapping[str, str]) -> tuple[dict[str, str], frozen
 
     Listeners of the KRaft controller are removed from the lists of listeners.
 
-
     Raises:
         ConfigError: the file is for a controller without a broker.
     """

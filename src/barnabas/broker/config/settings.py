@@ -163,7 +163,7 @@ class Settings:
 
     @classmethod
     def default_layer(cls) -> Layer:
-        """Return every default that is not None, as text."""
+        """Return a layer with every default that is not None, as text."""
         texts = ((setting.name, setting.render(setting.default)) for setting in cls.declared.values())
         return Layer(Source.DEFAULT_CONFIG, {name: text for name, text in texts if text is not None})
 

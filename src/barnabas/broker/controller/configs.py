@@ -170,7 +170,7 @@ class _Resource(NamedTuple):
 
 
 class ConfigControl:
-    """The part of the controller that changes settings of topics and brokers.
+    """The part of the controller that changes settings of topics, groups, brokers and client metrics.
 
     Args:
         try_keys: loads keys and certificates that are set for this broker's listeners, and raises ConfigError

@@ -221,8 +221,11 @@ class Controller:
     async def check_registered(self, broker: BrokerId, epoch: int) -> None:
         """Check that a broker is registered in this epoch.
 
-        Raise KafkaError BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH, or an error if the store cannot be
-        read. The epoch in a broker's request must be its latest one.
+        The epoch in a broker's request must be its latest one.
+
+        Raises:
+            KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH; KAFKA_STORAGE_ERROR, the store cannot be
+                read.
         """
         try:
             await check_registered(self._loader, broker, epoch)

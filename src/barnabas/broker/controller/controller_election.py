@@ -76,7 +76,6 @@ class ControllerElection:
 
         Only one such context is entered at a time.
 
-
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the store cannot be reached any more.
         """
@@ -136,11 +135,11 @@ class ControllerElection:
         """Try to become the controller. Return True if this broker was elected now.
 
         Return False if another broker is the controller, or if this one still is.
+
         This session may already have a node ``/controller``, from an election whose response was lost or from
         before `resign`. Then the broker raises the epoch again. After that, each pending write of an earlier
         epoch has failed or is done. If a user has deleted this controller's node, the controller resigns and
         runs again.
-
 
         Raises:
             KafkaError: NOT_CONTROLLER, the node of the epoch is missing (`lost_nodes`).
@@ -182,7 +181,6 @@ class ControllerElection:
         """Apply all operations or none, if this broker is still the controller.
 
         Return the version of each Create and Set, -1 for other operations.
-
 
         Raises:
             KafkaError: NOT_CONTROLLER, this broker is not the controller, or no longer; POLICY_VIOLATION, the

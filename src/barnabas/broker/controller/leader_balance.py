@@ -56,8 +56,8 @@ class LeaderBalance:
 def imbalanced(image: ClusterImage, percentage: int) -> list[TopicPartition]:
     """Return the partitions whose preferred leader could lead and does not lead.
 
-    The result has no partitions of a preferred leader if others lead at most `percentage` percent of that
-    broker's partitions.
+    A broker's partitions are included only if others lead more than `percentage` percent of the partitions
+    that prefer this broker.
     """
     electable = eligibility_of(image).electable
     preferred: dict[BrokerId, int] = {}

@@ -40,7 +40,7 @@ class QuotaControl:
     async def alter(
         self, changes: Mapping[QuotaEntity, Sequence[QuotaChange]], *, validate_only: bool = False
     ) -> dict[QuotaEntity, KafkaError]:
-        """Change the quotas of entities. Return the error of each entity that was not changed.
+        """Change quotas of users, client ids and addresses. Return the error of each unchanged entity.
 
         All changes of an entity are made, or none. The error is INVALID_REQUEST for a change that is not
         allowed. One transaction changes all entities of the same user.

@@ -57,9 +57,9 @@ def cancel(state: PartitionState) -> PartitionState:
 def is_complete(state: PartitionState, min_isr: int) -> bool:
     """Whether the old replicas can be removed.
 
-    This requires two things. All added replicas are in sync. Without the removed ones, enough replicas are in
-    sync: `min_isr`, or as many as there will be. Another replica that is out of sync does not delay the
-    reassignment (as in Kafka since KRaft).
+    This requires two things. All added replicas are in sync. Without the removed replicas, at least `min_isr`
+    replicas are in sync, or all that remain if these are fewer. Another replica that is out of sync does not
+    delay the reassignment (as in Kafka since KRaft).
     """
     if not is_moving(state):
         return False

@@ -27,7 +27,6 @@ async def check_registered(loader: MetadataLoader, broker: BrokerId, epoch: int)
     If the image does not show that, this function first reads the latest registrations from the store. An
     error makes the broker give up all its leaderships, so it must not come from an old image.
 
-
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
         StoreError: the store cannot be read.

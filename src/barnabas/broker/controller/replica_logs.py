@@ -40,7 +40,7 @@ class Reach(NamedTuple):
 async def reaches(
     ask: Ask, image: ClusterImage, wanted: Mapping[TopicPartition, Iterable[BrokerId]]
 ) -> dict[TopicPartition, dict[BrokerId, Reach]]:
-    """Request the log ends of replicas from the `wanted` brokers.
+    """Ask the `wanted` brokers of each partition for the ends of their logs.
 
     Replicas without an answer are missing in the result.
 
@@ -65,7 +65,7 @@ async def reaches(
 async def failed_replicas(
     ask: Ask, image: ClusterImage, broker: BrokerId
 ) -> frozenset[TopicPartition] | None:
-    """Return the partitions whose replica a broker cannot use; None unless it answers for all of them."""
+    """Return the partitions whose replica a broker cannot use; None if it does not answer for all."""
     partitions = [
         TopicPartition(name, number)
         for name, topic in sorted(image.topics.items())

@@ -132,7 +132,7 @@ class TokenControl:
             return self._view.clock.now_ms()
 
     async def delete_expired(self) -> None:
-        """Delete the tokens that have expired, if this broker is the controller."""
+        """Delete the tokens that have expired, if this broker is the controller. Log a failure."""
         if not self._election.is_won:
             return
         try:

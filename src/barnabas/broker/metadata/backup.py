@@ -83,7 +83,7 @@ async def take(store: MetadataStore, now_ms: int) -> Backup:
     """Read the nodes of the store, and return a backup of them. `now_ms` is the time of the backup.
 
     Raises:
-        StoreUnavailableError: there is no cluster in the store, or it fails.
+        StoreUnavailableError: there is no cluster in the store, or the store fails.
     """
     paths = [path async for path in _kept_paths(store, "")]
     found = await store.read(paths)

@@ -72,8 +72,8 @@ class PartitionState(NamedTuple):
     """The replicas, the leader and the ISR of a partition.
 
     `leader` is -1 if there is none. `leader_epoch` grows with each new leader. `partition_epoch` grows with
-    each change of this state, and each change must name the previous one (KIP-497). It is -1 if there is no
-    state.
+    each change of this state, and a change must name the previous `partition_epoch` (KIP-497). It is -1 if
+    the store has no state of the partition.
     """
 
     #: brokers with a replica, preferred leader first; in a reassignment the new ones, then those to remove
@@ -101,7 +101,7 @@ class PartitionState(NamedTuple):
         return self.partition_epoch < 0
 
     def has_left(self, broker: BrokerId) -> bool:
-        """Whether a broker is no longer a replica of the partition, so that it must delete its log.
+        """Whether a broker must delete its log of the partition, because it is no longer a replica.
 
         A leader or a possible leader has not left, even if a user removed it from the replicas.
         """

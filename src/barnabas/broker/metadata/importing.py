@@ -23,7 +23,6 @@ async def import_embedded(environment: Environment, folders: Sequence[str], targ
     can be repeated. A complete import cannot be repeated, because `target` may have changed since. Versions
     of nodes and transaction numbers start again in `target`.
 
-
     Args:
         environment: environment of this process.
         folders: log directories of the broker, in the order of its ``log.dirs``.

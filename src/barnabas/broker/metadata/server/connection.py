@@ -46,7 +46,7 @@ class Server(Protocol):
     def closed(self, connection: ServerConnection) -> None: ...
 
     def has_news(self, connection: ServerConnection) -> None:
-        """Note that the connection has events to send (`ServerConnection.send_events`)."""
+        """Record that the connection has events. The server then calls `ServerConnection.send_events`."""
 
 
 class _Write(NamedTuple):
@@ -59,7 +59,7 @@ class _Close(NamedTuple):
 
 
 class ServerConnection(asyncio.Protocol):
-    """A client's connection. Requests are answered in order; writes share their fsync with other clients'.
+    """A client's connection. Requests are answered in order. Writes of several clients can share an fsync.
 
     An event is sent before the response to the request that caused it, and before any response that shows the
     change. Only pings are answered out of order, so that the session stays alive even if the disk is slow.

@@ -191,7 +191,6 @@ class ZooKeeperServer:
 
         A member of an ensemble serves only when most members run.
 
-
         Raises:
             ZooKeeperMissingError: Java or PySpark is not installed.
         """
