@@ -421,7 +421,7 @@ class LogDirectory:
     def drop_future(self, topic_partition: TopicPartition) -> TreeRemoval | None:
         """Remove the copy of a log whose move is cancelled. Return the task that deletes its folder.
 
-        None if the folder could not be renamed: the next start deletes it.
+        Return None if the folder could not be renamed: the next start deletes it.
         """
         future = self.futures.pop(topic_partition)
         self.forget(topic_partition)

@@ -33,7 +33,7 @@ def check_paths(config: BrokerConfig, fs: FileSystem) -> None:
 
 
 def check_folders(config: BrokerConfig, fs: FileSystem) -> None:
-    """Check the folders of ``log.dirs``, and create missing ones.
+    """Check whether the folders of ``log.dirs`` can be used, and create missing ones.
 
     If some but not all of them cannot be used, the broker starts without these, as Apache Kafka does.
 

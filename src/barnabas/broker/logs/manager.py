@@ -1126,7 +1126,7 @@ def _load_log(
     config: TopicConfig,
     acks_fsync: bool,
 ) -> PartitionLog:
-    """Load one log, and flush the records that recovery has read, if they are due. Raises as `load`."""
+    """Load one log, and flush the records that recovery has read, if they are due. Raises KafkaError."""
     opened = directory.load(topic_partition, topic_id, config)
     every = 1 if acks_fsync else config.flush_messages
     if opened.log_end_offset - opened.recovery_point >= every:

@@ -42,11 +42,10 @@ class Mutations:
         self._is_strict = strict
 
     def admit(self, partitions: int) -> bool:
-        """Count partitions to create or delete.
+        """Count partitions to create or delete. Return whether the quota allows them.
 
-
-        If the quota does not allow them, return False and count nothing. Without `strict`, count them in any
-        case: the client does not know the error, and must wait afterwards.
+        Partitions that it does not allow are not counted. Without `strict`, allow and count all of them: the
+        client does not know the error, and must wait afterwards.
         """
         now = self._now()
         if self._is_strict and self._bucket.delay(now) > 0:

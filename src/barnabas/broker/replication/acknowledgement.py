@@ -39,7 +39,9 @@ class Acknowledgement(Generic[T]):
         self._response = response
 
     def wait(self, timeout_ms: int | None, future: asyncio.Future[T] | None = None) -> DelayedOperation[T]:
-        """Return a future of `response`. Before it is done, `fail` is called for each failed partition.
+        """Return the delayed operation whose future gets `response`.
+
+        `fail` is called for each failed partition.
 
         Args:
             future: future for the result, as in `DelayedOperation`.

@@ -21,7 +21,7 @@ class CleanedTransactions:
     __slots__ = ("_aborted", "_coming", "_committed", "_has_batches")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Create it.
+        """Create the object.
 
         `aborted` must have every aborted transaction that begins before the end of the cleaning.
         """

@@ -24,10 +24,9 @@ class IndexBuild:
     def __init__(
         self, log: LogFile, base_offset: int, size: int, offset_entries: int, time_entries: int
     ) -> None:
-        """Create it.
+        """Create a rebuild of the indexes of a segment with `size` bytes.
 
-        `size` is the segment's size in bytes. The last two arguments are the numbers of entries in its
-        indexes.
+        `offset_entries` and `time_entries` are the present numbers of entries in both indexes.
         """
         self.log = log
         self.size = size

@@ -24,7 +24,8 @@ def ensure_indexes(
 ) -> bool:
     """Check both sparse indexes of a segment, and rebuild them if they are missing or wrong.
 
-    If the sizes are those of the clean stop, trust the indexes and restore the segment's latest timestamp.
+    If the sizes are those in `sizes`, trust the indexes, and restore the segment's latest timestamp from
+    there.
 
     Returns:
         Whether the indexes were rebuilt.

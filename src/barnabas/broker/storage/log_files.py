@@ -77,9 +77,9 @@ class LogFiles:
         is_safe: bool = False,
         sealed: SealedSegments | None = None,
     ) -> None:
-        """Create it.
+        """Create the object for the existing folder `path`.
 
-        With `is_safe`, the names in the folder, and the folder's own name, are certainly on disk.
+        `is_safe` says that the names in the folder, and the folder's own name, are certainly on disk.
         """
         self.env = env
         self.path = path
@@ -501,7 +501,7 @@ class LogFiles:
         self._names_changed = self._is_new = True
 
     def succeed(self, earlier: LogFiles) -> None:
-        """Take over from `earlier`, the former files of the log. Tasks on those then find another `tail`."""
+        """Replace `earlier` as the files of a log: change `tail`, so that tasks on `earlier` notice that."""
         self._tail = max(self._tail, earlier.tail) + 1
 
     def move_to(self, env: LogEnvironment) -> None:

@@ -30,7 +30,9 @@ class OffsetMap:
         self.offsets: dict[bytes, Offset] = {}
 
     def put(self, key: bytes, offset: Offset, *, force: bool = False) -> bool:
-        """Set the offset of a key; it must be larger than all earlier offsets.
+        """Set the last offset of a key.
+
+        Call it in the order of offsets. Return False without room for the key.
 
         Return False without room for it.
 

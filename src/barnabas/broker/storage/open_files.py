@@ -61,9 +61,9 @@ class OpenFiles:
                 oldest.let_go()
 
     def let_go_idle(self) -> bool:
-        """Close every open file that is not pinned. Return whether there was one.
+        """Close every open file that is not pinned. Return whether any was closed.
 
-        It frees file descriptors when the process has reached its limit.
+        `LogFile` calls this when the process has reached its limit of open files.
         """
         idle, self._idle = self._idle, {}
         for file in idle:
@@ -240,9 +240,9 @@ class ColdRead(Exception):
 
 
 class FileSlice:
-    """A part of a log's file that is read when it is sent.
+    """A part of a log's file, whose bytes are read when they are sent.
 
-    Until then the file stays open, even if it is deleted.
+    The file stays open as long as this object exists, even if it is deleted.
     """
 
     __slots__ = ("_file", "_position", "_size")

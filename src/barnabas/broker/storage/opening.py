@@ -1,6 +1,6 @@
 """Opens a partition's log from its folder.
 
-After a clean stop an opening trusts the files if their ends have not changed. After a crash it recovers the
+After a clean stop the broker trusts the files if their ends have not changed. After a crash it recovers the
 log (`barnabas.broker.storage.recovery`).
 
 Records before the recovery point were durable. If some of them are damaged or gone, the log is not opened: an
@@ -69,12 +69,13 @@ def load_log(
     sizes: Mapping[Offset, SegmentSizes] | None = None,
     cleaned_to: Offset | None = None,
 ) -> PartitionLog:
-    """Open the log in the existing folder `path`, with the recovery point and the start from the checkpoints.
+    """Open the log in the existing folder `path`.
 
     After a crash this may take long. A thread can call it with an `env` of its own.
 
     Args:
-        recovery_point: None if it is not known.
+        recovery_point: offset before which all records were durable, from the checkpoint; None if unknown.
+        log_start_offset: start of the log, from the checkpoint.
         sizes: sizes of each segment at a clean stop, by base offset, if they are known.
         cleaned_to: offset up to which compaction may have left holes; None if the log was never compacted.
 

@@ -1,7 +1,7 @@
-"""Appends a batch by a short path if it is plain.
+"""Appends a plain batch by a short path.
 
-Nearly every batch is plain: it is valid, and the active segment has room for it. Only its offset must change
-and, with LogAppendTime, its time. `PartitionLog.append_as_leader` appends the others
+Nearly every batch is plain: it is valid, and the active segment has room for it. The leader changes only its
+offset and, with LogAppendTime, its timestamp. `PartitionLog.append_as_leader` appends the others
 (docs/adr/0019-plain-batches-take-one-short-path.md).
 """
 

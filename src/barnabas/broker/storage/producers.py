@@ -204,7 +204,7 @@ class Producers:
     def next_in_line(
         self, producer_id: ProducerId, epoch: int, sequence: int, is_transactional: bool
     ) -> Producer | None:
-        """Return the producer if `sequence` is the next one that it must send; None if unsure.
+        """Return the producer if the batch with `sequence` is certainly its next one; else None.
 
         For None, call `check`, which decides. A batch that is accepted here would pass `check`, too.
         """
@@ -287,7 +287,7 @@ class Producers:
         self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence, code)
 
     def _check_after_refusal(self, header: BatchHeader) -> None:
-        """Raise KafkaError for a batch that follows a rejected one.
+        """Raise KafkaError if the producer must send an earlier, rejected batch first.
 
         All batches that the producer may have in flight get the same error, so that it sends them again in
         order. After OUT_OF_ORDER_SEQUENCE_NUMBER, librdkafka would begin a new epoch and repeat all

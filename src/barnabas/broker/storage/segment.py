@@ -89,7 +89,7 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 @lru_cache(maxsize=64)
 def _file_names(base_offset: int, suffix: str) -> tuple[str, ...]:
-    """Return the names of a segment's four files; most open segments begin at 0 and share them."""
+    """Return the names of a segment's four files. Segments with the same base offset share the strings."""
     return tuple(
         file_name(base_offset, kind + suffix) for kind in (".log", ".index", ".timeindex", ".txnindex")
     )
@@ -131,7 +131,7 @@ class LogSegment:
         roll_jitter_ms: int = 0,
         suffix: str = "",
     ) -> None:
-        """Create it. The files' names end in `suffix` until they belong to the log."""
+        """Create the object. Its files' names end in `suffix` until they belong to the log."""
         log, offsets, times, aborted = _file_names(base_offset, suffix)
         self.base_offset = base_offset
         self.log = LogFile(files, directory, log)
@@ -196,7 +196,9 @@ class LogSegment:
         self.size = position + size
 
     def write(self, chunks: Sequence[Buffer]) -> None:
-        """Write bytes after the segment's end. The caller then adds them by `indexed` and `size`.
+        """Write bytes after the segment's end.
+
+        They belong to it when the caller has updated index and `size`.
 
         Raises:
             OSError: nothing was written; TornError if the file could not be restored.
@@ -247,7 +249,7 @@ class LogSegment:
             del recent[next(iter(recent))]
 
     def index_batch(self, position: int, header: BatchHeader, index_interval: int) -> None:
-        """Record the batch at `position`, from its header, as `indexed` does. It may have no records."""
+        """Record that there is a batch with this header at `position`; see `indexed`."""
         # All at once: to look up a field of a named tuple takes longer than to unpack it.
         base_offset, length, _, _, _, _, last_delta, _, timestamp, _, _, _, record_count = header
         self.indexed(
@@ -260,7 +262,7 @@ class LogSegment:
         )
 
     def was_just_written(self, offset: int) -> bool:
-        """Whether one of the latest batches begins at `offset`. Then a read from it is in the page cache."""
+        """Whether one of the latest batches begins at `offset`, so that its bytes are in the page cache."""
         return offset in self._recent or (self._recent is _FIRST_KNOWN and offset == self.base_offset)
 
     def position_of(self, offset: int) -> int:

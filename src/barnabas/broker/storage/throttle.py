@@ -9,10 +9,10 @@ from barnabas.base.environment.clock import Clock
 
 
 class Throttle:
-    """A limit of bytes a second for all threads together.
+    """Limits the bytes a second that several threads read and write together.
 
-    After each piece of work, `delay` returns the seconds to wait. A monotonic clock measures the time,
-    because a wall clock that is set back would make all threads wait.
+    After each piece of work, a thread waits for the seconds that `delay` returns. The clock is monotonic,
+    because threads would wait for long after a wall clock is set back.
     """
 
     def __init__(self, clock: Clock, bytes_per_second: Callable[[], float]) -> None:

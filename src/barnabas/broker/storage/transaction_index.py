@@ -88,7 +88,7 @@ class TransactionIndex:
     __slots__ = ("_crc", "_stored", "changed", "file", "waiting")
 
     def __init__(self, file: LogFile, size: int = 0) -> None:
-        """Create it. `size` is the size of the file in bytes."""
+        """Create the index for an existing file of `size` bytes; 0 if there is no file."""
         self.file = file
         #: whether the file was changed; the code that schedules its fsync resets it
         self.changed = False

@@ -37,9 +37,9 @@ class Remainder(NamedTuple):
 
 
 class Truncation:
-    """A prepared truncation. The owner of the log creates it, and any thread can call `run`.
+    """Computes the result of a truncation. The owner of the log creates it, and any thread can call `run`.
 
-    It does not change the log. `truncate_to` does that, if the truncation still `fits` the log.
+    The log does not change. `truncate_to` changes it, if the result still `fits` the log.
 
     Args:
         files: files of the log.
@@ -146,8 +146,8 @@ def begin_truncation(log: PartitionLog, offset: Offset) -> Truncation | None:
 def prepare_truncation(log: PartitionLog, offset: Offset, truncation: Truncation | None = None) -> bool:
     """Lower the recovery point before a truncation to `offset`. Return whether it was higher.
 
-    Then the caller must make it durable first. With the old one on disk, a start after a crash would assume
-    that records written after the truncation had been flushed.
+    If it was higher, the caller must make the lower one durable before the truncation. With the old one on
+    disk, a start after a crash would assume that records written after the truncation had been flushed.
 
     Args:
         log: log to truncate.

@@ -28,7 +28,7 @@ _FINAL_EPOCH = -1
 
 
 class Followed:
-    """One partition that is copied from its leader, in one leader epoch."""
+    """The state of copying one partition from its leader, in one leader epoch."""
 
     __slots__ = (
         "failures",

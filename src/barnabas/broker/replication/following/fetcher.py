@@ -100,9 +100,9 @@ class Dependencies:
 
 
 def _is_durable(followed: Followed) -> bool:
-    """Whether all records that require an fsync are on disk; True if this replica does not follow any more.
+    """Whether all records that require an fsync are on disk; True if this broker no longer follows.
 
-    Until then, the leader must not learn that this broker has those records.
+    The leader must not learn of records that are not on disk.
     """
     follower = followed.partition.follower(followed.leader_epoch)
     return follower is None or follower.is_durable
@@ -491,7 +491,7 @@ class ReplicaFetcher:
             raise
 
     def _hold_up(self, followed: Followed) -> None:
-        """Leave a partition out of the requests while the throttle allows no more bytes of it."""
+        """Leave a partition out of requests while the throttle allows no more bytes."""
         partition, throttle = followed.partition, self._dependencies.throttle
         if not throttle.is_idle and not throttle.allows(
             partition.topic_partition, in_sync=self._dependencies.view.node_id in partition.state.isr

@@ -274,12 +274,12 @@ class InSyncReplicas:
         return self._context.now() - follower.caught_up_at > self._context.max_lag()
 
     def _may_join(self, follower: FollowerProgress) -> bool:
-        """Whether a replica has reached the high watermark and the epoch's start in its broker epoch.
+        """Whether a replica may join the ISR: it has reached the high watermark and the epoch's start.
 
-        A replica that would have to leave again because of its lag may not join. With fewer than
-        min.insync.replicas in sync, the high watermark does not advance, so to reach it is not enough
-        (KAFKA-19996). A replica that does not know yet which records were deleted may not join: as the next
-        leader it would bring them back.
+        It must have done so in its present broker epoch. A replica that would have to leave again because of
+        its lag may not join. With fewer than min.insync.replicas in sync, the high watermark does not
+        advance, so to reach it is not enough (KAFKA-19996). A replica that does not know yet which records
+        were deleted may not join: as the next leader it would bring them back.
         """
         if follower.end < max(self._log.high_watermark, self._epoch_start) or not self._is_present(follower):
             return False
