@@ -136,9 +136,10 @@ class CheckpointWrite:
             checkpoint.is_stale = True
 
     def run(self) -> None:
-        """Replace the file, if there is a change.
+        """Replace the checkpoint's file if an entry has changed. This includes `prepare`, if not done yet.
 
-        Call `prepare` first if that was not done. Raises OSError.
+        Raises:
+            OSError: the disk failed.
         """
         if not self._is_prepared:
             for _ in self.prepare():

@@ -29,7 +29,7 @@ class QuotaEntity(NamedTuple):
 
 
 class QuotaKind(Enum):
-    """The kinds of quotas, by the names that Kafka stores."""
+    """The kinds of quotas. Each value is the name of Kafka's setting for this quota."""
 
     #: bytes a second that producers send, with all of their requests
     PRODUCE = "producer_byte_rate"

@@ -152,7 +152,7 @@ class LogFiles:
         self.note_topic_id()
 
     def note_topic_id(self) -> None:
-        """Note the file with the topic's id for the next flush."""
+        """Note the file `partition.metadata`, so that the next flush makes it durable."""
         self.note_new(LogFile(self.env.files, self.path, PARTITION_METADATA))
 
     def roll(self, offset: Offset, producers: Iterable[Producer], config: TopicConfig) -> LogSegment:
@@ -490,7 +490,7 @@ class LogFiles:
 
     @property
     def is_flushing(self) -> bool:
-        """Whether a flush is under way."""
+        """Whether a task from `prepare_flush` has not been completed yet."""
         return self._is_flushing
 
     def renamed(self, path: str) -> None:

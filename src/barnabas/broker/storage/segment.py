@@ -169,7 +169,7 @@ class LogSegment:
         return timestamp if timestamp >= 0 else self.modified_ms
 
     def restore_latest(self, latest: TimestampedOffset) -> None:
-        """Set `latest` from the checkpoint, instead of from the last entry of the time index."""
+        """Set `latest` to a stored value, instead of the last entry of the time index."""
         self._latest = latest
 
     def append(

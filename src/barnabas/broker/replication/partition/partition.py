@@ -378,7 +378,7 @@ class Partition:
     def append_plain(
         self, records: Buffer, acks: int, flags: int, now_ms: int, has_keys: bool = False
     ) -> AppendInfo | None:
-        """Append a batch if it is plain.
+        """Append a batch by a short path if it is plain (`barnabas.broker.storage.plain`).
 
         If not, return None and change nothing: `append` must decide.
 
