@@ -16,7 +16,7 @@ _TOLERANCE = 0.1
 
 
 class ServingTime:
-    """Time of the event loop without its stalls, and a check at intervals of this time.
+    """Counts the event loop's time without stalls, and calls a check at intervals of that time.
 
     While a broker stalls (a stopped process, a disk that hangs, an overloaded machine), its followers cannot
     catch up, and must not leave the ISR. A timer that fires late shows the length of a stall. The interval is

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Dirtiness:
-    """The range of a log's dirty offsets that can be cleaned now."""
+    """The range of offsets that a cleaning of a log would process now, and its size."""
 
     #: where the dirty tail begins
     first_dirty: Offset

@@ -170,7 +170,7 @@ class OffsetIndex(Index):
         return self.entry(place) if place < len(self) else None
 
     def count_before(self, relative_offset: int) -> int:
-        """Return the number of entries before `relative_offset`."""
+        """Return the number of entries for offsets before `relative_offset`."""
         return bisect_right(range(len(self)), relative_offset - 1, key=lambda place: self.entry(place)[0])
 
 
@@ -200,7 +200,7 @@ class TimeIndex(Index):
             self._last_timestamp = timestamp
 
     def count_before(self, relative_offset: int) -> int:
-        """Return the number of entries before `relative_offset`."""
+        """Return the number of entries for offsets before `relative_offset`."""
         return bisect_right(range(len(self)), relative_offset - 1, key=lambda place: self.entry(place)[1])
 
     def restrict(self, count: int) -> None:

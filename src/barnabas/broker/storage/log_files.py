@@ -335,7 +335,7 @@ class LogFiles:
         return True
 
     def truncate(self, cut: Cut, *, sync: bool = True) -> None:
-        """Remove the batches after the cut of a `Truncation`.
+        """Remove the batches after `cut`, the result of a `Truncation`.
 
         The last segment goes first, so that a crash leaves no hole. Without `sync`, the next flush makes the
         truncation durable, and removes the files of whole segments, which may be large.

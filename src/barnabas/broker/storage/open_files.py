@@ -134,7 +134,7 @@ class LogFile:
         (self._handle or self._open(create=not position)).write_at(chunks, position)
 
     def truncate(self, size: int) -> None:
-        """Truncate the file. Create it if it does not exist."""
+        """Set the file's size to `size` bytes. Create the file if it does not exist."""
         (self._handle or self._open(create=True)).truncate(size)
 
     @property

@@ -49,7 +49,7 @@ MAX_RECORD_ERRORS = 100
 
 
 class LongValidation(Exception):
-    """To validate the batch takes too long for the event loop: call `validate_batch` in a thread.
+    """The validation of a batch takes too long for the event loop. Call `validate_batch` in a thread.
 
     Nothing has changed.
     """

@@ -187,7 +187,7 @@ class InSyncReplicas:
         return False
 
     def welcome(self, replica: BrokerId) -> bool:
-        """Decide whether to propose a follower that has just fetched, and return that.
+        """Decide whether to propose a follower that has just fetched. Return the decision.
 
         If so, the high watermark waits for it from now on. Otherwise, on a busy partition, the follower could
         be behind the high watermark again when the proposal is sent.

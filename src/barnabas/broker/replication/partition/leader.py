@@ -149,7 +149,7 @@ class Leader:
         return [] if self._in_sync is None else self._in_sync.in_sync_with(offset)
 
     def check_in_sync(self) -> None:
-        """Update the high watermark and the ISR for the present time and the brokers in the image."""
+        """Advance the high watermark, and report a due ISR change, for the present time and brokers."""
         in_sync = self._in_sync
         if in_sync is not None:
             in_sync.note_time()

@@ -195,7 +195,7 @@ class Partition:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def follower(self, leader_epoch: LeaderEpoch) -> Follower | None:
-        """Return the follower role of this replica in that epoch; None if it leads, or in another epoch."""
+        """Return this replica's role as a follower in `leader_epoch`; None if it leads, or in another epoch."""
         role = self._role
         if (
             isinstance(role, Leader)
@@ -260,7 +260,7 @@ class Partition:
         return role.in_sync_with(offset) if isinstance(role, Leader) else []
 
     def check_in_sync(self) -> None:
-        """Update the high watermark and the ISR for the present time and the brokers in the image.
+        """As the leader, advance the high watermark and report a due ISR change.
 
         Call it after a change of the brokers, and periodically. It costs little.
         """
