@@ -195,7 +195,7 @@ class Partition:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def follower(self, leader_epoch: LeaderEpoch) -> Follower | None:
-        """Return this replica's role as a follower in `leader_epoch`; None if it leads, or in another epoch."""
+        """Return the follower role in `leader_epoch`; None if this replica leads, or is in another epoch."""
         role = self._role
         if (
             isinstance(role, Leader)
@@ -260,7 +260,7 @@ class Partition:
         return role.in_sync_with(offset) if isinstance(role, Leader) else []
 
     def check_in_sync(self) -> None:
-        """As the leader, advance the high watermark and report a due ISR change.
+        """Advance the high watermark and report a due ISR change, if this broker leads.
 
         Call it after a change of the brokers, and periodically. It costs little.
         """
