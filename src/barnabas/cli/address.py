@@ -14,7 +14,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
 
 
 class Address(NamedTuple):
-    """A host as it is written in URLs (IPv6 in brackets) and a port."""
+    """A host, in the form that URLs have (IPv6 in brackets), and a port."""
 
     host: str
     port: int

@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
 
 
 class Root(LazyGroup):
-    """Reports an error in one line and exits with its code."""
+    """The group of all commands. It reports an error in one line, and exits with the error's code."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         with _told_in_one_line():

@@ -19,12 +19,12 @@ _PATIENCE = 1.0
 
 
 def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the topics that begin with the typed text."""
+    """Return the names of topics that begin with the typed text."""
     return _ask(ctx, incomplete, lambda admin: admin.topics(internal=incomplete.startswith("_")))
 
 
 def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the consumer groups that begin with the typed text."""
+    """Return the names of groups that begin with the typed text."""
     return _ask(ctx, incomplete, lambda admin: (listing.group for listing in admin.groups()))
 
 

@@ -21,8 +21,8 @@ class InputForm(NamedTuple):
     """The format of the input: lines, unless an option sets another one.
 
     Attributes:
-        null: the text of a value that is null.
-        value, key: values or keys are JSON, for their schemas.
+        null: text of a value that is sent as null; None if no text is.
+        value, key: encoders for values and for keys, which are then JSON; None without a schema.
     """
 
     as_json: bool = False

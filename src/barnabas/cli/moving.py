@@ -98,7 +98,7 @@ def read_plan(text: str, source: str) -> dict[TopicPartition, tuple[BrokerId, ..
 
 
 def read_log_dirs(text: str, source: str) -> dict[Replica, str]:
-    """Return the log directories that a plan names, by broker and partition; "any" means no directory.
+    """Return the log directories that a plan names, by broker and partition, except those named "any".
 
     Raises:
         click.ClickException: a partition does not have one directory for each replica, or a directory is not
@@ -136,7 +136,10 @@ def begin_moves(
     plan: Mapping[TopicPartition, Sequence[BrokerId]],
     throttle: int | None,
 ) -> None:
-    """Begin the moves of a plan. Raises click.ClickException if a part of it is refused."""
+    """Begin the moves of a plan. Raises click.ClickException if the controller refuses a part of the plan.
+
+    `throttle` limits the copies, in bytes a second; None means no limit.
+    """
     if throttle is not None:
         throttle_plan(moves, plan, throttle)
     raise_refused(moves.reassign(plan), "moved")
@@ -144,7 +147,7 @@ def begin_moves(
 
 
 def throttle_plan(moves: Moves, plan: Mapping[TopicPartition, Sequence[BrokerId]], rate: int) -> None:
-    """Limit the rate of a plan's copies and of those already under way."""
+    """Limit the copies of a plan, and those already under way, to `rate` bytes a second."""
     from barnabas.client.move_throttle import throttle
     from barnabas.client.moves import Move
 

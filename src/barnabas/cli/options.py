@@ -250,7 +250,7 @@ def assignments_option(
 
 
 def example(commands: str, words: str = "") -> str:
-    """Return the end of a help text: commands to copy, then anything else worth saying."""
+    """Return the end of a help text: the example `commands`, and then the paragraph `words`."""
     lines = inspect.cleandoc(commands).splitlines()
     text = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
     return f"{text}\n\n{words}" if words else text
@@ -292,7 +292,7 @@ def require_unique(names: Iterable[str], what: str) -> None:
 
 
 def connect(bootstrap_server: str) -> Admin:
-    """Return an admin client of a cluster that answers.
+    """Check that a broker of the cluster answers, and return an admin client.
 
     Raises:
         ClientError: no broker answers.

@@ -45,7 +45,7 @@ Columns = Mapping[str, str | Callable[[Any], object]]
 
 
 def print_rows(columns: Columns, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print a table with some columns of `rows`."""
+    """Print `rows` as a table with the given columns."""
     print_table(
         list(columns),
         [[row[each] if isinstance(each, str) else each(row) for each in columns.values()] for row in rows],
@@ -63,7 +63,7 @@ def print_listing(columns: Columns, rows: Sequence[Mapping[str, Any]], *, as_jso
 
 
 def snake_case(value: Json) -> Json:
-    """Return the value with the keys of all objects in snake case, the style of all our JSON."""
+    """Return a JSON value with the keys of all objects in snake case, as in all output of commands."""
     if isinstance(value, dict):
         return {_snake(name): snake_case(item) for name, item in value.items()}
     if isinstance(value, list):

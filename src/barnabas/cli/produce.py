@@ -236,7 +236,7 @@ def _produce(
 
 
 def librdkafka_options(settings: tuple[str, ...]) -> dict[str, str]:
-    """Return the settings of --set.
+    """Return the settings of librdkafka that --set options give.
 
     Raises:
         click.UsageError: a setting has its own option, or occurs twice.

@@ -44,7 +44,7 @@ Encode = Callable[[Any], bytes]
 
 
 def from_json(line: bytes, encode_value: Encode | None = None, encode_key: Encode | None = None) -> Outgoing:
-    """Parse the output of `to_json`. Only `value` is required; a value that is not text is sent as JSON.
+    """Parse a line in the format of `to_json`. Only `value` is required; if not text, it is sent as JSON.
 
     Args:
         encode_value: converts a value that is not null to bytes, instead of the default conversion.
@@ -136,7 +136,7 @@ class Template:
 
 
 def iso_time(timestamp_ms: int | None) -> str:
-    """Return a time in UTC with milliseconds; empty for None, the number for one beyond the calendar."""
+    """Return a time as ISO 8601 in UTC; an empty text for None, and the number after the year 9999."""
     if timestamp_ms is None:
         return ""
     try:

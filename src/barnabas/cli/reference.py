@@ -1,4 +1,4 @@
-"""Writes docs/reference/cli.md: every command with its options, from the commands themselves."""
+"""Makes the documentation's page cli.md: every command with its options, from the commands themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.cli.app import app
 
 
 def cli_reference() -> str:
-    """Return the document, in Markdown."""
+    """Return the reference of all commands, in Markdown."""
     parts = [
         "# The command line",
         "",

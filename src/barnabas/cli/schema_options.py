@@ -68,7 +68,7 @@ class Schemas(NamedTuple):
             raise click.UsageError("--key-schema needs keys: add --key, --key-separator or --json")
 
     def add_to(self, form: InputForm, servers: str) -> InputForm:
-        """Return the input format, with the encoders of the schemas added.
+        """Return the input format `form` with encoders for the schemas.
 
         Raises:
             SchemaNameError, RegistryError, SchemaError, ConfigError: the schema or the registry cannot be

@@ -97,7 +97,7 @@ class SecuredCluster(Secured):
 
     @property
     def settings_file(self) -> Path:
-        """Settings of every broker, with secrets."""
+        """Path of the file with the settings of every broker. It has secrets."""
         return self.folder.properties(_SERVER)
 
     def write_settings(self) -> None:

@@ -109,7 +109,7 @@ class Brokers:
     # -- one broker
 
     def ask_any(self, request: Request) -> Any:
-        """Return the response of the first broker that answers. Ask the brokers again until one does."""
+        """Return the response of the first broker that answers. Retry for at most `timeout` seconds."""
         return self.insist(lambda deadline: self._ask_first(request, deadline))
 
     def ask_once(

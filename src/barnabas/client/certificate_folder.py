@@ -45,7 +45,7 @@ class CertificateFolder:
 
     @property
     def truststore(self) -> Path:
-        """Path of the authority's certificate for Java."""
+        """Path of the PKCS#12 file with the authority's certificate, for Java."""
         return self.path / "truststore.p12"
 
     def pem(self, name: str) -> Path:
@@ -65,7 +65,7 @@ class CertificateFolder:
         return sorted(path.stem for path in self.path.glob("*.pem") if path.stem not in _RESERVED)
 
     def create_authority(self, name: str) -> None:
-        """Create the authority.
+        """Create an authority with the common name `name`: its key, its certificate, and a truststore.
 
         Raises:
             ClientError: the folder already has an authority. Clients of a new one would not trust the

@@ -41,9 +41,9 @@ class Finding(NamedTuple):
 
 
 def examine(servers: str, address: Address, topic: str | None = None) -> Iterator[Finding]:
-    """Yield a finding for each check that a client with the settings of `servers` can use a broker.
+    """Check whether a client with the settings of `servers` can use a broker. Yield the result of each check.
 
-    The first failed check of the connection is the last one.
+    If a check of the connection fails, no further check follows.
 
     Args:
         servers: settings of the client; its own addresses are not checked.

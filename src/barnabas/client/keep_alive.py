@@ -76,7 +76,7 @@ class KeepAlive:
         )
 
     def start(self, topics: list[str]) -> None:
-        """Subscribe, and start to poll."""
+        """Subscribe the consumer to `topics`, and start the thread that polls."""
         self._consumer.subscribe(topics, on_revoke=self._revoked, on_lost=self._lost)
         if not self._thread.is_alive():
             self._thread.start()

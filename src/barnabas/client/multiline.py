@@ -38,7 +38,7 @@ class Gathered(Generic[P]):
 
 
 class LineGrouper(Generic[P]):
-    """Receives lines one by one, each with the position after it, and returns complete records.
+    """Groups lines into records. It receives one line at a time, with the position after the line.
 
     A line belongs to the previous record if it is indented or blank, or is part of a Java or Python stack
     trace. It also belongs to that record if the record began with a timestamp or level and the line does not.

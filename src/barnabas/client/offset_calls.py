@@ -54,7 +54,7 @@ def offsets_at(
     Args:
         leaders: partitions, with their leaders.
         time: milliseconds since 1970, `EARLIEST` or `LATEST`; the offset is -1 if there is no later record.
-        committed: whether `LATEST` is the last stable offset, at which open transactions begin.
+        committed: whether `LATEST` is the last stable offset: no transaction below it is open.
     """
 
     def request_of(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:

@@ -47,7 +47,7 @@ class Overview:
 
 
 def look(admin: Admin, now: float, *, most_groups: int) -> Overview:
-    """Request the state of a cluster's brokers, topics and groups from its brokers, and return it.
+    """Request the state of a cluster's brokers, topics and groups, and return it.
 
     Args:
         now: the time of the overview, in monotonic seconds.

@@ -27,16 +27,16 @@ Headers = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | N
 
 
 class Producer:
-    """Sends records in the background; leaving its `with` block waits until all are acknowledged.
+    """Sends records in the background. The end of its `with` block waits until all are acknowledged.
 
     The producer is idempotent: all in-sync replicas acknowledge each record, in order and without repeats. A
     record goes to the partition that the Java client would choose for its key. Keyword arguments are settings
     of librdkafka, with underscores for dots:
     `Producer("127.0.0.1:9092", compression_type="lz4", linger_ms=20)`.
 
-    If a record could not be delivered, the next `send`, `poll` or `flush` raises an error. So it does for a
-    record that no broker has acknowledged within `delivery_timeout_ms` (2 minutes, as with the Java client; 0
-    waits without end). Until then the producer logs a warning while no broker answers.
+    If a record could not be delivered, the next `send`, `poll` or `flush` raises an error. A record counts as
+    not delivered if no broker acknowledges it within `delivery_timeout_ms` (2 minutes, as with the Java
+    client; 0 waits without end). Until then the producer logs a warning while no broker answers.
     """
 
     def __init__(self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, **settings: Any) -> None:

@@ -103,7 +103,7 @@ _TOKEN_HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLogin
 
 
 class Translated(NamedTuple):
-    """The translation of a client's properties."""
+    """The result of `translate`."""
 
     #: settings of connections, by librdkafka's names
     settings: dict[str, str]

@@ -21,7 +21,7 @@ Entity: TypeAlias = Mapping[str, str | None]
 
 
 def describe_quotas(servers: str, timeout: float) -> list[tuple[Entity, dict[str, float]]]:
-    """Return all quotas: their entities, and their values by name.
+    """Return all quotas: each entity, and its limits by name.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers.
@@ -38,7 +38,7 @@ def describe_quotas(servers: str, timeout: float) -> list[tuple[Entity, dict[str
 
 
 def alter_quotas(servers: str, timeout: float, entity: Entity, changes: Mapping[str, float | None]) -> None:
-    """Set quotas by name. Remove those with the value None.
+    """Set an entity's quotas to the values in `changes`. Remove quotas with the value None.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers.

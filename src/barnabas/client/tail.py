@@ -62,7 +62,7 @@ def is_rotated_name(path: Path, base: Path) -> bool:
 
 
 class FileTail:
-    """The lines of a log file in the order in which they were written, from a position on.
+    """Reads the lines of a log file in the order in which they were written, from a position on.
 
     Args:
         path: name of the file. After a rotation another file has it.

@@ -72,7 +72,7 @@ class ProducerDescription:
 class Transactions:
     """The transactions of one cluster. Close it, or use it in a with block.
 
-    A broker that dies meanwhile is not an error if another one answers in time.
+    If a broker dies during a call, the call succeeds if another broker answers in time.
 
     Every method raises KafkaError if a broker rejects the request, and ClientError if a broker does not
     answer within `timeout` seconds.
@@ -136,7 +136,7 @@ class Transactions:
         return self._brokers.insist(attempt)
 
     def describe(self, transactional_id: str) -> TransactionDescription:
-        """Return the state of one transactional id. Raises TRANSACTIONAL_ID_NOT_FOUND."""
+        """Return the state of one transactional id. Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND)."""
 
         def ask(connection: BrokerConnection, node_id: BrokerId) -> TransactionDescription:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -162,7 +162,8 @@ class Transactions:
     def producers(self, partitions: Iterable[TopicPartition]) -> list[ProducerDescription]:
         """Return the producers that the leaders of `partitions` remember.
 
-        Raises UNKNOWN_TOPIC_OR_PARTITION.
+        Raises:
+            KafkaError: a partition does not exist (UNKNOWN_TOPIC_OR_PARTITION).
         """
         told = ask_leaders(self._brokers, partitions, producers_request, patience=PATIENCE)
         return [

@@ -31,7 +31,7 @@ class ClusterControlError(BarnabasError):
 
 @dataclass(slots=True)
 class Command:
-    """A command to the running cluster; it is answered once."""
+    """A command to the running cluster. It gets one answer."""
 
     word: str
     broker: int | None

@@ -39,7 +39,7 @@ _JOURNALS = (*FILE_NAMES, legacy.FILE_NAME)
 def lone_broker_of(folder: ClusterFolder, configured: BrokerId) -> BrokerId | None:
     """Return the id of the lone broker whose files are in the folder; None if there are none.
 
-    `configured` is its ``node.id``, used if the files do not contain it.
+    If the files do not contain the id, return `configured`, the ``node.id`` of the settings.
     """
     fs = OsFileSystem()
     for directory in folder.log_dirs:

@@ -45,8 +45,8 @@ class Layout:
     Attributes:
         addresses: ``host:port`` of each broker, by its id; port 0 before its first start.
         racks: ``broker.rack`` by id, for those that have one.
-        zookeeper: ``host:port,.../chroot``; of our own ZooKeeper once it has a port.
-        is_own_zookeeper: whether the cluster runs it.
+        zookeeper: ``host:port,.../chroot``; None before the cluster's own ZooKeeper has a port.
+        is_own_zookeeper: whether the cluster runs its own ZooKeeper.
         is_embedded: whether the metadata is in the folder's embedded store, and in no ZooKeeper.
     """
 
@@ -88,7 +88,7 @@ class ClusterFolder:
         return self.path / f"broker-{broker}.log"
 
     def open_log_of(self, broker: int) -> IO[bytes]:
-        """Open a broker's log to append to. Only the user can read it: it names clients, users and topics."""
+        """Open a broker's log to append to. Only the user can read it, since it names clients and topics."""
         path = self.log_of(broker)
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
         path.chmod(0o600)  # an earlier version has made it for all users
@@ -176,7 +176,7 @@ class ClusterFolder:
             ) from None
 
     def layout(self) -> Layout | None:
-        """Read the layout that the last start wrote; None before the first."""
+        """Return the layout that the last start wrote; None before the first start."""
         found = self._read("cluster.json")
         if found is None:
             return None
@@ -212,7 +212,7 @@ class ClusterFolder:
         (self.path / "control.json").unlink(missing_ok=True)
 
     def last_words_of(self, broker: int) -> str:
-        """Return the last line of a broker's log."""
+        """Return the last line of a broker's log, and the log's path, as text for a message."""
         path = self.log_of(broker)
         lines = path.read_text(errors="replace").split("\n") if path.exists() else []
         said = [line.strip() for line in lines if line.strip()]

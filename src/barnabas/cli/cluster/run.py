@@ -83,12 +83,13 @@ class Launch:
     """Options of the processes of brokers.
 
     Attributes:
-        options: of `barnabas start`, for each broker.
-        environment: of the processes; None for this process's own.
+        options: options of `barnabas start` for each broker.
+        environment: environment variables of the processes; None for those of this process.
         has_own_log: whether each broker's log is a file in the folder; otherwise it is this process's stderr.
         is_supervised: whether a broker that ends by itself starts again, and all are stopped at once.
-        advertise: the host that clients are told, and a port for broker 1; None for the address of listening.
-        protocol: the listener of each broker.
+        advertise: the host that all brokers advertise, and the port that broker 1 advertises. None means that
+            each broker advertises the address on which it listens.
+        protocol: security protocol of each broker's listener.
     """
 
     options: Sequence[str] = ()
@@ -104,7 +105,7 @@ Beside: TypeAlias = Callable[[str, Sequence[str]], AbstractContextManager[object
 
 
 class ClusterRunner:
-    """Owns the processes. Threads that wait for them or receive commands only put events into a queue.
+    """Starts, watches and stops the processes of a cluster in one thread. Other threads only queue events.
 
     Args:
         folder: the cluster's folder.
@@ -464,7 +465,7 @@ class ClusterRunner:
         return 2 if self._launch.is_supervised else 1
 
     def on_hangup(self, number: int, frame: FrameType | None) -> None:
-        """Tell supervised brokers to reload their settings; otherwise stop: the terminal is closed."""
+        """Handle SIGHUP: stop, because the terminal is closed. Without a terminal, supervised brokers reload."""
         if not self._launch.is_supervised or (sys.stdin is not None and sys.stdin.isatty()):
             self.on_signal(number, frame)
             return
@@ -473,7 +474,7 @@ class ClusterRunner:
                 member.process.send_signal(number)
 
     def on_signal(self, number: int, _: FrameType | None) -> None:
-        """Stop before any other event. Kill the brokers after more than `_most_signals`."""
+        """Stop the cluster. Kill the brokers after more than `_most_signals` signals."""
         self._signals += 1
         if self._signals == 1:
             more = "once more" if self._most_signals == 1 else "a third signal"

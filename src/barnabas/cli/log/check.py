@@ -62,7 +62,7 @@ class DirectoryShared(BarnabasError):
 
 @dataclass(slots=True)
 class Directories:
-    """All log directories of one broker."""
+    """All log directories of one broker, and the findings of the check."""
 
     paths: list[Path]
     copies: list[Found]

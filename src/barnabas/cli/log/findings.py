@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Segment:
-    """A segment's file: its undamaged batches, and the bytes between them."""
+    """A segment's file: its undamaged batches, and its ranges of damaged bytes."""
 
     path: Path
     base_offset: int
@@ -48,7 +48,7 @@ class Segment:
 
 @dataclass(slots=True)
 class Partition:
-    """One partition's folder."""
+    """One partition's folder, and the findings of its check."""
 
     path: Path
     topic_partition: TopicPartition

@@ -64,7 +64,7 @@ class Repair:
         self._unsure: dict[Path, set[TopicPartition]] = {}
 
     def run(self) -> bool:
-        """Repair, and return whether anything was repaired (with `dry_run`: would be).
+        """Repair the directories. Return whether anything was repaired, or would be with `dry_run`.
 
         Raises:
             OSError: a file cannot be written or moved.

@@ -81,7 +81,7 @@ def aborted_by_index(segment: Segment) -> list[AbortedTransaction]:
 
 
 def is_index_proven(partition: Partition, segment: Segment) -> bool:
-    """Whether the segment's `.txnindex`, or its absence, agrees with the checksum."""
+    """Whether the segment's `.txnindex`, or its absence, agrees with the checksum that the broker stored."""
     file = segment.path.with_suffix(INDEX)
     try:
         content = file.read_bytes() if file.exists() else b""

@@ -34,7 +34,7 @@ _PARTITIONS_SHOWN = 8
 
 
 class LiveTable:
-    """A status that is updated in place. Other output stays above it."""
+    """A pipeline's status on a terminal, updated in place. Other output stays above it."""
 
     def __init__(self, *, stderr: bool) -> None:
         self._live = Live(console=Console(stderr=stderr), auto_refresh=False)

@@ -45,7 +45,7 @@ _OF_EACH = ("node.id", "metadata.store")
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The addresses of a registry and a console to run beside the brokers. None if it is not requested."""
+    """Addresses of a registry and a console beside the brokers; None for a service that is not requested."""
 
     registry: str | None = None
     console: str | None = None
@@ -72,7 +72,7 @@ def brokers_of(folder: ClusterFolder) -> Layout | None:
 
 
 def count_of(asked: str | None, layout: Layout | None) -> int:
-    """Return the number of brokers to run, from the option or from the existing brokers."""
+    """Return the number of brokers to run: from the option `asked`, or the number of existing brokers."""
     there = 1 if layout is None else len(layout.addresses)
     if asked is None:
         return there

@@ -92,7 +92,7 @@ class ProtobufFile:
         return found
 
     def indexes_of(self, message: Any) -> tuple[int, ...]:
-        """Return the indexes of a message. Raises ValueError if an import defines the message."""
+        """Return the indexes of a message, the outermost first. Raises ValueError if it is an import's."""
         if message.file.name != _MAIN:
             raise ValueError(f"message {message.full_name} is of an import, and cannot be written by itself")
         found: list[int] = []
