@@ -65,7 +65,7 @@ _host_option = click.option(
     "--host", type=NAME, default=ANY_HOST, metavar="ADDRESS", help="Only from this IP address."
 )
 _principal_argument = click.argument("principal", type=NAME, metavar="USER")
-#: everything of a new rule but its permission
+#: options and arguments of a new rule, except its permission
 _rule_options = options(
     _principal_argument,
     click.argument("operations", type=NAME),

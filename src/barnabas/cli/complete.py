@@ -14,7 +14,7 @@ from barnabas.cli.options import DEFAULT_BOOTSTRAP
 if TYPE_CHECKING:
     from barnabas.client import Admin
 
-#: A shell that hangs at a key press is worse than one that offers nothing.
+#: Seconds to wait for the broker: completion without names is better than a shell that hangs at a key press.
 _PATIENCE = 1.0
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 #: seconds after the output of a line in which its repetitions are only counted
 WINDOW = 10.0
-#: how many lines are remembered
+#: number of lines that are remembered
 _MOST_KNOWN = 1000
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -68,7 +68,7 @@ class CountingHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
-        #: by logger, level and message, in the order in which they were written
+        #: recent lines by logger, level and message, in the order in which they were written
         self._known: dict[tuple[str, int, str], _Repeated] = {}
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -40,7 +40,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
         click.echo(click.style(line, bold=True) if index == 0 else line)
 
 
-#: by heading: the key of the value, or a function of the row
+#: for each heading, the key of the value in a row, or a function that returns the value from the row
 Columns = Mapping[str, str | Callable[[Any], object]]
 
 

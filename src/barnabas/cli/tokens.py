@@ -12,7 +12,7 @@ from barnabas.cli.output import Columns, print_json, print_listing, print_rows
 from barnabas.cli.streams import report
 
 _DEFAULT = -1
-#: what the protocol can say
+#: the longest time in the protocol, in milliseconds
 _LONGEST_MS = 2**63 - 1
 _TIMES: Columns = {
     "EXPIRES": lambda token: _shown(token["expires_ms"]),

@@ -19,7 +19,7 @@ from barnabas.cli.progress import human_bytes
 if TYPE_CHECKING:
     from barnabas.client.overview import Overview
 
-#: how many groups are asked for their offsets each time
+#: number of groups whose offsets each sample requests
 _MOST_GROUPS = 50
 
 

@@ -12,7 +12,7 @@ from barnabas.client.properties import translate
 
 #: names that are safe as a file's
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-#: settings of a connection that are not those of one user
+#: settings of connections that all users share
 _COMMON = (
     "bootstrap.servers",
     "security.protocol",

@@ -9,7 +9,7 @@ import confluent_kafka
 
 T = TypeVar("T")
 
-#: attempts: librdkafka drops a request once for each broker that leaves the cluster meanwhile
+#: number of attempts: librdkafka drops a request once for each broker that leaves the cluster
 _TRIES = 5
 
 

@@ -48,7 +48,7 @@ _PASSING = (
 _ONLY_BROKERS = MetadataRequest(topics=[], allow_auto_topic_creation=False)
 #: groups in one FindCoordinator request: 500 take a broker 5 ms
 _GROUPS = 100
-#: seconds between two tries: at first, and at most
+#: seconds between two attempts: at first, and at most
 _RETRY_S, _LONGEST_RETRY_S = 0.05, 1.0
 
 

@@ -23,9 +23,9 @@ from barnabas.base.tls import certificates
 from barnabas.base.tls.certificates import Authority, Description
 from barnabas.client.errors import ClientError
 
-#: of truststore.p12: Java asks for one, though certificates are no secret
+#: the password of truststore.p12: Java requires one, though certificates are no secret
 TRUSTSTORE_PASSWORD = "changeit"
-#: a certificate that ends within this time is made anew
+#: a certificate that expires within this time is replaced
 RENEWAL = timedelta(days=30)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _RESERVED = ("ca", "ca.key", "truststore")

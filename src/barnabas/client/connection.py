@@ -23,7 +23,7 @@ from barnabas.kafka.protocol.schema import Request
 
 #: the one version of ApiVersions that every broker answers
 _COMMON = 0
-#: our name without a client.id
+#: our client.id if the caller gives none
 CLIENT_ID = "barnabas"
 
 
@@ -43,7 +43,7 @@ class NotKafkaError(ProtocolError):
         super().__init__(f"it does not speak the Kafka protocol{self.guess}")
 
 
-#: by how an answer begins
+#: names of other protocols, by the first bytes of their servers' answers
 _PROTOCOLS = {
     b"HTTP": ": it answers like a web server (HTTP)",
     b"\x15\x03": ": it answers in TLS",

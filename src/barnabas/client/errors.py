@@ -24,7 +24,7 @@ class AuthenticationError(ClientError):
     """The client rejects the broker, or the broker rejects the client. A retry does not help."""
 
 
-#: librdkafka's own codes (below -1) that a user meets, with words of ours.
+#: Our texts for those of librdkafka's own codes (below -1) that users meet.
 _LOCAL = {
     "_TRANSPORT": "the connection to the broker broke",
     "_RESOLVE": "the broker's host name cannot be resolved",

@@ -11,7 +11,7 @@ from barnabas.kafka.records import Record, batches, check_crc
 from barnabas.kafka.records.builder import batch_records
 from barnabas.kafka.records.control import decode_end_transaction
 
-#: how much a batch may take when it is decompressed, in bytes
+#: largest size of a decompressed batch, in bytes
 _LARGEST_BATCH = 32 << 20
 _LARGEST_ANSWER = 8 << 20
 

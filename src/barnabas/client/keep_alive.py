@@ -25,7 +25,7 @@ from barnabas.client.asking import ask
 
 logger = logging.getLogger(__name__)
 
-#: how often the thread polls while the caller does not: in seconds, and in each max.poll.interval.ms
+#: longest time between two polls of the thread, in seconds, and least number of polls in max.poll.interval.ms
 _INTERVAL = 1.0
 _POLLS = 10
 #: records that the thread keeps before it pauses the partitions; after a pause librdkafka fetches again
@@ -48,7 +48,7 @@ class KeepAlive:
         max_poll_interval: float,
         drop: Callable[[Collection[TopicPartition]], None],
     ) -> None:
-        #: held to change what the caller has in hand and what is buffered
+        #: held by a thread that changes the caller's current record or the buffered records
         self.changed = threading.Condition()
         self._consumer = consumer
         self._drop = drop
@@ -59,11 +59,11 @@ class KeepAlive:
         self._polling = threading.RLock()
         self._polled_at = time.monotonic()
         self._in_hand: TopicPartition | None = None
-        #: by partition the offset up to which the caller is done, until librdkafka is told
+        #: for each partition, the next offset to commit, until it is passed to librdkafka
         self._done: dict[TopicPartition, int] = {}
         self._is_commit_wanted = False
         self._commit_failure: confluent_kafka.KafkaException | None = None
-        #: messages since the last poll, and events among them
+        #: messages and events that have arrived since the caller's last poll
         self._kept: list[confluent_kafka.Message] = []
         self._failure: confluent_kafka.KafkaException | None = None
         self._is_paused = False

@@ -36,7 +36,7 @@ class Holders(NamedTuple):
     leader: BrokerId | None
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
-    #: None where the cluster does not track them (KIP-966)
+    #: eligible leader replicas (KIP-966); None if the cluster does not track them
     elr: tuple[BrokerId, ...] | None = None
     last_known_elr: tuple[BrokerId, ...] | None = None
     #: replicas on brokers that are not alive

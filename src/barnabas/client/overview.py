@@ -34,7 +34,7 @@ class Overview:
     ends: Counter[str]
     sizes: Counter[str]
     groups: dict[str, Group]
-    #: how many groups were left out
+    #: number of groups that were left out
     more_groups: int
 
     @property

@@ -18,7 +18,7 @@ from barnabas.kafka.protocol.messages.metadata import MetadataRequest
 
 #: Seconds in which a name must resolve and a connection must open.
 CONNECT_S = 2.0
-#: Seconds that a connected broker has for its answer: a busy one takes its time.
+#: Seconds that a connected broker has for its answer, because it may be busy.
 _ANSWER_S = 3.0
 
 

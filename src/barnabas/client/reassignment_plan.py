@@ -75,7 +75,7 @@ class _Plan:
     ) -> None:
         self._racks = racks
         self.replicas = {partition: list(replicas) for partition, replicas in sorted(current.items())}
-        #: brokers that are no target, and whose replicas stay all the same
+        #: brokers that get no replicas, but keep those that they have
         self.keep: set[BrokerId] = set()
         self.held = Counter(dict.fromkeys(racks, 0))
         self.led = Counter(dict.fromkeys(racks, 0))

@@ -6,7 +6,7 @@ from typing import Any
 
 from barnabas.kafka.protocol.schema import Request
 
-#: bytes; what begins with a larger size is no response
+#: bytes; data that begins with a larger size is not a response
 LARGEST_RESPONSE = 2**28
 
 
@@ -26,5 +26,5 @@ class Repeated:
         self.connection: object = None
         self.version = 0
         self.frame = bytearray()
-        #: the last response, but for its correlation id
+        #: the last response, without its correlation id
         self.encoded = bytearray()

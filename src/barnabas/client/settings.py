@@ -12,7 +12,7 @@ from barnabas.client.servers import Servers
 
 C = TypeVar("C")
 
-#: The few names of confluent-kafka's that have underscores.
+#: The few settings of confluent-kafka that have underscores in their names.
 _UNDERSCORED = ("log_level", "error_cb", "stats_cb", "throttle_cb", "oauth_cb", "on_delivery", "on_commit")
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -25,7 +25,8 @@ KEEP_BROKERS = {"metadata.recovery.strategy": "none"}
 #: For producers with transactions: closes a connection that has been idle for so many milliseconds. A broker
 #: that has left the cluster's metadata is forgotten by librdkafka all the same, except as a group's
 #: coordinator: `send_offsets_to_transaction` waits for that one, whatever its timeout (issues 5511 and 5456),
-#: until the state of any other connection changes. So one has to: then it asks for the coordinator again.
+#: until the state of any other connection changes. The end of an idle connection is such a change: then
+#: librdkafka asks for the coordinator again.
 ASK_AGAIN = {"connections.max.idle.ms": 10_000}
 
 

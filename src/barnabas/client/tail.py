@@ -85,7 +85,7 @@ class FileTail:
         grace_polls: int = 5,
     ) -> None:
         self.path = path
-        #: why lines may be missing: a file vanished, or was cut, before it was read to its end
+        #: reasons why lines may be missing: a file vanished or was truncated before it was read to its end
         self.warnings: list[str] = []
         self._grace_polls = grace_polls
         self._quiet_polls = 0

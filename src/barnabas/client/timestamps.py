@@ -16,7 +16,7 @@ _MONTH = rf"(?P<month>{'|'.join(MONTHS)})"
 _TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9}))?"
 _ZONE = r"(?: ?(?P<zone>Z|UTC|GMT|[+-]\d\d:?\d\d)\b)?"
 
-#: The forms, commonest first, with what writes them.
+#: The forms of timestamps, the most frequent first, with the programs that write them.
 _FORMS = tuple(
     re.compile(form)
     for form in (

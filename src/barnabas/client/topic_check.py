@@ -12,7 +12,7 @@ from barnabas.client.asking import ask
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.reach import explain_silence
 
-#: The longest time until a topic is there, in seconds.
+#: The longest time until a new topic exists, in seconds.
 _CREATION = 3.0
 #: The longest time until a broker answers, in seconds.
 _ANSWER_S = 5.0

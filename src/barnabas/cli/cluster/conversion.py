@@ -27,7 +27,7 @@ from barnabas.broker.metadata.store import Delete, MetadataStore, Operation, Set
 from barnabas.broker.storage import checkpoints
 from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError
 
-#: where the files are between two places: no partition's folder has this name
+#: folder of the files during a conversion: no partition's folder has this name
 _MOVING = "moving"
 _OWN = re.compile(r"broker-\d+(\.log|\.toml|\.old\d*)")
 _MEMBER = re.compile(r"broker-\d+")

@@ -31,7 +31,7 @@ _START_PATIENCE = 120.0
 _STOP_PATIENCE = 60.0
 #: seconds before a broker that has ended starts again: doubled each time, up to the second number
 _FIRST_RETRY, _LAST_RETRY = 0.5, 30.0
-#: seconds: a broker that has served for so long ended for a new reason
+#: seconds: if a broker has served for longer before it ends, its earlier failures do not count
 _STABLE = 60.0
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
@@ -66,10 +66,10 @@ class Member:
     process: subprocess.Popen[bytes] | None = None
     #: its state once the process has ended
     ends_as: State = State.ENDED
-    #: to be answered when its process has ended, or is ready
+    #: called when its process has ended, or is ready
     at_end: list[Callable[[], None]] = field(default_factory=list)
     at_ready: list[Command] = field(default_factory=list)
-    #: the address that it tells clients
+    #: the address that it advertises to clients
     advertised: str = ""
     #: how often it has ended in a row, and when it was ready last, by the monotonic clock
     failures: int = 0
@@ -100,7 +100,7 @@ class Launch:
     protocol: str = "PLAINTEXT"
 
 
-#: Runs services beside the brokers, which serve at some addresses (``host:port,...``) and pages of metrics.
+#: Runs services beside the brokers, from their addresses (``host:port,...``) and the URLs of their metrics.
 Beside: TypeAlias = Callable[[str, Sequence[str]], AbstractContextManager[object]]
 
 
@@ -465,7 +465,7 @@ class ClusterRunner:
         return 2 if self._launch.is_supervised else 1
 
     def on_hangup(self, number: int, frame: FrameType | None) -> None:
-        """Handle SIGHUP: stop, because the terminal is closed. Without a terminal, supervised brokers reload."""
+        """Handle SIGHUP: stop. Supervised brokers without a terminal reload their settings instead."""
         if not self._launch.is_supervised or (sys.stdin is not None and sys.stdin.isatty()):
             self.on_signal(number, frame)
             return

@@ -10,7 +10,7 @@ from barnabas.broker.metadata.server.thread import StoreServerThread
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
 from barnabas.cli.cluster.folder import ClusterFolder, Layout
 
-#: the node of a cluster with --secure in a ZooKeeper of its own
+#: the chroot of a cluster with --secure in its own ZooKeeper
 _SECURE_CHROOT = "/barnabas"
 
 

@@ -16,7 +16,7 @@ class Finding:
     path: str
     state: str
     detail: str
-    #: the offsets that are lost, when some are: the first and the last
+    #: the first and the last lost offset; None if no offset is lost
     lost: tuple[int, int] | None = None
 
     @property
@@ -40,9 +40,9 @@ class Segment:
     base_offset: int
     size: int
     batches: list[tuple[int, BatchHeader]] = field(default_factory=list)
-    #: (first byte, byte behind the last, offset expected there)
+    #: (first damaged byte, first byte after the damage, offset expected at the damage)
     damaged: list[tuple[int, int, int]] = field(default_factory=list)
-    #: the offset behind the last whole batch
+    #: the offset after the last whole batch
     end: int = 0
 
 
@@ -56,5 +56,5 @@ class Partition:
     safe_end: int
     segments: list[Segment]
     findings: list[Finding] = field(default_factory=list)
-    #: what partition.metadata says; None when it is missing or damaged
+    #: the topic id in partition.metadata; None if that file is missing or damaged
     topic_id: TopicId | None = None

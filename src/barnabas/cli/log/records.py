@@ -37,7 +37,7 @@ from barnabas.kafka.protocol.schema import Message, Struct
 from barnabas.kafka.records import BatchHeader, Record
 from barnabas.kafka.records.batch import NO_SEQUENCE, SEQUENCE_LIMIT
 
-#: Turns a record's key and value into what is printed.
+#: Turns a record into the key and the value to print.
 Decoder = Callable[[Record], tuple[Any, Any]]
 
 _VERSION = struct.Struct(">h")

@@ -41,7 +41,7 @@ from barnabas.kafka.records.control import EndTransaction, encode_end_transactio
 
 _FS = OsFileSystem()
 _PRODUCER_ID_BLOCK = 1000
-#: far above every number of a transaction that was given out: brokers' epochs only ever grow
+#: added to the last known transaction number of the store, so that brokers' epochs never decrease
 _TRANSACTIONS_AHEAD = 1 << 32
 
 
@@ -60,7 +60,7 @@ class Repair:
         self._dry_run = dry_run
         self._aside = f"damaged.{SystemClock().now_ms()}"
         self._is_changed: set[Path] = set()
-        #: partitions to be read through by the next start
+        #: partitions that the next start must read and check
         self._unsure: dict[Path, set[TopicPartition]] = {}
 
     def run(self) -> bool:

@@ -26,7 +26,7 @@ _COLOURS = {
     "killed": "red",
 }
 
-#: From how many seconds on the age of a batch is shown.
+#: Seconds after which the age of a batch is shown.
 _BUSY_SHOWN_S = 30
 
 #: Partitions of a query that are shown one by one; those with the most lag.

@@ -33,7 +33,7 @@ from barnabas.cli.secure import SecuredCluster, secure_cluster
 
 log = logging.getLogger(__name__)
 
-#: ``--brokers auto`` starts no more
+#: the most brokers that ``--brokers auto`` starts
 _MOST_OF_CORES = 16
 MOST = 100
 #: seconds to wait for the end of brokers whose supervisor was killed just before

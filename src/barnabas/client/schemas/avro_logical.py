@@ -99,7 +99,7 @@ def _as_uuid(schema: Any, value: Any, path: str) -> Any:
     return value if schema["type"] == "string" else found.bytes
 
 
-#: by the type and the logical type, the function that turns a JSON value into one of the type
+#: by type and logical type, the function that turns a JSON value into a value of the type
 LOGICAL: dict[tuple[str, str], Callable[[Any, Any, str], Any]] = {
     ("int", "date"): _as_date,
     ("int", "time-millis"): _as_time,
