@@ -182,7 +182,7 @@ def wait_for_moves(moves: Moves, partitions: Collection[TopicPartition]) -> None
 
 
 def is_where_planned(holders: Holders | None, replicas: Sequence[BrokerId]) -> bool:
-    """Whether a partition that is not moving has the replicas of a plan."""
+    """Whether a partition has exactly the replicas of a plan, for a partition that is not moving."""
     return holders is not None and holders.replicas == tuple(replicas)
 
 

@@ -29,7 +29,7 @@ TIMEOUT = 15.0
 
 
 class _Servers(_TextType):
-    """HOST:PORT,... as text."""
+    """Type of an option: HOST:PORT,... as text."""
 
     name = "servers"
 
@@ -45,7 +45,7 @@ class _Servers(_TextType):
 
 
 class AnyCase(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 on
-    """One of several names, in upper or lower case; messages show them as defined."""
+    """Type of an option: one of several names, in upper or lower case. Messages show the names as defined."""
 
     def __init__(self, choices: Sequence[str]) -> None:
         super().__init__(choices, case_sensitive=False)
@@ -55,7 +55,7 @@ class AnyCase(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2
 
 
 class _Name(_TextType):
-    """A name that is not empty: of a topic, a group, a setting."""
+    """Type of an option: a name of a topic, a group or a setting. It must not be empty."""
 
     name = "name"
 
@@ -70,14 +70,14 @@ class _Name(_TextType):
 
 
 class Whole(click.IntRange):
-    """A whole number of a range; help texts call it N."""
+    """Type of an option: a whole number in a range. Help texts call the number N."""
 
     def get_metavar(self, *args: Any, **more: Any) -> str:
         return "N"
 
 
 class _Brokers(_TextType):
-    """A number of brokers, or "auto", as text."""
+    """Type of an option: a number of brokers, or "auto", as text."""
 
     name = "brokers"
 
@@ -88,7 +88,7 @@ class _Brokers(_TextType):
 
 
 class _Seconds(_NumberType):
-    """A number that is finite and not below 0."""
+    """Type of an option: seconds, a finite number that is not below 0."""
 
     name = "seconds"
 

@@ -135,8 +135,8 @@ class SecuredCluster(Secured):
         """Let only the cluster's brokers change the cluster's nodes in ZooKeeper.
 
         Args:
-            address: of ZooKeeper, with the chroot.
-            is_own: whether only this cluster uses that ZooKeeper.
+            address: address of ZooKeeper, with the chroot.
+            is_own: whether only this cluster uses the ZooKeeper.
             is_new: whether the cluster does not exist yet.
 
         Returns:

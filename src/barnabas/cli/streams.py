@@ -74,7 +74,7 @@ def report(text: str) -> None:
 
 
 class _Stdout(io.FileIO):
-    """A stream for descriptor 1 with errors that name it."""
+    """A stream for descriptor 1 whose errors name stdout."""
 
     def __init__(self, number: int, *, closed: bool) -> None:
         super().__init__(number, "w", closefd=False)

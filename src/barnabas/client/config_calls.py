@@ -67,8 +67,9 @@ def alter_settings(
     """Change settings of a resource.
 
     Args:
-        kind, name: as in `describe_settings`.
-        changes: for each setting "set", "delete", "append" or "subtract", its name, and the value.
+        kind: "topic", "group", "client metrics" or "broker".
+        name: name of the resource; for a broker its id, or "" for the defaults of all brokers (KIP-226).
+        changes: "set", "delete", "append" or "subtract"; the name of the setting; the value, if there is one.
     """
     request = IncrementalAlterConfigsRequest(resources=[changed_resource(kind, name, changes)])
 

@@ -54,7 +54,7 @@ class Consumer:
 
     Args:
         bootstrap_servers: `host:port,...`
-        topics: names; with a group also patterns that begin with ^.
+        topics: names of topics. With a group, also regular expressions that begin with ^.
         start: start position if there is no committed offset: "earliest" or "latest".
         settings: settings of librdkafka, with underscores for dots.
     """
@@ -218,7 +218,7 @@ class Consumer:
             messages += self._consumer.consume(at_most - len(messages), 0)
 
     def _take_records(self, messages: list[confluent_kafka.Message], at_most: int) -> list[Record]:
-        """Return the records of the first messages. If an error follows them, the next call raises it."""
+        """Remove the first messages, and return their records. The next call raises an error that follows."""
         records: list[Record] = []
         for done, message in enumerate(messages[:at_most]):
             failure = message.error()

@@ -53,7 +53,7 @@ def create_token(
 
     Args:
         owner: user of the token; None for the requester.
-        renewers: users who can renew and expire it, in addition to the owner.
+        renewers: users who can renew and expire the token, in addition to the owner.
         max_lifetime_ms: longest lifetime; -1 for the longest that the broker allows.
 
     Raises:

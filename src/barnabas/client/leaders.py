@@ -24,9 +24,9 @@ class LeaderAnswers:
     """The answers for partitions, and the reason for each partition without an answer.
 
     Attributes:
-        told: the partition's part of the leader's response.
-        refused: error code from the leader, or for a partition without a leader.
-        silent: the error for a leader that did not answer.
+        told: for each answered partition, its part of the leader's response.
+        refused: for each rejected partition, and each partition without a leader, the error code.
+        silent: for each other partition, the error of its leader, which did not answer.
     """
 
     told: dict[TopicPartition, Any] = field(default_factory=dict)

@@ -228,7 +228,7 @@ def _logging_basic(line: str) -> Fields | None:
 def _header(line: str, *, inside: bool = False) -> Fields:
     """Parse timestamp, level, process, thread and logger at the start of a line. The rest is the message.
 
-    A container's line contains the program's own line; `inside` says that this is the program's.
+    A container's line contains the program's own line. `inside` is True for the program's own line.
     """
     fields: Fields = {}
     at = 0

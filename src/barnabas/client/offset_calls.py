@@ -70,7 +70,7 @@ def offsets_request(
 
     Args:
         times: milliseconds since 1970, `EARLIEST` or `LATEST`, by partition.
-        committed: whether `LATEST` is the last stable offset, at which open transactions begin.
+        committed: whether `LATEST` is the last stable offset: no transaction below it is open.
     """
     topics: dict[str, ListOffsetsTopic] = {}
     for (name, number), time in times.items():

@@ -22,7 +22,7 @@ class OutageWarning:
 
     Args:
         bootstrap_servers: servers, for the text.
-        consequence: text about what happens meanwhile, and for how long.
+        consequence: text that says what the client does until a broker answers, and for how long.
     """
 
     def __init__(self, bootstrap_servers: str, consequence: str) -> None:

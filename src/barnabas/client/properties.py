@@ -234,7 +234,7 @@ def _take_token(options: Mapping[str, str], settings: dict[str, str]) -> None:
 
 
 def _take_versions(given: Mapping[str, str]) -> None:
-    """Reject a setting with only one TLS version, because OpenSSL chooses the version."""
+    """Reject TLS versions without 1.2, because OpenSSL chooses the version, and Java's cipher names."""
     enabled = {each.strip() for each in given.get("ssl.enabled.protocols", "TLSv1.2").split(",")}
     if "TLSv1.2" not in enabled or given.get("ssl.protocol", "TLS") not in ("TLS", "TLSv1.2", "TLSv1.3"):
         raise SettingError(

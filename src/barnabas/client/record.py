@@ -13,7 +13,7 @@ from barnabas.base.types import TopicPartition
 
 @dataclass(slots=True)  # not frozen: making one would take three times as long
 class Record:
-    """One record of a topic; `timestamp_ms` counts from 1970, None when the record has none."""
+    """One record of a topic. `timestamp_ms` is in ms since 1970; None if the record has no timestamp."""
 
     topic: str
     partition: int

@@ -47,7 +47,7 @@ class Worker:
 
     Args:
         bootstrap_servers: `host:port,...`
-        topics: names.
+        topics: names of topics.
         group: the share group. Its setting ``share.auto.offset.reset`` says where a new group begins.
         settings: settings of librdkafka, with underscores for dots.
 

@@ -159,7 +159,7 @@ def check_new(folder: ClusterFolder) -> None:
     """Refuse to create an empty store in a folder that has brokers' data.
 
     Raises:
-        StoreUnavailableError: the store is elsewhere, or lost.
+        StoreUnavailableError: the metadata was moved to ZooKeeper, or is lost.
     """
     fs = OsFileSystem()
     for directory in folder.log_dirs:

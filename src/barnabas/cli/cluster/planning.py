@@ -53,7 +53,7 @@ def plan(
 
 
 def _moved(folder: ClusterFolder, before: Layout, zookeeper: str | None) -> Layout:
-    """Return the layout of the brokers of `barnabas start` once their metadata is in a ZooKeeper."""
+    """Return the layout of brokers of `barnabas start --brokers` whose metadata was moved to a ZooKeeper."""
     name = ", ".join(map(str, folder.log_dirs))
     if zookeeper is None:
         raise ClusterFolderError(

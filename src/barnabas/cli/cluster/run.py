@@ -109,16 +109,16 @@ class ClusterRunner:
 
     Args:
         folder: the cluster's folder.
-        layout: the brokers; their addresses are filled in.
-        store: the metadata store that they share.
-        settings: for every broker, by Kafka's names.
+        layout: the brokers. If an address has port 0, the runner replaces it by the broker's real address.
+        store: the metadata store that the brokers share.
+        settings: settings of every broker, by Kafka's names.
         say: prints one line for the user.
         metrics: the address of broker 1's metrics; the other brokers use the ports that follow. Port 0 gives
             each broker a free port. None for no metrics.
         secured: the certificates and passwords of `--secure`; None without it.
         beside: runs services while the brokers serve.
         launch: how the brokers' processes run.
-        prepare: called once the store runs, before the brokers do.
+        prepare: called after the start of the store, before that of the brokers.
     """
 
     def __init__(

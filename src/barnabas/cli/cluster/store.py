@@ -97,8 +97,8 @@ class ServedStore:
     """The embedded store in the folder, which this process serves to the brokers.
 
     Args:
-        folder: has the store's files.
-        before_new: called before a new store is made; it may raise to prevent it.
+        folder: folder with the store's files.
+        before_new: called before a new store is created. It may raise an error to prevent that.
         on_failure: called, in another thread, when the store fails.
     """
 

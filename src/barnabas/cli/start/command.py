@@ -316,7 +316,7 @@ def _read_values(
 
 
 def _only_listener(values: Mapping[str, str]) -> str:
-    """Return the name of the listener for --advertise."""
+    """Return the name of the only listener, for --advertise. Raises click.UsageError if there are more."""
     listeners = [item.strip() for item in values.get("listeners", "PLAINTEXT://").split(",")]
     if len(listeners) > 1:
         raise click.UsageError(

@@ -106,10 +106,10 @@ def run(
     """Run `count` brokers until a signal.
 
     Args:
-        folder: folder for their data.
+        folder: folder for the brokers' data.
         values: settings of all brokers, as for a single broker.
         options: more options of `barnabas start`, for each broker.
-        services: services to run beside them.
+        services: services to run beside the brokers.
         is_secure: whether to set up TLS and logins.
 
     Raises:
@@ -234,7 +234,7 @@ def _secured(
 
 
 def _beside(services: Services, secured: SecuredCluster | None, key: str | None) -> Beside:
-    """Return the companion that runs the services. It binds or checks their addresses at once."""
+    """Return a function that runs the services beside brokers. Bind or check the services' addresses now."""
     registry: Any = None
     if services.registry is not None:
         from barnabas.cli.start.registry import registry_at
