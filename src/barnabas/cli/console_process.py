@@ -1,6 +1,6 @@
 """The console as a process of its own, which ends with the process that starts it.
 
-It decodes records. In the broker's process that would delay the event loop.
+The console decodes records. In the broker's process, that would delay the event loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`barnabas consume`: from topics to stdout."""
+"""`barnabas consume`: prints the records of topics on stdout."""
 
 from __future__ import annotations
 

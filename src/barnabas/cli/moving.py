@@ -161,7 +161,7 @@ def throttle_plan(moves: Moves, plan: Mapping[TopicPartition, Sequence[BrokerId]
 
 
 def raise_refused(errors: Mapping[TopicPartition, KafkaError], what: str) -> None:
-    """Raise click.ClickException, in one line, if there are errors. `what` ends "could not be ..."."""
+    """Raise click.ClickException, in one line, if there are errors. `what` ends the phrase "could not be"."""
     if errors:
         named = "; ".join(f"{partition}: {error.message}" for partition, error in [*errors.items()][:_NAMED])
         more = "; ..." if len(errors) > _NAMED else ""

@@ -1,4 +1,4 @@
-"""`barnabas produce`: from stdin or a file into a topic."""
+"""`barnabas produce`: sends records from stdin or a file to a topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of `--secure`, made once: an authority, the broker's certificate, an admin with a random password."""
+"""Creates the files of `--secure` once: an authority, the broker's certificate, an admin with a password."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class Secured:
-    """The folder of the created files, and the admin's password."""
+    """The folder with the files of `--secure`, and the admin's password."""
 
     def __init__(self, folder: CertificateFolder) -> None:
         self.folder = folder

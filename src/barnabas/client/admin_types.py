@@ -1,4 +1,4 @@
-"""Results of `Admin`: plain, sortable, with Kafka's names."""
+"""Types of the results of `Admin`, with Kafka's names."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ def examine(servers: str, address: Address, topic: str | None = None) -> Iterato
     If a check of the connection fails, no further check follows.
 
     Args:
-        servers: settings of the client; its own addresses are not checked.
+        servers: settings of the client. The addresses in it are not checked.
+        address: address of the broker.
         topic: topic that the client wants to use.
     """
     configured = servers if isinstance(servers, Servers) else Servers(servers)

@@ -124,7 +124,7 @@ class KeepAlive:
     def put_down(self, partition: TopicPartition, next_offset: int) -> None:
         """Note that the record before `next_offset` is processed, so that a commit includes it.
 
-        The next poll passes the offset to librdkafka, because a rebalance callback must not run meanwhile.
+        The next poll passes the offset to librdkafka: this must not happen while a rebalance callback runs.
         """
         with self.changed:
             self._in_hand = None

@@ -55,7 +55,7 @@ class LineGrouper(Generic[P]):
         return self._open is not None
 
     def add(self, line: str, end: P) -> Gathered[P] | None:
-        """Add a line. If it begins a new record, return the previous one."""
+        """Add a line. If the line begins a new record, return the previous record, else None."""
         finished = None
         headed = has_header(line)
         full = self._open is not None and (

@@ -177,7 +177,7 @@ class _Plan:
         return led
 
     def even_out_leaders(self) -> None:
-        """Make each broker preferred leader equally often, as far as its replicas allow."""
+        """Make each broker the preferred leader of equally many partitions, as far as its replicas allow."""
         led: dict[BrokerId, list[list[BrokerId]]] = {broker: [] for broker in self._racks}
         for replicas in self.replicas.values():
             if replicas and replicas[0] in led:

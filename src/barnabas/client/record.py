@@ -1,4 +1,4 @@
-"""A record as a consumer gets it."""
+"""A record that a consumer has received."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metadata store of a cluster on this machine: a ZooKeeper, or the embedded store, which it serves."""
+"""The metadata store of a cluster on this machine: a ZooKeeper, or the embedded store of this process."""
 
 from __future__ import annotations
 

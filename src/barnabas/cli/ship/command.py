@@ -1,4 +1,4 @@
-"""`barnabas ship`: log files into a topic, each record once."""
+"""`barnabas ship`: sends log files to a topic, each record once."""
 
 from __future__ import annotations
 
