@@ -1,8 +1,8 @@
-"""The plan for the tasks of a micro-batch, which the checkpoint contains.
+"""Plans the tasks of a micro-batch. The checkpoint contains the plan.
 
 An exactly-once sink identifies the rows of a task by the task's number. So a repeated micro-batch must have
 the same tasks, even with other cores or options, or after the logs have lost records. The tasks depend only
-on two positions, and the second position contains the plan.
+on the positions at which the micro-batch begins and ends. The second position contains the plan.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class PlanError(BarnabasError):
 
 @dataclass(frozen=True)
 class Plan:
-    """The parameters of `plan_tasks`, and the starts of partitions that the first position does not contain.
+    """The parameters of `plan_tasks`, and the start offsets of partitions that the first position lacks.
 
-    In PySpark 4.1 the planner may not know the first position. Then `starts` has the earliest offset of each
-    partition, as the default. `initial` is the start of a new query.
+    In PySpark 4.1, the planner may not know the first position when it plans a query's first micro-batch.
+    Then `starts` has the earliest offset of each partition, and `initial` the start if the query is new.
     """
 
     parallelism: int
@@ -41,7 +41,7 @@ class Plan:
 
     @classmethod
     def of(cls, options: ReadOptions, starts: Offsets) -> Self:
-        """Make the plan for a new micro-batch."""
+        """Make the plan of a new micro-batch from the options. `starts` has the missing start offsets."""
         parallelism = parallelism_of(options)
         return cls(parallelism, options.min_partitions, options.max_records_per_partition, starts)
 
@@ -80,7 +80,7 @@ class Plan:
 
 
 def parallelism_of(options: ReadOptions) -> int:
-    """Return the option's value, or the driver's cores:
+    """Return the value of the option parallelism, by default the number of the driver's cores.
 
     Spark does not tell a data source the cores of the cluster.
     """
@@ -91,7 +91,7 @@ def unknown_plan(options: ReadOptions, ranges: list[OffsetRange]) -> list[Task]:
     """Return the tasks of a micro-batch whose position has no plan, as in older checkpoints.
 
     Raises:
-        PlanError: the tasks depended on the cores of the driver that planned them.
+        PlanError: the tasks depended on the number of cores of the driver that planned them.
     """
     narrow, wide = (
         plan_tasks(ranges, parallelism, options.min_partitions, options.max_records_per_partition)

@@ -1,4 +1,4 @@
-"""The position of a stream in Spark's checkpoint: offsets, and the ids of their topics."""
+"""The position of a stream in Spark's checkpoint: offsets, topic ids, and the plan of the micro-batch."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Position:
 
     Its JSON is that of Spark's own Kafka connector, ``{"orders": {"0": 23, "1": 7}}``, with two additions.
     Each topic also has its id, as ``"id": "Zm9v..."``: a topic that was deleted and created again has another
-    id. Older checkpoints and some brokers have no ids. At the level of the topics is the plan of the
-    micro-batch that ends here, as ``"#plan"``.
+    id. Older checkpoints and some brokers have no ids. Beside the topics, ``"#plan"`` has the plan of the
+    micro-batch that ends at this position.
     """
 
     offsets: Offsets
@@ -56,17 +56,23 @@ class Position:
         return nested
 
     def was_recreated(self, topic: str, ids_now: Mapping[str, str]) -> bool:
-        """Whether the offsets belong to a deleted topic of this name."""
+        """Whether the topic was deleted and created again since this position: its id has changed.
+
+        `ids_now` has the present ids by topic. If an id is missing, the result is False.
+        """
         known = self.topic_ids.get(topic)
         return known is not None and ids_now.get(topic, known) != known
 
     def is_same_topic(self, topic: str, ids_now: Mapping[str, str]) -> bool:
-        """Whether the offsets certainly belong to the present topic of this name."""
+        """Whether the topic certainly was not deleted since this position: its id is known and the same."""
         known = self.topic_ids.get(topic)
         return known is not None and ids_now.get(topic) == known
 
     def continues(self, end: Position, tp: TopicPartition) -> bool:
-        """Whether the records of `tp` up to `end` begin at this position's offset."""
+        """Whether the records of `tp` up to `end` begin at this position's offset.
+
+        They do not if `tp` is new, its topic was created again, or its log was truncated.
+        """
         offset = self.offsets.get(tp)
         return (
             offset is not None
@@ -75,11 +81,14 @@ class Position:
         )
 
     def was_cut(self, end: Position, tp: TopicPartition) -> bool:
-        """Whether the log of `tp` is the same and has lost its end, as after an unclean election."""
+        """Whether the log of `tp` was truncated to before this position, as after an unclean election."""
         return self.offsets.get(tp, 0) > end.offsets[tp] and self.is_same_topic(tp.topic, end.topic_ids)
 
     def other_starts(self, end: Position, earliest: Callable[[list[TopicPartition]], Offsets]) -> Offsets:
-        """Return the first offsets of those partitions of `end` that do not begin at this position."""
+        """Return the start offsets of the partitions in `end` that do not begin at this position.
+
+        A truncated partition begins at its end; others at the offset from `earliest`.
+        """
         others = [tp for tp in end.offsets if not self.continues(end, tp)]
         found = earliest(others)
         return {tp: end.offsets[tp] if self.was_cut(end, tp) else found[tp] for tp in others}

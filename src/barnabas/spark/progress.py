@@ -12,11 +12,11 @@ from barnabas.spark.ranges import Offsets
 
 
 def lag(progress: Mapping[str, Any]) -> Offsets:
-    """Return the number of offsets of each partition that a query had not read at the end of a micro-batch.
+    """Return the lag of each partition at the end of a micro-batch, in offsets.
 
     `progress` is ``query.lastProgress``, an element of ``query.recentProgress``, or the argument of a
-    listener. Sources that do not read topics are left out. If two sources read the same partition, the larger
-    lag counts.
+    listener. Sources that do not read topics are ignored. If two sources read the same partition, the result
+    has the larger lag.
     """
     behind: Offsets = {}
     for source in progress["sources"]:

@@ -1,6 +1,6 @@
 """Converts columns of registered Protobuf payloads to columns of records in Arrow, and back.
 
-The decoder uses the reader's message for records of any version, because Protobuf finds fields by their
+The decoder parses records of any version as the reader's message, because Protobuf identifies fields by their
 numbers.
 """
 
@@ -22,7 +22,7 @@ from barnabas.spark.protobuf_columns import MessageColumns
 
 
 class Decoder(PayloadDecoder[ProtobufFile]):
-    """Decodes the payloads of one message type."""
+    """Decodes the payloads of one message type to records."""
 
     def __init__(
         self,
@@ -31,7 +31,10 @@ class Decoder(PayloadDecoder[ProtobufFile]):
         column: pa.DataType | None = None,
         message: str = "",
     ) -> None:
-        """Create a decoder. `message` is the full name; by default it is the first message of the schema.
+        """Create a decoder.
+
+        `message` is the full name of the message type, by default the first of the schema. `column` is the
+        type of the result's column; by default it follows from the message.
 
         Raises:
             ConfigError: the schema has no such message, or no column can hold the message.
@@ -61,12 +64,14 @@ class Decoder(PayloadDecoder[ProtobufFile]):
 
 
 class Encoder(PayloadEncoder):
-    """Encodes records as one message type of a schema."""
+    """Encodes records as payloads of one message type of a schema."""
 
     def __init__(self, schema: Registered, message: str = "") -> None:
         """Create an encoder.
 
-        Raises ConfigError if the schema has no such message, or no column can hold it.
+        `message` is the full name of the message type, by default the first of the schema.
+
+        Raises ConfigError if the schema has no such message, or no column can hold the message.
         """
         file, descriptor = _message(schema, message)
         self._class: Any = GetMessageClass(descriptor)
@@ -88,7 +93,10 @@ class Encoder(PayloadEncoder):
 
 
 def _linked(schema: Registered) -> ProtobufFile:
-    """Return the schema's descriptors. Raises ConfigError."""
+    """Return the descriptors of a schema and its imports.
+
+    Raises ConfigError if the schema is invalid, or an import is not installed.
+    """
     try:
         return ProtobufFile(schema)
     except ModuleNotFoundError as error:
@@ -99,7 +107,7 @@ def _linked(schema: Registered) -> ProtobufFile:
 
 
 def _message(schema: Registered, name: str) -> tuple[ProtobufFile, Any]:
-    """Return the schema's descriptors, and that of a message. Raises ConfigError."""
+    """Return the descriptors of a schema, and the descriptor of the message `name`. Raises ConfigError."""
     file = _linked(schema)
     try:
         return file, file.message(name)

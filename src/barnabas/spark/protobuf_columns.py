@@ -53,9 +53,10 @@ _SCALARS = {
 
 @dataclass(frozen=True)
 class _Kind:
-    """The conversion of one kind of value: the type of its column, the type for writing, and both functions.
+    """The conversion of one kind of value between Protobuf and Arrow.
 
-    For a scalar, `write` returns the value to set. For a message, it fills one in.
+    `arrow` is the type of the column, and `raw` the type of the values that `write` receives. For a scalar,
+    `write` returns the value to set. For a message, `write` fills in the fields of its first argument.
     """
 
     arrow: pa.DataType
@@ -75,7 +76,7 @@ class _Field:
 
 
 class MessageColumns:
-    """The columns of a message, from its descriptor. Raises ConfigError if a field has no column type."""
+    """Converts messages of one type to rows, and back. Raises ConfigError if a field has no column type."""
 
     def __init__(self, descriptor: Any, path: tuple[str, ...] = ()) -> None:
         if descriptor.full_name in path:
@@ -90,7 +91,10 @@ class MessageColumns:
         return {field.name: field.read(message) for field in self._fields}
 
     def write(self, message: Any, row: dict[str, Any]) -> None:
-        """Fill a message from a row, in the types of `raw`. Raises RowUnfitError."""
+        """Fill `message` from a row, whose values have the types of `raw`.
+
+        Raises RowUnfitError if a field does not accept its value.
+        """
         for name, value in row.items():
             if value is not None:
                 try:

@@ -29,7 +29,7 @@ _EVERY_OFFSET = range(2**63)
 
 @dataclass(frozen=True)
 class Wanted:
-    """The records that the filters select; None means all."""
+    """The partitions, topics, offsets and times that the filters select; None means all."""
 
     partitions: frozenset[int] | None = None
     topics: frozenset[str] | None = None
@@ -49,7 +49,7 @@ class Wanted:
 
 
 def wanted_by(filters: Iterable[Filter]) -> Wanted:
-    """Return a superset of the records that pass all `filters`."""
+    """Return what to read: at least all records that pass all of `filters`."""
     wanted = Wanted()
     for each in filters:
         column = getattr(each, "attribute", ())

@@ -48,22 +48,22 @@ if TYPE_CHECKING or HAS_LIMITS:
 else:
 
     class ReadLimit:
-        """Any limit."""
+        """The base class of the limits of a micro-batch."""
 
     class ReadAllAvailable(ReadLimit):
-        """No limit."""
+        """A micro-batch without a limit: it reads all available records."""
 
     ReadMaxBytes = ReadMaxRows = ReadMinRows = ReadLimit
 
     class SupportsTriggerAvailableNow:
-        """A source that fixes its end offset itself. Spark does this for a source without limits."""
+        """Replaces PySpark's mixin of this name. PySpark 4.1 itself fixes the end offset of the trigger."""
 
 
 def require_limits(given: Mapping[str, str]) -> None:
-    """Check that this PySpark supports the options of a stream.
+    """Check that the installed PySpark supports the options of a stream.
 
     Raises:
-        ConfigError: an option limits a micro-batch.
+        ConfigError: an option limits a micro-batch, which PySpark 4.1 does not support.
     """
     lower = {name.lower(): value for name, value in given.items()}
     for name in () if HAS_LIMITS else LIMITS:

@@ -1,4 +1,4 @@
-"""Plans over offsets without I/O: which offsets to read now, and with which tasks.
+"""Computes, without I/O, the offsets that a micro-batch reads, and divides them into tasks.
 
 The JSON of offsets has the form of Spark's own Kafka connector, ``{"orders": {"0": 23, "1": 7}}``: the offset
 of the next record of each partition.
@@ -78,20 +78,22 @@ class Task(InputPartition):
 
     @classmethod
     def of(cls, ranges: list[OffsetRange], topic_ids: Mapping[str, str]) -> Self:
-        """Make a task with the ids of its own topics, from all `topic_ids`."""
+        """Make a task for `ranges`. From `topic_ids`, it keeps only the ids of the topics in `ranges`."""
         return cls(ranges, {each.topic: topic_ids[each.topic] for each in ranges if each.topic in topic_ids})
 
 
 def limit_to(
     most: int, start: Offsets, available: Offsets, size: Callable[[TopicPartition], float] = lambda _: 1
 ) -> Offsets:
-    """Return the end of a micro-batch of about `most` records, divided in proportion to lag.
+    """Return the end offsets of a micro-batch of about `most` records.
 
-    Every partition with a lag advances by at least one record, so that large partitions do not block small
-    ones. Therefore the result can exceed the limit, as in Spark's own connector.
+    Each partition gets a share in proportion to its lag. Every partition with a lag advances by at least one
+    record, so that large partitions do not block small ones. Therefore the result can exceed the limit, as in
+    Spark's own connector.
 
     Args:
-        size: returns the size of a partition's records, in the unit of `most`.
+        size: returns the size of one record of a partition, if `most` is not a number of records but of
+            bytes.
     """
     lag = {tp: behind for tp, behind in lag_of(available, start).items() if behind}
     total = sum(behind * size(tp) for tp, behind in lag.items())
@@ -107,13 +109,12 @@ def plan_tasks(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[Task]:
-    """Return the tasks that read `ranges`, without empty ranges.
+    """Divide `ranges` into tasks, without empty ranges. The same arguments always give the same tasks.
 
-    The same arguments always give the same tasks.
-
-    Small partitions share a task, down to `parallelism` tasks. Large partitions have their own task. With
-    more `min_partitions` than ranges, large ranges are divided in proportion to their size. Because of
-    rounding, there can be one or two tasks less or more. No task has more than `max_records`.
+    Without `min_partitions` and `max_records`, small ranges share tasks, but there are at least `parallelism`
+    tasks, or one for each range. If `min_partitions` exceeds the number of ranges, large ranges are divided
+    in proportion to their size. Because of rounding, there can be one or two tasks less or more. With
+    `max_records`, larger ranges are divided, and each part has its own task.
     """
     ranges = [each for each in ranges if each.size > 0]
     if max_records is not None:
@@ -138,9 +139,9 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def _pack(ranges: list[OffsetRange], count: int) -> list[Task]:
-    """Divide `ranges` into `count` tasks of about the same size.
+    """Distribute `ranges` to `count` tasks of about the same size.
 
-    The largest range comes first, and each range goes to the smallest task.
+    Beginning with the largest, each range is added to the task that has the fewest records so far.
     """
     tasks = [Task([]) for _ in range(count)]
     emptiest = [(0, index) for index in range(count)]

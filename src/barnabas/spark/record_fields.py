@@ -1,9 +1,8 @@
 """Decodes the records of many batches at once, without an object per record.
 
-Finding the start of each record takes one step of Python a record, because only a record's length gives the
-start of the next one. All other steps process all records together. Varints (see
-barnabas.kafka.records.record) are read byte by byte. Each step reads the next byte only of the records whose
-varint has one.
+A Python loop finds the start of each record, because only a record's length gives the start of the next one.
+All other steps use NumPy for all records together. Varints (see `barnabas.kafka.records.record`) are decoded
+byte by byte: step n decodes byte n of all varints that are long enough.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _LAST_SHIFT = 63
 
 @dataclass(frozen=True)
 class Spans:
-    """Byte strings in a buffer, in order and with gaps. `length` is -1 for null."""
+    """Start and length of each of many byte strings in a buffer, in order. `length` is -1 for null."""
 
     start: Numbers
     length: Numbers
@@ -43,7 +42,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Fields:
-    """The fields of records: numbers, and spans of byte strings in `data`, one row for each record."""
+    """The fields of many records: each array has one element for each record. Byte strings are in `data`."""
 
     data: Buffer
     offset: Numbers
@@ -69,7 +68,10 @@ class Fields:
 
 @dataclass(frozen=True)
 class Headers:
-    """The headers of records: the number for each record, and the spans of all headers in order."""
+    """The headers of many records.
+
+    `count` has one element for each record, `key` and `value` for each header.
+    """
 
     count: Numbers
     key: Spans
@@ -118,7 +120,10 @@ def fields_of(payloads: Sequence[Payload]) -> Fields:
 
 
 def headers_of(fields: Fields) -> Headers:
-    """Decode the headers of all records. Raises the same as `fields_of`."""
+    """Decode the headers of all records.
+
+    Raises KafkaError CORRUPT_MESSAGE if they do not fill the records.
+    """
     buffer = np.frombuffer(fields.data, np.uint8)
     try:
         count, position = _varints(buffer, fields.value.end)
@@ -144,7 +149,10 @@ def headers_of(fields: Fields) -> Headers:
 
 
 def _together(payloads: Sequence[Payload]) -> tuple[Buffer, Sequence[Payload]]:
-    """Return one buffer with all batches: that of the response if it contains them all, else a copy."""
+    """Return one buffer that contains all batches, and the payloads with their positions in it.
+
+    If all batches are in the same buffer already, it is not copied.
+    """
     first = payloads[0].data
     if all(payload.data is first for payload in payloads):
         return first, payloads
@@ -157,7 +165,7 @@ def _together(payloads: Sequence[Payload]) -> tuple[Buffer, Sequence[Payload]]:
 
 
 def _starts(data: Buffer, payloads: Sequence[Payload]) -> Numbers:
-    """Return the position of each record."""
+    """Return the start position of each record. Raises KafkaError if a batch has another record count."""
     starts: list[int] = []
     for header, _, start, end in payloads:
         known = len(starts)
@@ -167,10 +175,10 @@ def _starts(data: Buffer, payloads: Sequence[Payload]) -> Numbers:
 
 
 def _append_starts(data: Buffer, position: int, end: int, starts: list[int]) -> int:
-    """Append the starts of the records from `position` on. Return the end of the last one.
+    """Append the start positions of the records between `position` and `end` to `starts`.
 
-    This is the only loop over all records. For speed, it reads lengths of one and two bytes inline. A length
-    is a zigzag varint: half of it is the length, except for a negative one, which `fields_of` rejects.
+    Return the end of the last record. For speed, lengths of one and two bytes are decoded inline. A length is
+    a zigzag varint: the varint's number is twice the length. `fields_of` rejects negative lengths.
     """
     append = starts.append
     while position < end:
@@ -195,7 +203,7 @@ def _append_starts(data: Buffer, position: int, end: int, starts: list[int]) -> 
 
 
 def _varints(buffer: _Bytes, position: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the zigzag varint at each position, and the position after it."""
+    """Decode the zigzag varint at each position. Return the numbers, and the position after each."""
     byte = buffer[position]
     after = position + 1
     found = (byte & 0x7F).astype(np.uint64)
@@ -214,7 +222,7 @@ def _varints(buffer: _Bytes, position: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _sized(buffer: _Bytes, position: Numbers) -> Spans:
-    """Return the byte strings whose lengths are at `position`."""
+    """Return the byte strings at each position, where a varint with the length precedes the bytes."""
     length, start = _varints(buffer, position)
     if ((length < -1) | (length > buffer.size)).any():
         raise _corrupt("a field of a record has a length that cannot be")

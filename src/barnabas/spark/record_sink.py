@@ -1,4 +1,4 @@
-"""Sends the rows of Arrow batches as records, and reports the first one that fails."""
+"""Sends the rows of Arrow batches as records, and raises an error for the first record that fails."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _MAX_MESSAGES, _MAX_KBYTES = "queue.buffering.max.messages", "queue.buffering.ma
 
 
 class DeliveryError(BarnabasError):
-    """A record was not written. The task fails, and Spark tries it again."""
+    """A record was not written. Spark repeats the failed task."""
 
 
 class RecordSink:
-    """Sends rows. `writer` and `exactly_once` decide when the records of a task are complete."""
+    """Sends rows as records with its own producer. Callers must call `flush` after the last row."""
 
     def __init__(self, settings: Settings) -> None:
         self._failure: str | None = None
@@ -63,14 +63,16 @@ class RecordSink:
 
     @property
     def producer(self) -> BatchProducer:
-        """Return the producer."""
+        """Return the producer that sends the records."""
         return self._producer
 
     def send(self, batch: pa.RecordBatch, topic: str | None) -> int:
-        """Queue every row of `batch`. `topic` overrides the column of that name. Return the number of rows.
+        """Queue every row of `batch` as a record. Return the number of rows.
+
+        `topic` overrides the column topic. This waits while the producer's queue is full.
 
         Raises:
-            DeliveryError: a row cannot become a record, or an earlier one was rejected; the text says which.
+            DeliveryError: a row cannot become a record, or an earlier record has failed; the text names it.
         """
         for name, rows in _by_topic(batch, topic):
             table = message_table(rows)
@@ -84,12 +86,15 @@ class RecordSink:
         return sent
 
     def flush(self) -> None:
-        """Wait until every record is acknowledged or has failed. librdkafka's own timeout limits the wait."""
+        """Wait until every record is acknowledged or has failed, at most for librdkafka's delivery timeout.
+
+        Raises DeliveryError if a record has failed.
+        """
         self._serve(self._producer.flush)
         self._window.close()
 
     def purge(self) -> None:
-        """Drop the queued records of a failed task."""
+        """Drop the records without an acknowledgement, because their task has failed."""
         self._producer.purge()
 
     def close(self) -> None:
@@ -138,7 +143,10 @@ class RecordSink:
             self._serve(self._producer.poll, _ROOM_TIMEOUT_MS)
 
     def _is_full(self) -> bool:
-        """Whether the producer has reached its limits. Its bytes are those of the last pieces."""
+        """Whether the producer has reached its limits of records or bytes.
+
+        librdkafka counts only records. Bytes are counted for the most recent pieces that have these records.
+        """
         held = len(self._producer)
         while self._recent and self._recent_records - self._recent[0][0] >= held:
             records, size = self._recent.popleft()
@@ -161,7 +169,7 @@ class RecordSink:
 
 
 def explain(error: ClientError) -> str:
-    """Return the text of a client's error. If the producer was fenced, the text mentions the task."""
+    """Return the text of an error of librdkafka. For a fenced producer, the text explains the cause."""
     if error.code() in _FENCED:
         return (
             "another attempt of this task has taken over, or its transaction took longer than "
@@ -172,7 +180,7 @@ def explain(error: ClientError) -> str:
 
 
 def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of each topic, in their order."""
+    """Yield each topic with its rows, in their order. Raises DeliveryError if a row has no topic."""
     if topic is not None:
         yield topic, batch
         return
@@ -190,7 +198,7 @@ def _pieces(table: MessageTable) -> list[MessageTable]:
 
 
 def _row(topic: str, row: pa.RecordBatch) -> Failed:
-    """Return a row that could not be sent, as `Failed`."""
+    """Return a row that could not be queued in the form of `Failed`, for an error message."""
     values = {name: row.column(name)[0] for name in row.schema.names}
     partition = values["partition"].as_py() if "partition" in values else None
     key, value = (

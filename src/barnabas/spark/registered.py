@@ -1,7 +1,7 @@
-"""Registered formats in DataFrames, compatible with Confluent's serializers and deserializers.
+"""Encodes and decodes Avro, JSON Schema and Protobuf with a registry, as Confluent's serializers do.
 
-The columns are those of the reader's schema. The format's rules resolve records of other versions to it.
-Spark's Python workers convert Arrow batches, in batch queries and in streams.
+The columns are those of the reader's schema. Records of other versions are converted to it by the rules of
+the format. Spark's Python workers convert Arrow batches, in batch queries and in streams.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).paramete
 
 @dataclass(frozen=True)
 class _Codec:
-    """A format with a schema, from which executors make decoders and encoders."""
+    """A format with a schema and a message. It is pickled for executors, which make decoders and encoders."""
 
     format: str
     schema: Registered
@@ -72,7 +72,10 @@ class _Codec:
 
 
 def load_codec(format: str) -> Any:
-    """Return the module for `format`. Raises ConfigError if a package is missing."""
+    """Import and return the codec module of a registered format.
+
+    Raises ConfigError if a package is missing.
+    """
     _, module, extra = _FORMATS[format]
     try:
         return import_module(module)
@@ -93,9 +96,10 @@ def decode_registered(
     record: str = "record",
     error: str = "error",
 ) -> DataFrame:
-    """Add the columns `record`, the decoded payload in `column`, and `error`, the reason for a failure.
+    """Decode the payloads in `column`: add the columns `record` and `error`.
 
-    Both are NULL for a NULL payload, for example of a tombstone.
+    `record` is the decoded payload as a struct, and `error` the reason if it cannot be decoded. Both are NULL
+    for a NULL payload, such as a tombstone.
 
     Args:
         format: avro, protobuf or jsonschema.
@@ -142,15 +146,16 @@ def encode_registered(
     error: str = "",
     where: Column | None = None,
 ) -> DataFrame:
-    """Add the column `into` with each row as a payload. Columns and fields of the schema have the same names.
-
-    `schema` is registered under `subject` if necessary. Without it, the newest schema of the subject is used.
-    For protobuf, it is .proto text.
+    """Encode each row as a payload, in the new column `into`. Columns are matched to fields by name.
 
     Args:
+        schema: the schema, which is registered under `subject` if necessary; .proto text for protobuf. If it
+            is None, the newest schema of `subject` is used.
+        message: for protobuf, the name of the message; by default the first one of the schema.
+        references: schemas that `schema` refers to.
         error: name of a column to add, with the reason if the schema does not allow a row; the payload is
             then NULL. Without such a column the row fails the job.
-        where: condition; if it is not true, the payload is NULL.
+        where: condition for encoding a row; if it is not true, the payload is NULL.
 
     Raises:
         ConfigError: the subject does not accept the schema, or a required field has no column.
@@ -185,7 +190,7 @@ def encode_registered(
 
 @lru_cache(maxsize=32)
 def _decoder(codec: _Codec, registry: str, column: pa.DataType) -> PayloadDecoder[Any]:
-    """Return the decoder. An executor's process keeps it, with the writers' schemas that it has looked up."""
+    """Return a decoder from the cache of the executor's process. The decoder caches writers' schemas."""
     return codec.decoder(SchemaRegistry(registry, patience=STEADY), column)
 
 
@@ -234,7 +239,10 @@ def _spark_type(arrow: pa.DataType) -> DataType:
 
 
 def _fields(codec: _Codec, rows: DataFrame) -> list[str]:
-    """Return the columns of `rows` for the fields of the schema. Raises ConfigError if one is missing."""
+    """Return the names of the columns in `rows` that the schema has as fields.
+
+    Raises ConfigError if a required field has no column, or no field has one.
+    """
     encoder = codec.encoder()
     names, there = encoder.names, rows.columns
     missing = [name for name in encoder.required if name not in there]

@@ -1,11 +1,10 @@
-"""Limits the records in an idempotent producer during a bulk write.
+"""Limits the queued records of an idempotent producer, and chooses partitions for rows without keys.
 
-It also chooses partitions for keyless rows.
-
-librdkafka (2.16) sends one request of an idempotent producer at a time to each partition. While a second
-request is full, or older than ``linger.ms``, its thread polls until it may send it. That was half of the CPU
-time of a bulk write. So this class gives librdkafka at most one and a half requests for each partition. That
-is more than one, so one request is always full, and none waits for ``linger.ms``.
+For an idempotent producer, librdkafka (2.16) has one request at a time in flight for each partition. While a
+second request is full or older than ``linger.ms``, librdkafka's thread polls until it may send that request.
+This took half of the CPU time of a bulk write. So `SendWindow` limits the queued records to one and a half
+requests for each partition. That is more than one request, so each request is full, and none waits for
+``linger.ms``.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ class SendWindow:
         self.bytes = self.records = math.inf
 
     def split(self, topic: str, table: MessageTable) -> list[MessageTable]:
-        """Divide a table into pieces to send, and choose partitions for its rows without keys.
+        """Divide a table into pieces to send, and choose partitions for its rows without keys, in place.
 
-        All these rows of a piece go to one partition, and those of the next piece to another one. librdkafka
-        changes the partition every 10 milliseconds (``sticky.partitioning.linger.ms``). During that time many
-        requests would go to one partition.
+        The rows without keys of one piece go to the same partition, and those of the next piece to another
+        partition. librdkafka itself would change the partition only every 10 milliseconds
+        (``sticky.partitioning.linger.ms``), and so send many requests to the same partition.
         """
         ends = np.cumsum(table["len"] + table["key_len"])
         if not self._is_needed or len(table) == 0 or ends[-1] < self._batch_bytes // 2:
@@ -69,7 +68,7 @@ class SendWindow:
         return np.split(table, np.flatnonzero(np.diff(numbers)) + 1)
 
     def close(self) -> None:
-        """End the limit, because all records are sent. The next large table looks up partitions again."""
+        """Remove the limit after a flush. The next large table looks up the partitions again."""
         self._partitions.clear()
         self.bytes = self.records = math.inf
 

@@ -52,7 +52,7 @@ class JavaMissingError(BarnabasError):
 
 
 def check_java() -> None:
-    """Check that Spark can find a suitable Java. Raises JavaMissingError otherwise."""
+    """Raise JavaMissingError unless Spark can find Java 17 or newer, by JAVA_HOME or the PATH."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     cure = f"install a JRE {_JAVA} or newer, or set JAVA_HOME to one"
@@ -75,14 +75,14 @@ def start_spark(
     java_options: str = "",
     more: Mapping[str, str] | None = None,
 ) -> SparkContext:
-    """Start Spark in this process, or return the Spark that already runs.
+    """Start Spark on this machine for this process, or return the Spark that already runs.
 
-    Spark writes its own files to `folder`.
-
-    Spark's Python workers use this interpreter. Otherwise they would use that of the PATH, which lacks our
-    packages.
+    This sets environment variables, so that Spark's Python workers use this interpreter. The interpreter of
+    the PATH may lack packages.
 
     Args:
+        folder: folder for Spark's own files.
+        cores: number of tasks that run at the same time.
         log: file for the stderr of Spark and its workers.
         java_options: additional options of the JVM.
         more: additional settings of Spark.
@@ -103,10 +103,10 @@ def start_spark(
 
 
 def local_session(name: str, folder: Path, *, cores: int = 2) -> SparkSession:
-    """Make a session on the Spark of this process, which `start_spark` has started.
+    """Return a session of the Spark in this process. If Spark does not run yet, start it.
 
-    `start_spark` may run in another thread. Make the session in the thread that uses it, because a stream
-    finds the data source through the active session of its thread.
+    Call this in the thread that uses the session, because a stream finds the data source through the active
+    session of its thread. `start_spark` may run before in another thread.
     """
     start_spark(name, folder, cores=cores)
     session = SparkSession.builder.getOrCreate()
@@ -115,15 +115,12 @@ def local_session(name: str, folder: Path, *, cores: int = 2) -> SparkSession:
 
 
 def let_streams_start_together(spark: SparkSession) -> None:
-    """Allow several streams of the data source to start at the same time.
+    """Work around a race in Spark, so that several streams of the data source can start at the same time.
 
-    Call it before the first stream starts.
-
-    All streams of a JVM share the map of their source's environment variables, and change it without a lock
-    (PythonStreamingSourceRunner of Spark 4.3). If two streams add the same key at the same time, the map gets
-    a wrong size. Spark can then serialize no more tasks until it is started again: "Illegal size 5 of
-    collection, expected 6". If the key exists already, only its value changes. So this function adds the keys
-    before.
+    Call this before the first stream starts. In Spark 4.3 (PythonStreamingSourceRunner), all streams of a JVM
+    change the same map of environment variables without a lock. If two streams add the same key at the same
+    time, the map gets a wrong size. Then Spark cannot serialize tasks until it is restarted: "Illegal size 5
+    of collection, expected 6". This function adds the keys first. A stream then only changes their values.
     """
     source = spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("barnabas")
     environment = source.dataSourceCls().envVars()
@@ -133,7 +130,7 @@ def let_streams_start_together(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def stderr_to(path: Path | None) -> Iterator[None]:
-    """Use `path` as the stderr of processes that start within this context."""
+    """Within this context, append the stderr of this process and of new processes to the file `path`."""
     if path is None:
         yield
         return

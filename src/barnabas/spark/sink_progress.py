@@ -1,16 +1,16 @@
-"""Reads, stores and checks the progress of an exactly-once sink, which brokers keep as offsets of groups.
+"""Reads, stores and checks the progress of an exactly-once sink, which brokers store as committed offsets.
 
-There are two kinds of marks. Each is the number of a batch plus 1, as an offset of partition 0 of the sink's
-topic:
+The progress consists of marks of two kinds. A mark is a committed offset for partition 0 of the sink's topic,
+and its value is the number of a batch plus 1:
 
-- of a task (group ``barnabas-spark-SINK-TASK``): the last batch in which the task wrote rows. It is part of
-  the transaction of these rows.
-- of a batch (group ``barnabas-spark-SINK-batches``): the last batch that all tasks have written. It is stored
-  after the batch, and before the next one.
+- A task's mark (group ``barnabas-spark-SINK-TASK``) is the last batch in which the task wrote rows. It is
+  committed in the transaction of these rows.
+- A batch's mark (group ``barnabas-spark-SINK-batches``) is the last batch that all tasks have written. It is
+  committed after the batch, and before the next one.
 
 A mark's metadata contains a digest of the rows, and the id of the topic, because progress belongs to a sink
-and a topic. So a task detects, before it writes a row, that a checkpoint is a copy, was set back, or belongs
-to another topic.
+and a topic. So a task detects, before it writes a row, that its checkpoint is a copy, is older than the sink,
+or belongs to another topic.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class WriteId(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the transactional id, and of the group with the task's mark; the same for every batch."""
+        """The task's transactional id, and also the group of its mark. It is the same for every batch."""
         return f"barnabas-spark-{self.sink}-{self.partition}"
 
     def __str__(self) -> str:
@@ -117,11 +117,11 @@ class SinkProgress:
         return None
 
     def tasks(self, name: str, some_topic: str | None) -> dict[str, TaskMark]:
-        """Return the marks of the task `name`, by topic.
+        """Return the marks of the task `name` (`WriteId.name`), by topic.
 
         Args:
-            some_topic: a topic that the task writes to. Without it, the result does not wait for the mark of
-                an open transaction.
+            some_topic: a topic that the task writes to. If it is given, this waits until no open transaction
+                can change the mark.
 
         Raises:
             ReplayError: another program uses the group.
@@ -136,7 +136,7 @@ class SinkProgress:
         return {tp.topic: _task_mark(name, each) for tp, each in found.items() if each.offset > 0}
 
     def batches(self) -> dict[str, BatchMark]:
-        """Return the marks of the last batch that was written to each topic."""
+        """Return the sink's batch marks, by topic. Raises ReplayError if another program uses the group."""
         group = self._group
         found = group_offsets(self._brokers, group)
         marks = {}
@@ -148,7 +148,12 @@ class SinkProgress:
         return marks
 
     def mark_batch(self, batch: int, tasks: str, topics: Mapping[str, str]) -> None:
-        """Store that all tasks have written `batch` to these topics (with their ids)."""
+        """Store the mark of a batch that all tasks have written.
+
+        Args:
+            tasks: digest of the tasks' rows.
+            topics: ids of the sink's topics, by name.
+        """
         group = self._group
         offsets = {TopicPartition(topic, 0): batch + 1 for topic in topics}
         notes = {TopicPartition(topic, 0): f"tasks={tasks} topic={name}" for topic, name in topics.items()}
@@ -163,12 +168,12 @@ class SinkProgress:
 
 
 def task_metadata(content: TaskContent, topics: Mapping[str, str]) -> str:
-    """Return the metadata of a task's mark: at most about 70 characters for any number of topics."""
+    """Return the text to store with a task's mark, of about 70 characters for any number of topics."""
     return f"{content} topics={identity(topics)}"
 
 
 def identity(topics: Mapping[str, str]) -> str:
-    """Return a short text that identifies these topics and their ids: for a single topic the id itself."""
+    """Return a short text that identifies topics with their ids: the id of a single topic, else a digest."""
     if len(topics) == 1:
         return next(iter(topics.values()))
     return xxh3_64_hexdigest("\n".join(f"{name}={topics[name]}" for name in sorted(topics)).encode())
@@ -191,7 +196,7 @@ def _in_use(group: str) -> str:
 
 
 def check_topic(what: WriteId, topic: str, topic_id: str, mark: BatchMark | None) -> None:
-    """Raise ReplayError if the sink's last batch went to another topic of this name."""
+    """Raise ReplayError if `mark`, of the last batch in this topic, is from a deleted topic of this name."""
     if mark is not None and mark.topic_id != topic_id:
         raise ReplayError(_created_again(what, topic, mark.batch))
 
@@ -205,12 +210,16 @@ def check_goes_on(
     adopt: bool,
     has_held_records: Callable[[str], bool],
 ) -> int | None:
-    """Raise ReplayError unless `what` follows the sink's last batch. Return that batch.
+    """Raise ReplayError unless `what` may follow the sink's last batch.
+
+    Return the number of the last batch; None if there is none. It can be the batch of `what` itself.
 
     Args:
         topic: topic of the sink; None if each row names its own.
+        topic_id: id of `topic`.
         marks: marks of the sink's batches, by topic.
         adopt: accepts a topic that the sink has not written to, or not recently.
+        has_held_records: returns whether a topic has ever had a record.
     """
     if topic is None:
         last = max((mark.batch for mark in marks.values()), default=None)
@@ -252,7 +261,7 @@ def _check_not_elsewhere(what: WriteId, topic: str, last: int | None, marks: Map
 def own_mark(
     what: WriteId, topic: str | None, topic_id: str, marks: Mapping[str, TaskMark], *, adopt: bool
 ) -> TaskMark | None:
-    """Return the task's mark for this topic or, if rows name their topics, its last one.
+    """Return the task's mark for `topic`; if `topic` is None (rows name their topics), the task's last mark.
 
     Raises:
         ReplayError: the mark is for another topic of this name, and `adopt` is false.

@@ -1,6 +1,6 @@
-"""The data source, which gives Spark the schema, the readers and the writers.
+"""The entry point of the data source: gives Spark its schema, readers and writers.
 
-It imports readers and writers only when Spark requests them. Every Spark session on a machine imports this
+Readers and writers are imported only when Spark requests them. Every Spark session on a machine imports this
 module to find the data source, and imports it again for each schema, in a separate process. These imports
 must not load librdkafka and Arrow.
 """
@@ -36,17 +36,18 @@ class BarnabasDataSource(DataSource):
         return "barnabas"
 
     def schema(self) -> StructType:
-        """Return the columns of a read, if the job selects none. They are the same for every topic.
+        """Return the columns of a read without ``schema()``. They are the same for every topic.
 
         The readers check the options, because only they know whether the query is a batch or a stream.
         """
         return read_schema(self.options.get("includeHeaders", "false").strip().lower() == "true")
 
     def reader(self, schema: StructType) -> TopicReader:
-        """Return a reader for batches. It accepts filters only in the process that pushes filters down.
+        """Return a reader for batch queries. Raises ConfigError.
 
-        Spark rejects a reader that accepts filters, unless spark.sql.python.filterPushdown.enabled is set.
-        Readers cannot see this setting. Spark pushes filters down in a separate process.
+        The reader accepts filters only in the separate process in which Spark pushes filters down. Elsewhere
+        Spark would reject such a reader unless spark.sql.python.filterPushdown.enabled is set, which a data
+        source cannot read.
         """
         from barnabas.spark.batch_reader import FilteredTopicReader, TopicReader
 
@@ -62,9 +63,10 @@ class BarnabasDataSource(DataSource):
         return TopicStreamReader(options) if HAS_LIMITS else UnlimitedStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
-        """Return a writer for batches.
+        """Return a writer for batch queries.
 
-        Raises ConfigError for ``mode("overwrite")``, because a log can only be appended to.
+        Raises ConfigError for invalid options, and for ``mode("overwrite")``: a topic can only be appended
+        to.
         """
         from barnabas.spark.writer import TopicWriter
 
@@ -75,9 +77,10 @@ class BarnabasDataSource(DataSource):
         return TopicWriter(self._write_options(schema, streaming=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:
-        """Return a writer for streams.
+        """Return a writer for streams. Raises ConfigError for invalid options.
 
-        `overwrite` means the output mode complete: each batch appends the whole result again.
+        `overwrite` is true for the output mode complete. Then each micro-batch appends the whole result
+        again.
         """
         from barnabas.spark.writer import TopicStreamWriter
 

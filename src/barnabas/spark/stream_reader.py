@@ -1,7 +1,7 @@
 """Reads topics in streams: ``spark.readStream.format("barnabas")``.
 
-One reader exists in the query's planner process from start to stop. Executors have pickled copies of it,
-which only `read`. Spark's checkpoint contains the positions, so a repeated batch reads the same ranges again.
+The query's planner process has one reader from start to stop. Executors have pickled copies, and call only
+`read`. Spark's checkpoint contains the positions, so a repeated batch reads the same ranges again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOTHING_TO_READ = Task([])
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The source of a stream. It reads partitions that are added later from their earliest offset."""
+    """The source of a stream. Partitions that are added later are read from their earliest offset."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -52,7 +52,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _lookup(self) -> OffsetLookup:
-        """Return the lookup, which is made on first use, because a reader in an executor needs none."""
+        """Return the lookup. The first use creates it, because readers in executors need none."""
         if self._lookup_ is None:
             self._lookup_ = OffsetLookup(self._options)
         return self._lookup_
@@ -74,7 +74,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Position(start, self._topic_ids(start))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return one limit for all options: Spark has no composite limits for Python data sources."""
+        """Return the first limit of the options, so that Spark knows of a limit.
+
+        Spark has no composite limits for Python data sources. `latestOffset` applies all options.
+        """
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -85,13 +88,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the end offsets: the next run reads later records."""
+        """Store the present latest offsets as the end of this run. Later records are for the next run."""
         self._target = self._ask_latest()
 
     def latestOffset(self, start: PositionJson, limit: ReadLimit) -> PositionJson:
-        """Return the end of the next micro-batch.
+        """Return the end of the next micro-batch; `start` itself if there is none.
 
-        Commit `start`, because Spark has processed all records before it.
+        With the option commitOffsets, commit `start`, because Spark has processed all records before it.
         """
         if self._options.commit_offsets:
             self._lookup.commit(Position.from_json(start).offsets)
@@ -107,10 +110,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _is_idle_still(self, start: PositionJson, latest: Offsets) -> bool:
-        """Whether the last answer was the start itself, and nothing has changed since.
+        """Whether the last call had no micro-batch either, and `start` and `latest` have not changed since.
 
-        This is the result of most triggers of most queries, so its cost must not grow with the number of
-        partitions. For a query that waits for a minimum of records, it also depends on the clock.
+        Most triggers of most queries have no new records. So the cost of this check must not grow with the
+        number of partitions. With minOffsetsPerTrigger the result is False, because the wait also depends on
+        the clock.
         """
         waits_for_more = self._options.min_offsets_per_trigger is not None
         if self._idle is None or self._target is not None or waits_for_more:
@@ -132,9 +136,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._next(start, processed, Position(end, ids))
 
     def _next(self, start: PositionJson, processed: Position, end: Position) -> PositionJson:
-        """Return `end` with the plan of the micro-batch that ends there; `start` itself if there is none.
+        """Return `end` with the plan of the micro-batch; `start` itself if there are no new records.
 
-        Spark compares positions as JSON. If the result differed from `start`, Spark would run a micro-batch.
+        Spark compares positions as JSON, and runs a micro-batch if they differ at all. So the result must be
+        exactly `start` if there are no new records.
         """
         if replace(processed, plan=None).to_json() == end.to_json():
             return start
@@ -152,7 +157,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reported[1]
 
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
-        """Return the tasks of a micro-batch, which may have been planned before a restart."""
+        """Return the tasks that read the records between `start` and `end`.
+
+        The micro-batch may have been planned before a restart. Its tasks are then the same. Lost records are
+        reported: raises DataLossError if failOnDataLoss is true.
+        """
         begin, stop = Position.from_json(start), Position.from_json(end)
         if stop.plan is None and self._only_notes_start(start):  # a replay: only `latestOffset` makes a batch
             return [_NOTHING_TO_READ]
@@ -175,21 +184,25 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(tasks) if any(task.ranges for task in tasks) else [_NOTHING_TO_READ]
 
     def _planned(self, begin: Position, stop: Position) -> list[Task]:
-        """Return the original tasks, even if the logs have lost records since."""
+        """Return the tasks as they were first planned, with records that may be lost now."""
         starts = begin.offsets if stop.plan is None else {**begin.offsets, **stop.plan.starts}
         ranges = [OffsetRange(*tp, starts.get(tp, 0), end) for tp, end in sorted(stop.offsets.items())]
         return unknown_plan(self._options, ranges) if stop.plan is None else stop.plan.tasks(ranges)
 
     def _only_notes_start(self, start: PositionJson) -> bool:
-        """Whether this is the first batch of a query that starts at the end of the logs.
+        """Whether the next batch is empty, and only writes the start of a new query to the checkpoint.
 
-        A checkpoint contains the ends of batches. So this batch ends where it starts. If the query is killed
-        before it has processed any batch, it finds its start in the checkpoint.
+        Such a query starts at an offset that can change, as that of latest does. A checkpoint contains the
+        ends of batches. So the first batch ends where it starts. If the query is killed before it has
+        processed a record, it finds its start in the checkpoint.
         """
         return start == self._initial and self._options.starting.moves and not self._start_is_noted
 
     def _readable_start(self, start: Position, end: Position) -> Offsets:
-        """Return the first readable offset of each partition in `end`: that of `start`, or the earliest."""
+        """Return the first offset to read of each partition in `end`.
+
+        It is the offset in `start`, or the earliest offset if the records at `start` do not exist any more.
+        """
         readable = {}
         unknown = []
         for tp, stop in end.offsets.items():
@@ -210,7 +223,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(self._options, partition)
 
     def commit(self, end: PositionJson) -> None:
-        """Commit `end`, which Spark has processed, to the query's group."""
+        """Commit `end` to the query's group, if the option commitOffsets is set.
+
+        Spark has processed the batch.
+        """
         if self._options.commit_offsets:
             self._lookup.commit(Position.from_json(end).offsets)
 
@@ -260,16 +276,19 @@ class UnlimitedStreamReader(TopicStreamReader):
         return self._start or super()._find_start()
 
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
-        """Return the tasks of a micro-batch.
+        """Return the tasks of a micro-batch, and store `end` as the start of the next one.
 
-        With equal `start` and `end`, Spark passes the end of the last run.
+        After a restart, Spark may pass the end of the last run as both `start` and `end`.
         """
         self._last_end = end
         return super().partitions(start, end)
 
 
 def _as_planned(begin: Position, stop: Position, plan: Plan, *, is_first: bool) -> tuple[Position, Position]:
-    """Return the positions between which a micro-batch was planned, with all of its starts in the plan."""
+    """Return the two positions with which a micro-batch was planned. The plan of the second has all starts.
+
+    With `is_first`, the micro-batch is the query's first, and the plan's start replaces `begin`.
+    """
     if is_first:  # Spark has asked for the start again
         begin = replace(begin, offsets=plan.initial or plan.starts or begin.offsets)
     if plan.initial is not None:
@@ -279,7 +298,10 @@ def _as_planned(begin: Position, stop: Position, plan: Plan, *, is_first: bool) 
 
 
 def _losses(begin: Position, stop: Position, now: Position, readable: Offsets) -> list[str]:
-    """Describe the records between `begin` and `stop` that the partitions in `now` lack."""
+    """Describe the lost records between `begin` and `stop`, one text for each partition.
+
+    `now` has the present topic ids, and `readable` the first readable offsets.
+    """
     losses = []
     for tp, last in sorted(now.offsets.items()):
         first = begin.offsets.get(tp, 0)  # a new partition has nothing before it
@@ -298,7 +320,10 @@ def _losses(begin: Position, stop: Position, now: Position, readable: Offsets) -
 def _what_is_left(
     task: Task, left: Mapping[TopicPartition, tuple[Offset, Offset]], topic_ids: Mapping[str, str]
 ) -> Task:
-    """Return the task without unreadable records. It keeps its number, even if it is empty."""
+    """Return the task without lost records. Even an empty task is kept, so that task numbers do not change.
+
+    `left` has the start and the end of the readable offsets of each partition.
+    """
     nothing = (0, 0)
     ranges = [
         each.within(*left.get(TopicPartition(each.topic, each.partition), nothing)) for each in task.ranges

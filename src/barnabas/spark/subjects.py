@@ -1,4 +1,4 @@
-"""The subjects of a topic's schemas in a registry."""
+"""Determines the subjects of a topic's schemas in a registry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrateg
 
 
 def subject_for(strategy: str, topic: str, record: str) -> str:
-    """Return the subject of a topic's values by one of `STRATEGIES`. `record` is the schema's full name."""
+    """Return the subject for the values of a topic, by the naming strategy `strategy`.
+
+    `record` is the schema's full name. Raises ConfigError if `strategy` is not in `STRATEGIES`, or needs a
+    name and `record` is empty.
+    """
     if strategy not in STRATEGIES:
         raise refuse("subject_strategy", strategy, f"choose from {', '.join(STRATEGIES)}")
     if strategy == "TopicNameStrategy":
@@ -26,7 +30,7 @@ def record_name(format: str, schema: str, message: str = "") -> str:
     """Return the full name of the record that an Avro or JSON schema describes, or of a Protobuf message.
 
     Raises:
-        ConfigError: the schema has no name.
+        ConfigError: the schema is not JSON, or `message` is not a full name.
     """
     if format == "protobuf":
         if "." not in message:

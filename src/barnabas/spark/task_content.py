@@ -1,4 +1,4 @@
-"""Summarizes a task's rows in a few bytes, to detect other rows when the task is repeated."""
+"""Summarizes a task's rows in a few bytes, to detect different rows when the task is repeated."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Hashes = npt.NDArray[np.uint64]
 class TaskContent:
     """The number of a task's rows, and the sum of their hashes.
 
-    The order of the rows has no effect, because a shuffle changes it. The topic, the partition, the key, the
-    value and the headers of each row have one.
+    A row's hash depends on its topic, partition, key, value and headers. The order of the rows has no effect,
+    because a shuffle changes it.
     """
 
     rows: int = 0
@@ -39,7 +39,7 @@ class TaskContent:
     _part: ClassVar = "content"
 
     def of(self, batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[pa.RecordBatch]:
-        """Yield `batches`, and add their rows. `topic` overrides their column of that name."""
+        """Yield `batches`, and add the rows of each to this summary. `topic` overrides their column topic."""
         for batch in batches:
             self.rows += batch.num_rows
             if self.digest is not None:
@@ -47,11 +47,11 @@ class TaskContent:
             yield batch
 
     def empty(self) -> Self:
-        """Return the content of no rows, of the same kind."""
+        """Return a new summary of the same class, without rows."""
         return type(self)()
 
     def difference(self, now: TaskContent) -> str | None:
-        """Describe the difference between this and `now`; None if there is none."""
+        """Describe the difference between these rows and the rows of `now`; None if there is none."""
         if self.rows != now.rows:
             return f"was written with {self.rows} rows and now has {now.rows}"
         if self.digest not in (None, now.digest):
@@ -73,9 +73,9 @@ class TaskContent:
 
 
 class KeysContent(TaskContent):
-    """The summary in the marks of Barnabas 0.1: the number of a task's rows, and the sum of the keys' hashes.
+    """A summary in the form of Barnabas 0.1: the number of a task's rows, and the sum of the keys' hashes.
 
-    Marks of earlier versions have only the number.
+    Versions before 0.1 stored only the number of rows.
     """
 
     _text = "rows={} keys={:016x}"
@@ -91,7 +91,7 @@ class KeysContent(TaskContent):
 
 
 def _row_hashes(batch: pa.RecordBatch, topic: str | None) -> Hashes:
-    """Return a hash of each row. The columns are mixed one after another, so that their order matters."""
+    """Return a hash of each row. Equal values in different columns give different hashes."""
     names = batch.schema.names
     mixed = np.zeros(batch.num_rows, np.uint64)
     for name in _BYTES:
@@ -113,7 +113,7 @@ def _row_hashes(batch: pa.RecordBatch, topic: str | None) -> Hashes:
 
 
 def _mix(mixed: Hashes, column: Hashes | np.uint64) -> Hashes:
-    """Apply the final step of splitmix64 to each value."""
+    """Combine the hash of each row with the hash of one more column, by the final step of splitmix64."""
     with np.errstate(over="ignore"):
         mixed = (mixed ^ column) * _STEP
         mixed ^= mixed >> np.uint64(29)

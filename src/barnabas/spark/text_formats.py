@@ -1,4 +1,4 @@
-"""Parses JSON, CSV, text and logs to columns, with the reason if a record does not fit the schema."""
+"""Parses JSON, CSV, text and logs to columns. Records that do not fit the schema get a reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _PARSED, _CORRUPT = "_parsed", "_corrupt"
 
 @dataclass(frozen=True)
 class Decoded:
-    """Columns of a record's value, and the reason if it cannot be parsed, else NULL."""
+    """Columns of parsed records, by name.
+
+    `reason` says why a record cannot be parsed, and is NULL otherwise.
+    """
 
     columns: dict[str, Column]
     reason: Column
@@ -29,6 +32,8 @@ def decode_text(
     rows: DataFrame, format: str, schema: str | StructType, options: dict[str, str]
 ) -> tuple[DataFrame, Decoded]:
     """Parse the column value of `rows` (binary or string) as json, csv or text.
+
+    Return `rows` with auxiliary columns, and the parsed columns as expressions over these rows.
 
     Raises:
         ConfigError: the schema is invalid.
@@ -71,10 +76,10 @@ def decode_text(
 
 
 def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:
-    """Decode `rows` of a topic that `barnabas ship` writes. Any other value is treated as a message.
+    """Decode `rows` of a topic to which `barnabas ship` writes log lines.
 
-    `at` is the line's own time. If it has none, or one after the time of shipping, `at` is the time of
-    shipping.
+    A value in another form becomes the column message. The column at is the time in the line. If the line has
+    no time, or a time later than the record's timestamp, at is the record's timestamp.
     """
     text = F.make_valid_utf8(F.col("value").cast("string"))
     log = F.col(_PARSED)
@@ -89,10 +94,10 @@ def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:
 
 
 def _parse_once(rows: DataFrame, made: Column) -> DataFrame:
-    """Return `rows` with the column `made` as `_PARSED`.
+    """Return `rows` with `made` as the column `_PARSED`, so that Spark parses each record once.
 
-    Spark copies the expression of a plain column to each use, and so parses a record several times. It does
-    not copy an exploded column. So a record is parsed once, in a third of the time.
+    Spark copies the expression of a plain column to each use, and so would parse a record several times.
+    Spark does not copy an exploded column. This takes a third of the time.
     """
     return rows.select("*", F.explode(F.array(made)).alias(_PARSED))
 
@@ -107,9 +112,10 @@ def parse_schema(schema: str) -> StructType:
 
 
 def _is_alone(text: Column, options: dict[str, str]) -> Column:
-    """Whether no text follows a JSON object.
+    """Whether no text follows the JSON object in `text`.
 
-    Spark reads only to its end; in brackets it must read further.
+    Spark's parser stops at the end of the object. So this parses the text as an array, in brackets, and
+    counts the elements.
     """
     listed = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "array<struct<_: string>>", options)
     return F.coalesce(F.size(listed) == 1, F.lit(False))

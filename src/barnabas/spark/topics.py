@@ -17,7 +17,7 @@ from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataR
 
 
 class Topic(NamedTuple):
-    """A topic in a cluster's metadata."""
+    """A topic in a cluster's metadata: its error, its id and the leaders of its partitions."""
 
     error: ErrorCode
     topic_id: TopicId
@@ -26,7 +26,7 @@ class Topic(NamedTuple):
 
 
 def id_as_text(topic_id: TopicId) -> str:
-    """Return a topic id as text, as in Kafka's tools and in checkpoints."""
+    """Return a topic id as base64 text without padding, as in checkpoints."""
     return base64.b64encode(topic_id).decode().rstrip("=")
 
 
@@ -36,10 +36,10 @@ def id_from_text(text: str) -> TopicId:
 
 
 class TopicLookup:
-    """Looks up topics repeatedly. One thread owns it."""
+    """Looks up topics by Metadata requests, again and again. Only one thread may use an instance."""
 
     def __init__(self, brokers: Brokers, timeout_s: float) -> None:
-        """Create it. `timeout_s` is the time limit of one answer."""
+        """Create a lookup. `timeout_s` is the time limit of one lookup, in seconds."""
         self.brokers = brokers
         self._timeout_s = timeout_s
         self._names: frozenset[str] | None = frozenset()
@@ -48,13 +48,13 @@ class TopicLookup:
         self._topics: Mapping[str, Topic] = {}
 
     def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
-        """Return these topics, or all topics, as they are now.
+        """Return the present topics by name: those of `names`, or all topics for None.
 
-        If nothing has changed, it is the same object as before.
+        If nothing has changed since the last call, the result is the same object.
 
         Raises:
             ClientError: no broker answers now.
-            AuthenticationError: the broker or the client rejects the other one.
+            AuthenticationError: the broker rejects the login, or the client the broker's certificate.
         """
         wanted = None if names is None else frozenset(names)
         if wanted != self._names:

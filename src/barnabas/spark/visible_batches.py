@@ -1,7 +1,7 @@
 """Selects the batches of a Fetch response that the reader may see, and decompresses their records.
 
-A response begins with the batch that contains the requested offset, so often before that offset. It ends at
-its size limit, often in the middle of a batch.
+A response begins with the whole batch that contains the requested offset, so it may have earlier records. It
+ends at its size limit, often in the middle of a batch.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Payload(NamedTuple):
 
 
 def whole_batches(data: memoryview) -> list[tuple[int, BatchHeader]]:
-    """Yield each whole batch of `data` as (position, header).
+    """Return the position and the header of each complete batch in `data`.
 
-    A batch that is incomplete at the end is left out.
+    An incomplete batch at the end is left out.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, a size is impossible; UNSUPPORTED_FOR_MESSAGE_FORMAT, messages of format
@@ -73,11 +73,11 @@ def visible_payloads(
     end: Offset,
     check_crcs: bool,
 ) -> Iterator[Payload]:
-    """Return the visible records of those `batches` that overlap `start` to `end`.
+    """Yield the records of the visible `batches` that have offsets from `start` up to, but without, `end`.
 
-    Control batches and aborted transactions are left out. For read_committed, the broker lists the `aborted`
-    transactions (KIP-98). Each covers the producer's batches from its first offset up to the next abort
-    marker.
+    Control batches and batches of aborted transactions are left out. For read_committed, the broker lists the
+    `aborted` transactions (KIP-98). Each one covers its producer's batches from its first offset up to the
+    producer's next abort marker.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.

@@ -4,7 +4,7 @@ Spark's own daemon imports few modules, so each worker spends 0.4 seconds of CPU
 This daemon does them once, and freezes the objects: see `barnabas.spark.worker_heap`.
 
 Spark starts it as ``python -m barnabas.spark.worker_daemon pyspark.worker``, for the workers of tasks.
-Planners use Spark's own daemon. It must not write to stdout, because Spark reads the port from there.
+Planners use Spark's own daemon. The daemon must not write to stdout, because Spark reads its port from there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _OURS = ("barnabas.spark.stream_reader", "barnabas.spark.writer")
 
 
 def import_for(worker: str) -> None:
-    """Import the modules of a worker. If a module cannot be imported, the worker itself reports it."""
+    """Import the module `worker`, and the modules that tasks need.
+
+    Import errors are ignored, because the worker itself reports them later.
+    """
     for name in (worker, *_OURS):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

@@ -1,9 +1,9 @@
-"""The Python interpreter of Spark's Python processes, on the machine of the driver.
+"""Chooses the Python interpreter of Spark's Python processes, on the machine of the driver.
 
 Spark puts its own copy of PySpark, a zip file, at the start of PYTHONPATH. Python must compile every module
 of a zip file again in each process, which takes a second of CPU time. The installed PySpark has bytecode and
 takes a quarter of a second. A pipeline of two queries starts about a dozen such processes. So Spark starts a
-script that removes the zip files from the path, and then becomes the interpreter.
+script instead. The script removes the zip files from the path, and then executes the interpreter.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ exec {python} "$@"
 
 
 def worker_python(folder: Path) -> str:
-    """The path of this interpreter for Spark, or of a script that starts it, which is written to `folder`.
+    """Return the path of the program that Spark starts as its Python interpreter.
 
-    The script helps only if Spark's JVM comes from the installed PySpark: its copy is then the same.
+    It is the script, which this function writes to `folder`, or this interpreter. The script is used only if
+    Spark's JVM comes from the installed PySpark, because then both copies of PySpark are the same.
     """
     installed = Path(pyspark.__file__).resolve().parent
     if not _SHELL.exists() or Path(_find_spark_home()).resolve() != installed:

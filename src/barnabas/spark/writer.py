@@ -1,8 +1,8 @@
 """Appends rows to topics with Arrow: ``df.write`` and ``df.writeStream``.
 
-The default is at least once, as in Spark's own Kafka connector: a repeated task or micro-batch writes its
-rows again. The producer itself is idempotent and does not repeat records. `barnabas.spark.exactly_once`
-implements ``barnabas.delivery=exactly-once``.
+The default is at-least-once delivery, as in Spark's own Kafka connector: a repeated task or micro-batch
+writes its rows again. The producer is idempotent, so its own retries write no record twice.
+`barnabas.spark.exactly_once` implements ``barnabas.delivery=exactly-once``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnabas.spark.worker_heap import count_use
 
 @dataclass
 class Written(WriterCommitMessage):
-    """A task's message to the driver."""
+    """The result of a task, which Spark sends to the driver."""
 
     records: int
     #: of them those for the topic of dead letters
@@ -45,19 +45,25 @@ class TopicWriter(DataSourceArrowWriter):
         self._batch = options.batch or 0
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write the rows of one task. Return when the brokers have acknowledged every record."""
+        """Write the rows of one task, in an executor.
+
+        Return when the brokers have acknowledged every record.
+        """
         task = TaskContext.get().partitionId()
         return _write(self._options, iterator, WriteId(self._sink, self._batch, task))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Mark the batch as written, if it has a name that allows repeated attempts."""
+        """Mark an exactly-once batch as written, after all tasks. Without barnabas.sinkId, there is no mark.
+
+        Raises TooManyRejectedError if the tasks together have too many rejected rows.
+        """
         _check_rejected(self._options, messages)
         if self._options.sink is not None:
             _close(self._options, messages)
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
-    """Writes a micro-batch. Each micro-batch has a new object, so it keeps no state."""
+    """Writes one micro-batch. Spark makes a new object for each micro-batch, so the class keeps no state."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -98,7 +104,7 @@ class _RejectedRows:
         self.rows = 0
 
     def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield `batches`. Raise TooManyRejectedError at the batch with too many rejected rows."""
+        """Yield `batches`, and count their rejected rows. Raise TooManyRejectedError above the limit."""
         for batch in batches:
             if self._topic is not None and "topic" in batch.schema.names:
                 self.rows += pc.sum(pc.equal(batch.column("topic"), self._topic)).as_py() or 0
