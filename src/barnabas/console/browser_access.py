@@ -33,7 +33,7 @@ class BrowserAccess:
     """Admits browsers that have opened the link or that send a user's password.
 
     Args:
-        hosts: valid ``Host`` headers; None for any, behind a proxy that checks them.
+        hosts: accepted values of the ``Host`` header; None accepts any, behind a proxy that checks them.
         users: passwords by user; None if the link gives access.
     """
 

@@ -65,7 +65,7 @@ def produce(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Chan
 
 
 def redrive(view: ClusterView, wanted: Wanted) -> Change:
-    """Return the change that sends a dead letter to its original topic.
+    """Return the change that sends a dead letter again, to the topic that `origin` returns.
 
     Key, value and the record's own headers do not change.
     """

@@ -96,7 +96,7 @@ class ClusterView:
             self._admin = None
 
     def metadata(self, topics: Iterable[str] | None = None) -> Any:
-        """Return the MetadataResponse for some topics, or for all. It creates no topic.
+        """Return the response to a Metadata request for some topics or all. The request creates no topic.
 
         The response for all topics is shared for a second or more. It is the same object as before if the
         cluster's answer is the same.

@@ -76,7 +76,10 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
     )
 
     def check_limits(self, broker: BrokerConfig) -> None:
-        """Raise ConfigError unless the values are within the broker's limits for groups."""
+        """Raise ConfigError unless the values are within the broker's limits.
+
+        Session timeouts must also be longer than heartbeat intervals.
+        """
         for name in LIMITED:
             value = self.value(name)
             low_name, high_name = (limit_of(name, bound) for bound in ("min", "max"))

@@ -45,7 +45,7 @@ _MOST_CLIENT_METRICS = 100
 
 
 class ResourceType(IntEnum):
-    """The type of the resource that a setting belongs to, by the protocol's numbers."""
+    """Types of resources that can have settings, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -62,7 +62,7 @@ class ConfigResource(NamedTuple):
 
 
 class AlterOperation(IntEnum):
-    """The kind of a setting's change, by the protocol's numbers. The last two kinds are for lists."""
+    """Kinds of changes of a setting, with Kafka's numbers. APPEND and SUBTRACT are for lists."""
 
     SET = 0
     DELETE = 1
@@ -357,9 +357,9 @@ class ConfigControl:
         raise KafkaError(ErrorCode.INVALID_REQUEST, unserved(resource.type))
 
     async def _check_keys(self, resource: ConfigResource, found: _Resource, texts: Mapping[str, str]) -> None:
-        """Reject keys and certificates that this broker's listeners cannot use.
+        """Raise KafkaError INVALID_REQUEST for keys and certificates that this broker's listeners cannot use.
 
-        It cannot check the files of other brokers.
+        Settings of other brokers are not checked, because their files are elsewhere.
         """
         if self._try_keys is None or resource != (ResourceType.BROKER, self._own_name):
             return
@@ -373,7 +373,7 @@ class ConfigControl:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
     def _check_limits(self, resource: _Resource, texts: Mapping[str, str], image: ClusterImage) -> None:
-        """Check the limits of a group's settings, against the broker's settings and against each other."""
+        """Raise KafkaError INVALID_CONFIG if `GroupConfig.check_limits` rejects the settings of a group."""
         if resource.settings is GroupConfig:
             layers = [Layer(Source.DYNAMIC_GROUP_CONFIG, texts), *self._configs.broker_layers(image)]
             try:

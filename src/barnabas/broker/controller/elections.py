@@ -111,7 +111,7 @@ def _leaderless(
 
 
 def _is_the_same(image: ClusterImage, before: ClusterImage, broker: BrokerId) -> bool:
-    """Whether a broker has not registered again since `before`, so that its answer is still valid."""
+    """Whether a broker has the same registration in both images, so that its answer is still valid."""
     now, then = image.brokers.get(broker), before.brokers.get(broker)
     return now is not None and then is not None and now.epoch == then.epoch
 

@@ -15,7 +15,7 @@ from barnabas.broker.metadata.store import Create, MetadataStore, Set
 
 
 class UpgradeType(IntEnum):
-    """The permitted direction of a change of level, by the protocol's numbers."""
+    """The permitted direction of a change of a feature's level, with Kafka's numbers."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2

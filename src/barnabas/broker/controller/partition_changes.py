@@ -20,7 +20,7 @@ from barnabas.broker.metadata.image import PartitionState
 
 
 class Eligibility(NamedTuple):
-    """The roles that the brokers may have now, for the partitions that they hold."""
+    """Sets of brokers, by the roles that these may have now in the partitions that they hold."""
 
     #: may stay in an ISR: they run, and have not restarted since they joined it
     in_sync: frozenset[BrokerId]
@@ -32,7 +32,7 @@ class Eligibility(NamedTuple):
     unclean: frozenset[BrokerId] = frozenset()
 
     def without(self, failed: frozenset[BrokerId]) -> Eligibility:
-        """Return the eligibility for a partition whose replicas on some brokers have failed."""
+        """Return the roles for a partition whose replicas on the brokers in `failed` cannot be used."""
         return Eligibility(
             self.in_sync - failed, self.electable - failed, self.leaving - failed, self.unclean | failed
         )
@@ -56,11 +56,11 @@ def with_isr(
 
 
 def settle(state: PartitionState, min_isr: int, eligible: Eligibility) -> PartitionState:
-    """Return the state that fits the brokers' present eligibility; the same object if it fits already.
+    """Remove replicas that may not be in sync from the ISR, and replace a leader that may not lead.
 
-    Replicas that may not stay leave the ISR. If a leader may not stay, another replica from the ISR becomes
-    the leader in a new epoch, or else one from the ELR. A leader that is shutting down stays leader if there
-    is no other. If neither ISR nor ELR has a replica left, see `candidates`.
+    Return the new state, or `state` itself if nothing changes. The new leader is a replica from the ISR, or
+    else from the ELR. If none of them can lead, a leader that is shutting down stays. Otherwise the partition
+    has no leader (see `candidates`).
     """
     if _is_settled(state, min_isr, eligible) or state.is_missing:
         return state

@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 
 class IsrProposal(NamedTuple):
-    """A leader's proposal (KIP-497): the ISR, with the broker epochs that the leader knows, or -1 (KIP-903).
+    """A leader's proposal of a new ISR (KIP-497): brokers with their epochs, -1 if unknown (KIP-903).
 
     Any in-sync replica can propose the ISR without itself, if it can write no more.
     """
@@ -110,12 +110,12 @@ class PartitionControl:
             self._settling = start_task(self._settle_while_due(), "partition leaders", is_vital=True)
 
     async def settled(self) -> None:
-        """Wait until the partitions fit the image, or until this controller has resigned."""
+        """Wait until all partitions are updated for the image, or until this controller has resigned."""
         while self._settling is not None and not self._settling.done():
             await asyncio.shield(self._settling)
 
     async def caught_up(self) -> None:
-        """Wait until the partitions fit everything that the store has reported.
+        """Wait until all partitions are updated for every change that the store has reported.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the store cannot be read.

@@ -58,6 +58,6 @@ class ProducerIdControl:
             return block
 
     def _first_of_all(self) -> int:
-        """Return the first id if no earlier id is known: none was allocated, or the node is missing."""
+        """Return the first id to allocate if none is known: none was allocated, or its node is missing."""
         is_shared = self._store.session_timeout > 0  # else no client could have deleted it
         return self._election.epoch * _IDS_OF_AN_EPOCH if is_shared and self._election.epoch > 1 else 0

@@ -92,7 +92,7 @@ class Registration:
 
         Raises:
             NodeExistsError: a live broker has this broker's id.
-            StoreUnavailableError: the store will never be reachable again.
+            StoreUnavailableError: the store is closed, or has failed for good.
         """
         if self.is_given_up:
             await self._withdraw()

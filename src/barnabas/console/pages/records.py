@@ -29,7 +29,7 @@ _BEGINNINGS = ("end", "start", "offset", "time")
 
 
 def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """Return a topic's records, sorted by time if they come from several partitions.
+    """Return the data of the records page: the records that the query selects, sorted by time.
 
     | query | value |
     |---|---|
@@ -289,7 +289,7 @@ def content(view: ClusterView, record: Record, how: str, masks: Masks, most: int
 
 
 def candidate(view: ClusterView, partition: int, record: Record, masks: Masks) -> Candidate:
-    """Return a record in the form for filters and added columns."""
+    """Convert a record to the form that filters and added columns read. `masks` hide parts of the value."""
     return Candidate(
         partition,
         record.offset,

@@ -204,13 +204,13 @@ def code_of(error: Exception) -> Code:
 
 
 def connected(request: ConnectRequest, timeout_ms: int, session_id: int, password: bytes) -> bytes:
-    """Make the response to a connect request. A timeout of 0 means that the session has ended."""
+    """Encode the response to a connect request. A timeout of 0 means that the session has ended."""
     read_only = b"\0" if request.knows_read_only else b""
     return _frame(_CONNECTED.pack(0, timeout_ms, session_id), _buffer(password), read_only)
 
 
 def ended(request: ConnectRequest) -> bytes:
-    """Make the response to a client whose session has ended."""
+    """Encode the response to a client whose session has ended."""
     return connected(request, 0, 0, bytes(_PASSWORD_BYTES))
 
 
@@ -266,7 +266,7 @@ def failed_multi_body(count: int, failed: int, code: Code) -> bytes:
 
 
 def multi_read_body(nodes: Sequence[StoreNode | None]) -> bytes:
-    """Make the body of the response to a read of many nodes; None for a missing node."""
+    """Encode the body of the response to a read of many nodes. `nodes` has None for each missing node."""
     missing = _error_result(Code.NO_NODE)
     got = _result(Opcode.GET)
     return b"".join(missing if node is None else got + node_body(node) for node in nodes) + _LAST
