@@ -153,11 +153,11 @@ class LogDirectory:
         is_clustered: bool = False,
         on_failure: Callable[[OSError], None] | None = None,
     ) -> LogDirectory:
-        """Lock the directory for this broker. Create it if it is missing.
+        """Lock the directory `path` for this broker. Create a missing directory.
 
         Raises:
             DirectoryLocked: another broker uses it.
-            ConfigError: it belongs to another broker or cluster.
+            ConfigError: the directory belongs to another broker or cluster.
             OSError: the disk failed.
         """
         fs = files.fs

@@ -34,7 +34,7 @@ class Watched(Protocol):
 
 
 class DelayedOperation(Generic[T]):
-    """An operation that is tried again at each progress, until it has a result for `future`.
+    """An operation that is tried again whenever a watched partition progresses, until it has a result.
 
     Args:
         watched: partitions whose progress the operation waits for.

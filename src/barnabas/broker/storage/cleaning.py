@@ -146,7 +146,7 @@ class Cleaning:
         return groups
 
     def clean(self, group: Sequence[LogSegment]) -> LogSegment:
-        """Write the records that stay of a group into one new segment, fsync it and return it.
+        """Write the remaining records of a group into one new segment. Fsync and return the segment.
 
         The names of its files end in `.cleaned`. Clean the groups in their order, each once.
         """

@@ -54,7 +54,7 @@ def read_small_file(fs: FileSystem, path: str) -> bytes:
 
 
 def keep_damaged(fs: FileSystem, path: str) -> None:
-    """Add the suffix ``.damaged`` to a file's name, so that a new file can replace it. Only log a failure."""
+    """Rename a damaged file with the suffix ``.damaged``, so that a new one can replace it. Log a failure."""
     try:
         fs.rename(path, path + DAMAGED)
     except OSError as error:

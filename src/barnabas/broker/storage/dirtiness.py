@@ -82,7 +82,7 @@ def dirtiness(log: PartitionLog, cleaned_to: Offset | None, now_ms: int) -> Dirt
 
     Raises:
         OSError: the disk failed.
-        KafkaError: CORRUPT_MESSAGE.
+        KafkaError: CORRUPT_MESSAGE, the first batch of a segment is damaged.
     """
     config = log.config
     segments = log.files.segments

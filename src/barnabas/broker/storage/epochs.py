@@ -75,7 +75,7 @@ class LeaderEpochs:
             self.changed = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove the epochs that end before `start_offset`, the new start of the log.
+        """Remove the epochs that end at or before `start_offset`, the new start of the log.
 
         The epoch of the record at `start_offset` begins there from now on.
         """

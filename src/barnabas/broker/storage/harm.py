@@ -78,7 +78,7 @@ def harm_of(error: BaseException, *, syncing: bool = False) -> Harm:
     """Return whether `error` harms only the request, the log, or the log directory.
 
     Args:
-        error: an OSError, or one of our own errors.
+        error: an OSError, or another exception, which means a bug.
         syncing: whether an fsync of the log's own files has failed.
     """
     if not isinstance(error, OSError):

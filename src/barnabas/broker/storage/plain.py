@@ -35,7 +35,7 @@ _EVER = 2**63
 
 
 class PlainLimits:
-    """Limits of a plain batch, computed once from a topic's settings.
+    """The limits within which a batch is plain, computed once from a topic's settings.
 
     Args:
         config: settings of the topic.

@@ -384,7 +384,7 @@ class Partition:
 
         Args:
             records: the batch.
-            acks: as for `append`.
+            acks: acks that the produce request requires.
             flags: bits of the batch attributes that this request may set.
             now_ms: present time, in milliseconds.
             has_keys: whether it is certain that all records have keys.
