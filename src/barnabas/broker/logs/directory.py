@@ -709,7 +709,7 @@ class LogDirectory:
 
     @contextmanager
     def _noted(self, log: PartitionLog, failed: list[TopicPartition]) -> Iterator[None]:
-        """Log an error of a log that cannot be closed, and continue with the others."""
+        """Within this context, log an error and add the log's partition to `failed`, instead of raising."""
         try:
             yield
         except Exception as error:
@@ -798,7 +798,7 @@ def _has_partitions(fs: FileSystem, path: str) -> bool:
 def _claim(
     fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Random, *, is_clustered: bool
 ) -> str:
-    """Check that the directory belongs to this broker, or claim it. Return its id."""
+    """Check that the directory belongs to this broker, or claim it by `meta.properties`. Return its id."""
     file = f"{path}/{checkpoints.META_PROPERTIES}"
     try:
         found = checkpoints.decode_properties(read_small_file(fs, file))

@@ -217,7 +217,7 @@ class Cleaning:
         return self._transactions.is_aborted(header), None
 
     def _kept(self, header: BatchHeader, batch: Buffer, is_useless: bool) -> Buffer | None:
-        """Return the kept form of the batch; None if it is dropped."""
+        """Return the batch as it stays in the log; None if the cleaning drops it."""
         if header.last_offset >= self.end:
             return batch  # the map has no keys of this part of the log
         horizon = header.delete_horizon_ms
@@ -284,7 +284,7 @@ class Cleaning:
         )
 
     def _batches(self, segment: LogSegment, position: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield the batches of a segment, at most at the allowed rate."""
+        """Yield the batches of a segment, not faster than the throttle allows."""
         size = 0
         for header, batch in segment.batches(position, self._block_bytes):
             yield header, batch

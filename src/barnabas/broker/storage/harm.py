@@ -75,10 +75,10 @@ class TornError(OSError):
 
 
 def harm_of(error: BaseException, *, syncing: bool = False) -> Harm:
-    """Return whether `error` harms only the request, the log, or the log directory.
+    """Return the scope of the harm of `error`: the request, the log or the log directory.
 
     Args:
-        error: an OSError, or another exception, which means a bug.
+        error: an OSError; any other exception counts as a bug, which harms the log.
         syncing: whether an fsync of the log's own files has failed.
     """
     if not isinstance(error, OSError):

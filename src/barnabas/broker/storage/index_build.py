@@ -50,7 +50,7 @@ class IndexBuild:
             self.is_over = self.built is None
 
     def _build(self) -> tuple[bytes, bytes] | None:
-        """Return None if the segment is damaged, too: a read of its records reports it."""
+        """Return the content of both indexes; None if the segment is damaged, too (a read reports that)."""
         offsets, times = bytearray(), bytearray()
         position, indexed_at = 0, -_INTERVAL
         latest = indexed = (-1, 0)

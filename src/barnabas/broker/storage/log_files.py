@@ -480,7 +480,7 @@ class LogFiles:
         self.note_indexes(active)
 
     def _checksums(self) -> Replacement:
-        """Return the checksums of the transaction indexes, to be written."""
+        """Return a task that writes the checksums of the transaction indexes."""
         found = {
             segment.base_offset: segment.aborted.checksum()
             for segment in self.segments
@@ -538,9 +538,9 @@ class LogFiles:
         segment.remove()
 
     def _set_aside(self, *files: LogFile) -> None:
-        """Rename files with the suffix ``.deleted``.
+        """Add the suffix ``.deleted`` to the names of files, and note them for the next removal.
 
-        Files with this suffix from an earlier attempt are kept apart.
+        Skip files that have the suffix from an earlier attempt.
         """
         for file in files:
             if not file.path.endswith(DELETED):

@@ -182,9 +182,9 @@ def load_log(
 
 
 def _load_epochs(env: LogEnvironment, path: str, segments: Segments, *, read_through: bool) -> LeaderEpochs:
-    """Return the epochs of the checkpoint.
+    """Return the leader epochs from the checkpoint. If it is missing or damaged, read the batches' headers.
 
-    `read_through`: whether the recovery will find them all in the log.
+    With `read_through`, leave that to the recovery, which reads all batches anyway.
     """
     file = f"{path}/{EPOCH_FILE}"
     try:

@@ -181,7 +181,7 @@ def sync_sealed(log: PartitionLog) -> None:
 
 
 def _found(log: PartitionLog, truncation: Truncation | None, offset: Offset) -> Truncation | None:
-    """Return a truncation that has run and fits the present log; `truncation` if it does."""
+    """Return `truncation` if it fits the log, else a new one that has run; None if none is needed."""
     if truncation is not None and truncation.offset == offset and truncation.fits(log.files):
         log.check_usable()
         return truncation

@@ -248,7 +248,7 @@ class ReplicaFetcher:
         followed.failures += 1
 
     def _backoff(self, failures: int) -> float:
-        """Return the back-off in seconds, for the number of earlier failures."""
+        """Return the seconds to wait after that number of earlier failures."""
         longest = self._dependencies.view.config.replica_fetch_backoff_ms / 1000
         return min(_FIRST_BACKOFF * float(2 ** min(failures, 30)), longest)
 
