@@ -1,4 +1,4 @@
-"""Runs a broker: in this process until a signal (`serve`, `run`), or in a thread of its own."""
+"""Runs a broker in this process until a signal (`serve`, `run`), or in its own thread (`BrokerServer`)."""
 
 from __future__ import annotations
 
@@ -48,13 +48,14 @@ async def serve(
 ) -> None:
     """Run a broker on the current event loop until SIGTERM or SIGINT, then stop it cleanly.
 
-    The process should do little else, because the event loop can keep a core busy while clients wait. Another
-    thread in the process does not get the GIL for that long.
+    The process should do little else: the event loop can keep the GIL while clients wait, and then no other
+    thread runs.
 
     Args:
         config: settings of the broker.
         on_ready: called when the broker serves clients.
-        beside: context that is entered then, and left before the broker stops.
+        beside: makes a context manager, which `serve` enters after `on_ready` and exits before the broker
+            stops.
         environment: environment of the broker; by default the operating system.
         users: users to create if the cluster does not have them.
 
@@ -93,7 +94,7 @@ async def serve(
 
 @contextmanager
 def short_switches() -> Iterator[None]:
-    """Within this context, the event loop soon gets the GIL when another thread has it."""
+    """Within this context, a busy thread gives up the GIL after 1 ms, so that the event loop waits less."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_INTERVAL)
     try:
@@ -113,9 +114,9 @@ def run(
 
 
 def _raise_file_limit() -> None:
-    """Raise the limit of open files as far as the system allows.
+    """Raise the process's limit of open files as far as possible. Log a warning if the limit is low.
 
-    Connections and segments need one file each.
+    The broker needs one file for each connection and each log segment.
     """
     try:
         allowed = limits.raise_open_files(ENOUGH_FILES)
@@ -132,10 +133,10 @@ def _raise_file_limit() -> None:
 
 
 class BrokerServer:
-    """A broker in a thread of its own, with its own event loop. Use it in tests, or to embed a broker.
+    """Runs a broker in its own thread, with its own event loop. Use it in tests, or to embed a broker.
 
-    It is a context manager. The parts of the broker belong to its event loop. Other threads may use only the
-    methods of this class.
+    It is a context manager, which starts and stops the broker. Other threads may use only the methods and
+    properties of this class, not the parts of the broker.
     """
 
     def __init__(
@@ -158,12 +159,12 @@ class BrokerServer:
 
     @property
     def bound(self) -> Sequence[Endpoint]:
-        """Addresses of the broker, in the order of ``listeners``, with the ports in use."""
+        """Bound addresses in the order of ``listeners``, with the real port in place of port 0."""
         return self._broker.bound
 
     @property
     def metrics_url(self) -> str | None:
-        """URL of metrics and health, ``http://127.0.0.1:9404``; None if there is none."""
+        """URL of metrics and health, such as ``http://127.0.0.1:9404``; None if the settings disable them."""
         monitor = self._broker.monitor
         return None if monitor is None else monitor.responder.url
 
@@ -183,7 +184,7 @@ class BrokerServer:
         return self
 
     def stop(self) -> None:
-        """Stop the broker cleanly, and wait for the end. A second call does nothing.
+        """Stop the broker cleanly, and wait until it has stopped. A second call does nothing.
 
         Raises:
             BrokerFailedError: the broker had stopped by itself, because a part that it needs has failed.

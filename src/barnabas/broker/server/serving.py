@@ -1,4 +1,4 @@
-"""Builds the table of served APIs, and gives each handler the parts of the broker that it names."""
+"""Builds the table of served APIs, and gives each handler its dependencies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _APIS = load()
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """The parts that run between any request and its handler."""
+    """The parts of the broker that the wrappers around the handlers need."""
 
     view: BrokerView
     loader: MetadataLoader
@@ -45,7 +45,7 @@ class _Common:
 
 
 def served_apis(parts: Iterable[object]) -> ServedApis:
-    """Return all APIs, served by a broker with these parts.
+    """Return all APIs, with handlers that use these parts of a broker.
 
     Raises:
         TypeError: a handler requires a part that is missing, or that exists more than once.
@@ -64,7 +64,7 @@ def served_apis(parts: Iterable[object]) -> ServedApis:
 
 
 def _served(api: Api[Any], found: Parts, common: _Common) -> Served:
-    """Wrap one API in its checks. The last wrapper is the first to see a request."""
+    """Return an API with its handler, wrapped in its checks. The outermost check is applied last here."""
     own = api.using(*(found.of(kind, api.name) for kind in api.parts))
     handle = own.handle
     if api.confirmed_by is not None:

@@ -1,4 +1,4 @@
-"""The parts that ShareFetch and ShareAcknowledge have in common."""
+"""Functions that the handlers of ShareFetch and ShareAcknowledge share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RENEW_VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class SharePorts:
-    """The dependencies of both handlers."""
+    """The dependencies of the handlers of ShareFetch and ShareAcknowledge."""
 
     partitions: SharePartitions
     sessions: ShareSessions
@@ -35,12 +35,12 @@ class SharePorts:
 
 
 def member_of(request: ShareFetchRequest | ShareAcknowledgeRequest) -> Member:
-    """The member that sends a request."""
+    """Return the group member that sends a request."""
     return Member(request.group_id or "", request.member_id or "")
 
 
 def refuses(ports: SharePorts, context: RequestContext) -> Callable[[Target], KafkaError | None]:
-    """The error for a partition that the client may not read."""
+    """Return a function that returns the error for a partition that the client may not read, else None."""
     names, access = ports.view.image.topic_names, context.access
 
     def refused(target: Target) -> KafkaError | None:
@@ -55,7 +55,7 @@ def refuses(ports: SharePorts, context: RequestContext) -> Callable[[Target], Ka
 def acknowledging_of(
     ports: SharePorts, context: RequestContext, request: ShareFetchRequest | ShareAcknowledgeRequest
 ) -> Acknowledging:
-    """The acknowledgements in a request."""
+    """Return the acknowledgements in a request, ready to be applied (`Acknowledging.steps`)."""
     member = member_of(request)
     wanted = [
         (
@@ -77,17 +77,22 @@ def acknowledging_of(
 
 
 def lock_timeout_ms(ports: SharePorts, member: Member) -> int:
-    """The time for which a member has a record to itself, in milliseconds."""
+    """Return the acquisition lock timeout of the member's group, in milliseconds."""
     return ports.view.group_config(member.group).share_record_lock_duration_ms
 
 
 def is_long(acknowledging: Acknowledging, targets: int = 0) -> bool:
-    """Whether a request is served in slices."""
+    """Whether a request is so large that the broker must serve it in slices.
+
+    Args:
+        acknowledging: acknowledgements of the request.
+        targets: number of partitions to fetch from.
+    """
     return acknowledging.elements + targets > DIRECT_ELEMENTS
 
 
 async def stored(acknowledging: Acknowledging) -> None:
-    """Return when all outcomes are known."""
+    """Wait until the share coordinator has stored or rejected all acknowledgements."""
     known = asyncio.Event()
     acknowledging.when_stored(known.set)
     await known.wait()

@@ -1,4 +1,4 @@
-"""Handles SIGTERM and SIGINT: the first one stops the broker cleanly, a third one ends the process."""
+"""Handles SIGTERM and SIGINT: the first signal stops the broker cleanly, the third one ends the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logger_of(__name__)
 
 
 class StopSignals:
-    """Handles the signals of the process on the running event loop, from its creation on.
+    """Handles SIGTERM and SIGINT on the running event loop. The constructor installs the handlers.
 
     Args:
         end_process: called with an exit code to end the process without a clean stop.
@@ -27,11 +27,11 @@ class StopSignals:
         handle_stop_signals(asyncio.get_running_loop(), self.receive)
 
     async def wait(self) -> None:
-        """Wait until a signal has requested the end of the process."""
+        """Wait until the process has received the first signal."""
         await self._stopping.wait()
 
     def receive(self, number: int) -> None:
-        """Handle one signal."""
+        """Handle a signal: the first ends `wait`, the second logs a warning, the third ends the process."""
         self._received += 1
         name = signal.Signals(number).name
         self._stopping.set()

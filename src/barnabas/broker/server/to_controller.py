@@ -1,4 +1,4 @@
-"""Sends the requests of a broker to the controller of its cluster, or to itself."""
+"""Sends a broker's own requests to the controller of its cluster, which can be this broker."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from barnabas.kafka.protocol.schema import Request, Response
 
 
 class OwnRequests:
-    """Answers a broker's requests to itself, as soon as the broker serves.
+    """Answers the requests that a broker sends to itself, as soon as the broker serves requests.
 
     Args:
         node_id: id of this broker.
-        listener: listener at which another broker would receive such a request.
+        listener: name of the inter-broker listener, for the context of the requests.
     """
 
     def __init__(self, node_id: BrokerId, listener: str) -> None:
@@ -39,11 +39,15 @@ class OwnRequests:
         return self._dispatcher is not None
 
     def serve_with(self, dispatcher: Dispatcher) -> None:
-        """Set the dispatcher that answers."""
+        """Start to answer requests, with `dispatcher`."""
         self._dispatcher = dispatcher
 
     async def send(self, request: Request) -> Response:
-        """Return the broker's response. Raises KafkaError BROKER_NOT_AVAILABLE while the broker starts."""
+        """Execute a request on this broker, and return the response.
+
+        Raises:
+            KafkaError: BROKER_NOT_AVAILABLE, the broker has not started yet.
+        """
         if self._dispatcher is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker is starting")
         header = RequestHeader(request.api_key, request.versions[1], 0, f"broker-{self._node_id}")
@@ -53,12 +57,12 @@ class OwnRequests:
 class ToController:
     """Sends requests to the controller that this broker's image shows.
 
-    It does not retry. If the controller has changed, the response has NOT_CONTROLLER.
+    It does not retry. If another broker has become the controller, the response has NOT_CONTROLLER.
 
     Args:
         view: image of this broker.
         peers: the other brokers.
-        own_requests: answers while this broker is the controller.
+        own_requests: executes the requests if this broker is the controller.
         request_timeout: default time limit of a request, in seconds.
     """
 
@@ -83,12 +87,13 @@ class ToController:
 
         Args:
             timeout_s: time limit in seconds from now.
-            purpose: purpose of the channel (`BrokerClient.channel`), so that a long request does not delay
-                others.
+            purpose: purpose of the channel (`BrokerClient.channel`). Each purpose has its own connection, so
+                that a long request does not delay others.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, there is no controller now.
-            ChannelError: there is no answer; see `Channel.send`.
+            KafkaError: NOT_CONTROLLER, there is no controller now, or this broker is the controller and
+                still starts.
+            ChannelError: the controller cannot be reached, or does not respond in time.
         """
         controller = self.controller_id
         if controller == NO_BROKER:
@@ -114,10 +119,12 @@ class ToController:
 
 
 async def allocate_producer_ids(to_controller: ToController, broker_id: BrokerId, broker_epoch: int) -> range:
-    """Request a block of producer ids for this broker. If the answer is lost, the block is never used.
+    """Request a block of producer ids from the controller, and return it.
+
+    If the response is lost, no broker ever uses the block.
 
     Raises:
-        KafkaError: the controller gives no block now.
+        KafkaError: the controller rejects the request, or there is no response.
     """
     request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
     try:

@@ -45,10 +45,10 @@ class RuleFields(Protocol):
 
 
 def filter_of(fields: FilterFields) -> AclFilter:
-    """Return the filter in a message.
+    """Return the ACL filter in a message.
 
     Raises:
-        KafkaError: INVALID_REQUEST, the message has an unknown code.
+        KafkaError: INVALID_REQUEST, a field has an unknown code.
     """
     try:
         return AclFilter(
@@ -65,10 +65,10 @@ def filter_of(fields: FilterFields) -> AclFilter:
 
 
 def rule_of(fields: RuleFields) -> AclBinding:
-    """Return the ACL that a message requests.
+    """Return the ACL that a message asks to create.
 
     Raises:
-        KafkaError: INVALID_REQUEST, such an ACL is impossible.
+        KafkaError: INVALID_REQUEST, the ACL is not valid.
     """
     try:
         kind = ResourceType(fields.resource_type)

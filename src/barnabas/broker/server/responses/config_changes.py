@@ -23,7 +23,10 @@ T = TypeVar("T")
 def resources_once(
     resources: Sequence[R],
 ) -> tuple[dict[ConfigResource, R], dict[ConfigResource, KafkaError]]:
-    """Return the resources that are named once and name each setting once, and the errors of the others."""
+    """Return the valid resources by key, and the errors of the others by key.
+
+    A resource is valid if the request has it only once, and if it has each setting only once.
+    """
     named = Counter(map(_key, resources))
     once: dict[ConfigResource, R] = {}
     errors: dict[ConfigResource, KafkaError] = {}
@@ -49,9 +52,12 @@ def results(
     resources: Sequence[_Named],
     error_of: Callable[[ConfigResource], KafkaError | None],
 ) -> list[T]:
-    """Make a `result` message for each resource, in the request's order.
+    """Return a result for each resource, in the request's order.
 
-    Without an error, the resource was changed.
+    Args:
+        result: message class of a result.
+        resources: resources of the request.
+        error_of: returns the error of a resource; None if the controller has changed it.
     """
     made = []
     for resource in resources:

@@ -19,36 +19,40 @@ from barnabas.broker.view import BrokerView
 
 @dataclass(frozen=True, slots=True)
 class SettingDescriptions:
-    """Describes settings with their values and the sources of these values, from the latest image."""
+    """Describes settings, with their values in the latest image and the sources of these values."""
 
     view: BrokerView
 
     def of_topic(self, topic: str) -> list[Description]:
-        """Describe every setting of an existing topic."""
+        """Return a description of each setting of an existing topic."""
         return list(describe_topic(self.view.configs.topic_layers(self.view.image, topic)))
 
     def of_new_topic(self, texts: Mapping[str, str]) -> list[Description]:
-        """Describe every setting of a topic with the values `texts`, whether it exists or not."""
+        """Return a description of each setting of a new topic.
+
+        Args:
+            texts: values of the topic's own settings; the other settings have the broker's values.
+        """
         if not texts:
             return self.view.configs.plain_topic(self.view.image)
         own = Layer(Source.DYNAMIC_TOPIC_CONFIG, texts)
         return list(describe_topic([own, *self._broker_layers()]))
 
     def of_group(self, group_id: str) -> list[Description]:
-        """Describe every setting of a consumer group, whether it exists or not."""
+        """Return a description of each setting of a group, even if the group does not exist."""
         return list(describe_group(self.view.configs.group_layers(self.view.image, group_id)))
 
     def of_client_metrics(self, name: str) -> list[Description]:
-        """Describe every setting of a client-metrics resource, whether it exists or not."""
+        """Return a description of each setting of a client-metrics resource, even if it does not exist."""
         texts = self.view.image.client_metrics.get(name, {})
         return list(describe_client_metrics([Layer(Source.DYNAMIC_CLIENT_METRICS_CONFIG, texts)]))
 
     def of_broker(self) -> list[Description]:
-        """Describe every setting of this broker."""
+        """Return a description of each setting of this broker."""
         return list(describe_broker(self._broker_layers()))
 
     def of_all_brokers(self) -> list[Description]:
-        """Describe the dynamic settings that apply to all brokers, and no others."""
+        """Return a description of each dynamic setting that applies to all brokers."""
         return [
             Description(BrokerConfig.find(name), text, layer.source, (Entry(name, text, layer.source),))
             for layer in self._broker_layers()

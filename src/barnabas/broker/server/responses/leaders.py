@@ -1,4 +1,4 @@
-"""The leaders of partitions in the responses of share groups' APIs."""
+"""Finds the leaders of partitions for the responses to ShareFetch and ShareAcknowledge."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class _LedPartition(Protocol):
 
 
 class Leaders:
-    """Tells clients of partitions that other brokers lead.
+    """Finds the leaders of partitions for one response, and collects the addresses of these leaders.
 
     Args:
         image: the latest cluster image.
-        listener: of the client's connection.
+        listener: listener of the client's connection, which selects the addresses.
     """
 
     def __init__(self, image: ClusterImage, listener: str) -> None:
@@ -30,11 +30,14 @@ class Leaders:
 
     @property
     def endpoints(self) -> list[NodeEndpoint]:
-        """The addresses of the leaders told so far."""
+        """Addresses of the leaders that `of` has returned so far."""
         return list(self._endpoints.values())
 
     def of(self, topic_id: TopicId, index: int) -> LeaderIdAndEpoch:
-        """The leader of a partition; -1 if there is none."""
+        """Return the leader of a partition with its epoch, and remember its address (`endpoints`).
+
+        If there is no such partition or no leader, the leader id is -1.
+        """
         topic = self._image.topic_by_id(topic_id)
         if topic is None or not 0 <= index < len(topic.partitions):
             return LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)

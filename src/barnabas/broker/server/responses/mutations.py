@@ -1,4 +1,4 @@
-"""Limits of what one request can change: partitions (KIP-599), settings, ACLs and quotas."""
+"""Limits the number of changes by one request: of partitions (KIP-599), settings, ACLs and quotas."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Each change is a write to the metadata store: 25,000 settings took five seconds 
 
 
 def limit_changes(*path: str) -> Callable[[Any], None]:
-    """Make a check that no array along a path has more than `MAX_CHANGES` elements in a whole request.
+    """Return a function that rejects a request with too many changes.
 
-    The check raises KafkaError POLICY_VIOLATION, as Apache Kafka does. Then no part of the request is
-    executed.
+    The function raises KafkaError POLICY_VIOLATION if an array along `path` has more than `MAX_CHANGES`
+    elements in the whole request. Then the broker executes no part of the request, as in Apache Kafka.
     """
 
     def check(request: Request) -> None:
@@ -44,7 +44,9 @@ def limit_changes(*path: str) -> Callable[[Any], None]:
 
 
 class MutationBudget:
-    """The number of partitions that one request can still create and delete. A broker's request has no limit.
+    """Limits the partitions that one request can create or delete by the client's quota (KIP-599).
+
+    Requests of the broker itself and requests that only validate have no limit.
 
     Args:
         quotas: quotas of clients.
@@ -64,7 +66,7 @@ class MutationBudget:
             )
 
     def spend(self, partitions: int) -> None:
-        """Count partitions. Raises KafkaError THROTTLING_QUOTA_EXCEEDED if there are too many."""
+        """Charge partitions to the quota. Raises KafkaError THROTTLING_QUOTA_EXCEEDED if it is used up."""
         if self._left is not None and not self._left.admit(partitions):
             raise KafkaError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,

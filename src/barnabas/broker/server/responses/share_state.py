@@ -1,4 +1,4 @@
-"""The answers about share partitions: of each partition in a request between the brokers of a share group."""
+"""Builds the responses of the share coordinator's APIs, which have a result for each share partition."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ def each_partition(
     ask: Callable[[SharePartitionKey, Any], MaybeAwaitable[T]],
     fields: Callable[[T], Mapping[str, Any]] = lambda _: {},
 ) -> MaybeAwaitable[list[Any]]:
-    """The results of a request, each partition's by itself.
+    """Call `ask` for each partition of a request, and return the list of topic results.
+
+    An error of one partition does not affect the others.
 
     Args:
         request: has a `group_id`, and `topics` with a `topic_id` and `partitions`.
-        result: the class of a topic's result.
-        partition_result: the class of a partition's result.
-        ask: the share coordinator's answer about a partition; raises KafkaError.
-        fields: the fields of a partition's result that depend on the answer.
+        result: message class of a topic's result.
+        partition_result: message class of a partition's result.
+        ask: executes the request for one share partition; raises KafkaError.
+        fields: returns the fields of a partition's result for the value that `ask` returned.
     """
     results = []
     waiting: list[tuple[Any, MaybeAwaitable[T]]] = []

@@ -19,9 +19,10 @@ _LISTENER_NOT_FOUND_SINCE = 6
 
 
 def leader_error(image: ClusterImage, state: PartitionState, listener: str) -> ErrorCode:
-    """Return the partition's error for a client of `listener`:
+    """Return a partition's error code in metadata responses to clients of `listener`.
 
-    NONE, LEADER_NOT_AVAILABLE, or LISTENER_NOT_FOUND if the leader has no such listener.
+    The code is LEADER_NOT_AVAILABLE without a live leader, LISTENER_NOT_FOUND if the leader has no such
+    listener, and otherwise NONE.
     """
     leader = image.brokers.get(state.leader)
     if leader is None:
@@ -42,9 +43,9 @@ EncodedTopics: TypeAlias = dict[str, tuple[TopicImage, bytes]]
 
 @dataclass(slots=True)
 class TopicAnswers:
-    """Caches the answers of Metadata about topics, as long as the images of topic and brokers do not change.
+    """Caches the topics of Metadata responses, until the topic or the brokers change in the cluster image.
 
-    So a console that often requests every topic costs little. The caller must not change an answer.
+    So a client that often requests all topics costs little. Callers must not change a cached topic.
     """
 
     _brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict, init=False)
@@ -57,10 +58,7 @@ class TopicAnswers:
     _in_order: tuple[Mapping[str, TopicImage], list[TopicImage]] = field(default=({}, []), init=False)
 
     def in_order(self, image: ClusterImage) -> list[TopicImage]:
-        """Return all topics, sorted by name.
-
-        Any thread can call this: for 10,000 topics it takes milliseconds.
-        """
+        """Return all topics, sorted by name. Any thread can call this: 10,000 topics take milliseconds."""
         topics, found = self._in_order
         if topics is not image.topics:
             found = [image.topics[name] for name in sorted(image.topics)]
@@ -68,9 +66,12 @@ class TopicAnswers:
         return found
 
     def encoded(self, image: ClusterImage, listener: str, version: int, *, operations: bool) -> EncodedTopics:
-        """Return the answers that were already encoded; the caller can add to them.
+        """Return the cache of encoded topics by name, to which the caller can add.
 
-        An answer is valid only while its topic image is that of `image`.
+        An entry is valid only if it has the same topic image as `image`.
+
+        Args:
+            operations: whether the encoded topics contain the authorized operations.
         """
         self._forget_old(image)
         if len(self._encoded) > _MOST_KINDS:
@@ -90,7 +91,14 @@ class TopicAnswers:
         operations: bool,
         access: Access = UNRESTRICTED,
     ) -> MetadataResponseTopic:
-        """Return the answer about a topic for a listener, a version and permissions."""
+        """Return a topic for a Metadata response, from the cache if possible.
+
+        Args:
+            listener: listener of the client.
+            version: version of the request.
+            operations: whether to add the operations that the client may use on the topic.
+            access: permissions of the client.
+        """
         self._forget_old(image)
         modern = version >= _LISTENER_NOT_FOUND_SINCE
         key = (topic.name, listener, modern, operations)
@@ -118,7 +126,7 @@ def _make(
     operations: bool,
     last: tuple[TopicImage, MetadataResponseTopic] | None,
 ) -> MetadataResponseTopic:
-    """Make a new answer. It shares the unchanged partitions with the `last` one."""
+    """Build a topic for Metadata responses. Reuse the unchanged partitions of `last`, the previous one."""
     states, answers = ((), ()) if last is None else (last[0].partitions, last[1].partitions)
     partitions = []
     errors: dict[BrokerId, ErrorCode] = {}

@@ -1,1 +1,1 @@
-"""The way of this broker to the share coordinators of the cluster, and the upkeep of their log."""
+"""Reads and writes the state of share groups at the share coordinators, and prunes the log of this state."""

@@ -1,4 +1,4 @@
-"""The persister: reads and writes the state of share partitions at the share coordinators of the cluster."""
+"""The persister reads and writes the state of share partitions at the share coordinators of the cluster."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _RETRIED = frozenset(
 
 
 class _Api(NamedTuple):
-    """A request about share partitions."""
+    """The message classes of one of the share coordinator's APIs."""
 
     request: type[Any]
     topic: type[Any]
@@ -82,7 +82,7 @@ _SUMMARY = _Api(
 
 
 class _Item(NamedTuple):
-    """A share partition in a request that is about to be sent."""
+    """A share partition in the next request to a share coordinator."""
 
     key: SharePartitionKey
     #: the partition's part of the request
@@ -92,7 +92,7 @@ class _Item(NamedTuple):
 
 
 class _Batch:
-    """The share partitions of one group in the next request to a broker."""
+    """The next request to a share coordinator about share partitions of one group."""
 
     def __init__(self) -> None:
         self.items: list[_Item] = []
@@ -100,17 +100,17 @@ class _Batch:
 
 
 class CoordinatorPersister:
-    """`barnabas.broker.coordinator.SharePersister` over the share coordinators, here and on other brokers.
+    """Implements `barnabas.broker.coordinator.SharePersister` with the share coordinators on all brokers.
 
-    Operations of one turn of the event loop share a request to a broker about a group. Those on one share
-    partition are carried out one after another, in the order of the calls. Errors that end by themselves are
-    retried for `PATIENCE`.
+    It combines the calls in one turn of the event loop. One request to a broker contains all operations of
+    the same kind on one group. Operations on one share partition run one after another, in the order of the
+    calls. Temporary errors are retried for `PATIENCE` seconds.
 
     Args:
-        view: this broker's settings and image.
-        local: the coordinator on this broker.
+        view: settings and image of this broker.
+        local: share coordinator on this broker.
         peers: the other brokers.
-        create: creates topics; returns the errors of those that could not be created.
+        create: creates topics; returns the errors of the topics that it could not create.
     """
 
     def __init__(
@@ -227,10 +227,17 @@ class CoordinatorPersister:
         local: Callable[[], MaybeAwaitable[T]],
         parse: Callable[[Any], T],
     ) -> T:
-        """The answer of the share partition's coordinator, whichever broker it is.
+        """Execute an operation at the share partition's coordinator, with retries, and return its result.
+
+        Args:
+            api: messages for a coordinator on another broker.
+            key: the share partition.
+            data: the share partition's part of the request.
+            local: executes the operation at the coordinator on this broker.
+            parse: converts the result of another broker.
 
         Raises:
-            KafkaError: the coordinator refuses, or the last error when it has been retried for long enough.
+            KafkaError: the coordinator rejects the operation, or the retries have ended.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE
@@ -249,16 +256,19 @@ class CoordinatorPersister:
             await asyncio.sleep(pause)
 
     def _may_succeed(self, error: KafkaError, key: SharePartitionKey) -> bool:
-        """Whether an operation may succeed later; not for a topic that this broker does not know either."""
+        """Whether an operation may succeed if it is retried.
+
+        After UNKNOWN_TOPIC_OR_PARTITION, it may succeed if this broker knows the topic.
+        """
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return key.topic_id in self._view.image.topic_names
         return error.code in _RETRIED
 
     async def _find(self, key: SharePartitionKey) -> BrokerId:
-        """The coordinator of a share partition. Creates the internal topic, if it is missing.
+        """Return the coordinator of a share partition. Create the internal topic if it does not exist.
 
         Raises:
-            KafkaError: COORDINATOR_NOT_AVAILABLE.
+            KafkaError: COORDINATOR_NOT_AVAILABLE, there is no coordinator now.
         """
         if SHARE_GROUP_STATE_TOPIC not in self._view.image.topics:
             for error in (await self._create([SHARE_GROUP_STATE_TOPIC])).values():
@@ -273,10 +283,10 @@ class CoordinatorPersister:
         return state.leader
 
     async def _ask(self, coordinator: BrokerId, api: _Api, key: SharePartitionKey, data: Any) -> Any:
-        """The partition's part of the response of another broker.
+        """Send a share partition's operation to another broker, and return its part of the response.
 
         Raises:
-            KafkaError: the error in it; NETWORK_EXCEPTION, there is none.
+            KafkaError: the error in the response; NETWORK_EXCEPTION, there is no response.
         """
         loop = asyncio.get_running_loop()
         purpose = coordinator, api, key.group
@@ -338,4 +348,4 @@ class CoordinatorPersister:
 
 
 def _nothing(_result: Any) -> None:
-    """The answer to an operation that changes something."""
+    """Return None: the result of an operation that only changes state."""

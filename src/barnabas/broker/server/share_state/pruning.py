@@ -1,4 +1,4 @@
-"""Deletion of the records at the start of a log that this broker leads, by the broker itself."""
+"""Deletes records at the start of a partition that this broker leads, without a client's request."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from barnabas.broker.replication.manager import ReplicaManager
 async def delete_before(
     replicas: ReplicaManager, logs: LogManager, partition: TopicPartition, start: Offset
 ) -> None:
-    """Move the log start offset, as DeleteRecords does; followers move theirs with their next fetch.
+    """Delete the records before `start`: store `start` as the new log start offset, and apply it.
+
+    Followers apply the new log start offset after their next fetch. Do nothing if the log already has no
+    such records.
 
     Raises:
-        KafkaError: this broker does not lead the partition (any more), or could not store the new start.
+        KafkaError: this broker does not lead the partition, `start` is not valid, or the disk failed.
     """
     replica = replicas.find(*partition)
     replica.check_leader()

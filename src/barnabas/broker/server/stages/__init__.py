@@ -1,4 +1,4 @@
-"""The stages in which a broker opens.
+"""The stages in which a broker starts, one module each.
 
-Each stage uses the stages below it, and all its parts work when it is open.
+A stage uses only parts of earlier stages. When a stage is open, all its parts work.
 """

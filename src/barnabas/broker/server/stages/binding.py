@@ -1,4 +1,7 @@
-"""First stage: binds the broker's addresses. So a second broker fails before it has changed anything."""
+"""First stage: binds the broker's addresses.
+
+If another broker already uses an address, the start fails here, before the broker has changed anything.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from barnabas.kafka.security.acls import Authorizer
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The bound listeners, and the parts that decide about their clients."""
+    """The parts of the first stage: the bound listeners, and the keys and checks for their clients."""
 
     listeners: list[Listener]
     #: the addresses, in the order of ``listeners``
@@ -55,7 +58,7 @@ class Binding:
     disk: Pool
 
     async def try_keys(self, config: BrokerConfig) -> None:
-        """Check that the listeners could use the keys that `config` names. Raises ConfigError otherwise."""
+        """Raise ConfigError if the listeners could not use the TLS or Kerberos keys that `config` names."""
         if self.tls_keys is not None:
             await self.tls_keys.try_out(config, self.disk)
         await self.disk.run(read_kerberos, config, self.bound)
@@ -63,10 +66,12 @@ class Binding:
 
 @stage
 async def open_binding(closing: Closing, foundation: Foundation) -> Binding:
-    """Bind the listeners, and start to serve the broker's health.
+    """Check the settings of the listeners, bind their addresses, and start to serve the broker's health.
+
+    The listeners accept no connections yet.
 
     Raises:
-        ConfigError: the broker cannot do what a setting requires.
+        ConfigError: a setting is invalid, an address cannot be bound, or a folder cannot be used.
     """
     environment, view, config = foundation.environment, foundation.view, foundation.view.config
     authorizer = open_authorizer(config, view)
@@ -124,7 +129,7 @@ async def open_binding(closing: Closing, foundation: Foundation) -> Binding:
 
 
 def _token_keys(config: BrokerConfig) -> TokenKeys | None:
-    """Return the keys of delegation tokens; None without a secret. Raises ConfigError."""
+    """Return the keys of delegation tokens; None without a secret. Raises ConfigError if it is invalid."""
     secret = config.delegation_token_secret_key
     try:
         return None if secret is None else TokenKeys(secret)

@@ -1,4 +1,4 @@
-"""Makes a stage from a function that opens its parts. A stage closes its parts in the reverse order."""
+"""Makes a stage, which is a context manager, from a function that opens the parts of the stage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Close = Callable[[], Awaitable[None] | None]
 
 
 class Closing:
-    """The functions that close the parts of a stage."""
+    """Collects the functions that close the parts of a stage."""
 
     def __init__(self) -> None:
         self._closes: list[Close] = []
@@ -30,7 +30,7 @@ class Closing:
         self._closes.append(close)
 
     async def close(self) -> None:
-        """Close all parts in the reverse order. If one fails, log the error and still close the others."""
+        """Close all parts, the last one first. If one fails, log the error and close the others."""
         while self._closes:
             try:
                 pending = self._closes.pop()()
@@ -46,9 +46,10 @@ class Closing:
 
 
 class _Stage(AbstractAsyncContextManager[T], Generic[T]):
-    """A context manager that opens on entry.
+    """A context manager that opens the parts of a stage on entry, and closes them on exit.
 
-    It is not an async generator: the event loop would close those of a broker that was killed.
+    It is not an async generator, because an event loop closes its generators when it ends. That would also
+    close the parts of a broker that a simulation has killed.
     """
 
     def __init__(self, opening: Callable[[Closing], Awaitable[T]]) -> None:
@@ -74,9 +75,10 @@ class _Stage(AbstractAsyncContextManager[T], Generic[T]):
 def stage(
     opening: Callable[Concatenate[Closing, P], Awaitable[T]],
 ) -> Callable[P, AbstractAsyncContextManager[T]]:
-    """Make a stage of `opening`, which opens the parts.
+    """Decorate `opening`, so that it returns a context manager that opens the parts of a stage.
 
-    If `opening` fails, the parts that are already open are closed.
+    `opening` adds a function to its `Closing` for each part that it opens. The context manager calls these
+    functions at its exit, and also if `opening` fails.
     """
 
     def make(*below: P.args, **named: P.kwargs) -> AbstractAsyncContextManager[T]:

@@ -1,6 +1,4 @@
-"""Sixth stage: the coordinators of groups, transactions and share state. From here on the broker hosts its
-partitions.
-"""
+"""Sixth stage: opens the partitions, and the coordinators of groups, transactions and share state."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ _AUTO_CREATION_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Coordination:
-    """The coordinators, and the parts that write to the partitions of other brokers."""
+    """The parts of the sixth stage: the coordinators, share partitions and the parts for transactions."""
 
     view: BrokerView
     replicas: ReplicaManager
@@ -56,7 +54,10 @@ class Coordination:
     verifier: TransactionVerifier
 
     def follow(self, delta: ImageDelta) -> None:
-        """Lead, follow and coordinate partitions as a change of the image requires."""
+        """Tell the replicas and the coordinators of a change of the image.
+
+        They then start or stop to lead, follow and coordinate partitions.
+        """
         self.replicas.apply(delta)
         self.groups.follow(self.view.node_id, delta)
         self.transactions.follow(self.view.node_id, delta)
@@ -72,7 +73,7 @@ async def open_coordination(
     membership: Membership,
     replication: Replication,
 ) -> Coordination:
-    """Open this broker's partitions, and coordinate the groups and transactions in them."""
+    """Open this broker's partitions and the coordinators, and subscribe them to changes of the image."""
     view, environment, replicas = foundation.view, foundation.environment, replication.replicas
     leadership, cold_reads = membership.leadership, foundation.cold_reads
     shares = ShareCoordinator(

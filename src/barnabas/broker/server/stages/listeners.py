@@ -1,4 +1,4 @@
-"""Last stage: the listeners serve clients and the other brokers."""
+"""Last stage: starts to serve clients and the other brokers at the listeners."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ANNOUNCING_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The stages below the listeners."""
+    """The parts of all earlier stages."""
 
     foundation: Foundation
     binding: Binding
@@ -54,7 +54,7 @@ class Stages:
 
 @stage
 async def open_listeners(closing: Closing, stages: Stages) -> Dispatcher:
-    """Serve requests until the context ends."""
+    """Start to serve requests at all listeners, and return the dispatcher. The exit stops the service."""
     foundation, binding, metadata = stages.foundation, stages.binding, stages.metadata
     view, connections = foundation.view, foundation.connections
     environment, config = foundation.environment, view.config
@@ -112,7 +112,7 @@ def _serve_all(dispatcher: Dispatcher) -> Serve:
 
 
 def _parts(stages: Stages) -> list[object]:
-    """Return the parts that handlers can use."""
+    """Return the parts of the broker that handlers can use as dependencies."""
     foundation, binding, replication = stages.foundation, stages.binding, stages.replication
     coordination = stages.coordination
     return [
@@ -178,7 +178,10 @@ def _isolation_watch(stages: Stages) -> IsolationWatch:
 
 
 async def _announce_stop(stages: Stages) -> None:
-    """Let the controller move the leaders to other brokers, while this broker still serves."""
+    """Ask the controller to move this broker's leaderships to other brokers, and wait for that.
+
+    Meanwhile this broker still serves requests. Wait only shortly if controlled shutdown is disabled.
+    """
     stages.foundation.health.state = SHUTTING_DOWN
     config = stages.foundation.view.config
     patience = config.controlled_shutdown_max_retries * config.controlled_shutdown_retry_backoff_ms / 1000

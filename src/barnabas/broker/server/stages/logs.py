@@ -1,4 +1,4 @@
-"""Third stage: the logs of the partitions that this broker hosts."""
+"""Third stage: opens the logs of the partitions that this broker hosts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logger_of(__name__)
 
 @dataclass(slots=True)
 class Logs:
-    """The logs of this broker. The stages above subscribe to the failures of log directories."""
+    """The logs of this broker. Later stages add functions to `on_directory_failure`."""
 
     manager: LogManager
     #: called with the path of each log directory that fails, in the order in which they were added
@@ -29,7 +29,7 @@ class Logs:
 
 @stage
 async def open_logs(closing: Closing, foundation: Foundation, binding: Binding, metadata: Metadata) -> Logs:
-    """Open the logs of all partitions that the image assigns to this broker.
+    """Open the logs of all partitions that the image assigns to this broker. Recover them if necessary.
 
     Raises:
         ConfigError: a log directory cannot be used.

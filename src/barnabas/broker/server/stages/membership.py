@@ -1,4 +1,4 @@
-"""Fourth stage: the broker joins its cluster, and takes part in the election of the controller."""
+"""Fourth stage: registers the broker in its cluster, and takes part in the election of the controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ASKED_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """This broker's registration and controller, and the part that ends its leaderships."""
+    """The parts of the fourth stage: the controller on this broker, and the part that ends leaderships."""
 
     controller: Controller
     leadership: Leadership
@@ -84,7 +84,7 @@ def _registration(foundation: Foundation, binding: Binding, logs: Logs) -> Broke
 
 
 def _asking(node_id: BrokerId, metadata: Metadata) -> Ask:
-    """Return a function that sends the controller's requests to a broker, which can be this one."""
+    """Return a function with which the controller sends a request to any broker, also to this one."""
 
     async def ask(broker_id: BrokerId, request: Request) -> Response:
         if broker_id == node_id:

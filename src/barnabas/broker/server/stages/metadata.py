@@ -1,4 +1,4 @@
-"""Second stage: the metadata store, the cluster image, and the channels to the other brokers."""
+"""Second stage: opens the metadata store, the cluster image, and the channels to the other brokers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barnabas.broker.server.to_controller import OwnRequests, ToController
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The cluster as this broker knows it, and the channels to the other brokers."""
+    """The parts of the second stage: the metadata store and its loader, and channels to other brokers."""
 
     store: MetadataStore
     loader: MetadataLoader
@@ -36,10 +36,12 @@ class Metadata:
 async def open_metadata(
     closing: Closing, foundation: Foundation, binding: Binding, first_users: Users
 ) -> Metadata:
-    """Read the metadata. The users in `first_users` are created if the cluster does not have them.
+    """Open the metadata store, read the cluster image, and prepare the channels to the other brokers.
+
+    Create the users in `first_users` if the cluster does not have them.
 
     Raises:
-        ConfigError: the broker cannot do what a setting requires.
+        ConfigError: a setting is invalid, or the cluster needs a later version of Barnabas.
         StoreError: the metadata store cannot be used.
     """
     environment, view, health = foundation.environment, foundation.view, foundation.health
@@ -78,9 +80,9 @@ def _note_unusable(failure: Failure, state: SessionState) -> None:
 
 
 def everything(foundation: Foundation) -> ImageDelta:
-    """Return the current image as a change from an empty image.
+    """Return the current image as a delta from an empty image.
 
-    A part applies it before it subscribes to changes.
+    A part applies this delta first, and then subscribes to further deltas.
     """
     image = foundation.view.image
     return ImageDelta(

@@ -1,4 +1,4 @@
-"""Fifth stage: the replicas of this broker, and the parts that copy records and change ISRs."""
+"""Fifth stage: opens the parts that manage this broker's replicas, copy records and change ISRs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from barnabas.broker.server.stages.metadata import Metadata
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """The replicas, and the parts that exchange records and ISR changes with other brokers."""
+    """The parts of the fifth stage: the replica manager, and the parts that copy records and change ISRs."""
 
     replicas: ReplicaManager
     throttles: ReplicationThrottles
@@ -45,9 +45,9 @@ async def open_replication(
     logs: Logs,
     membership: Membership,
 ) -> Replication:
-    """Prepare for partitions.
+    """Open the replica manager and the other parts of replication, without any partition yet.
 
-    The coordination stage opens them, because a partition can have a coordinator.
+    The next stage opens the partitions, because partitions of internal topics need their coordinators.
     """
     view, leadership = foundation.view, membership.leadership
     config, to_controller = view.config, metadata.to_controller

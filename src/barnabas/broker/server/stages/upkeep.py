@@ -1,4 +1,4 @@
-"""Seventh stage: background work on the logs, the keys and the deleted topics."""
+"""Seventh stage: starts background work on the logs, the keys and the deleted topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from barnabas.broker.server.stages.replication import Replication
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """The parts that clean and move logs in the background."""
+    """The parts of the seventh stage: they clean and move logs in the background."""
 
     cleaner: LogCleaner[Partition]
     moves: LogMoves
@@ -45,12 +45,12 @@ async def open_upkeep(
     replication: Replication,
     coordination: Coordination,
 ) -> Upkeep:
-    """Start the background work."""
+    """Start the periodic jobs, the log cleaner and the moves of logs between directories."""
     view, environment, manager = foundation.view, foundation.environment, logs.manager
     replicas, group_commit = replication.replicas, replication.group_commit
 
     def serve_opened(partitions: Collection[TopicPartition]) -> None:
-        """Open partitions whose logs could not be opened before, as if the image had just named them."""
+        """Start to host partitions whose logs a job has opened after an earlier failure."""
         numbers = defaultdict[str, list[int]](list)
         for topic, number in partitions:
             numbers[topic].append(number)

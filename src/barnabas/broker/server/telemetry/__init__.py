@@ -1,1 +1,1 @@
-"""Metrics that clients push (KIP-714): which client must push what, and the received values."""
+"""Metrics that clients push (KIP-714): selects the metrics for each client, and stores the values."""

@@ -1,6 +1,6 @@
-"""The clients that push metrics, and the latest value of each series, within limits.
+"""Remembers the clients that push metrics, and the latest value of each of their series.
 
-Inactive clients are removed.
+The numbers of clients and series have limits. The broker removes clients that have been silent for too long.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...], bool]
 
 @dataclass(slots=True)
 class ClientInstance:
-    """A client, identified by the id that a broker gave it.
+    """A client that pushes metrics, with the times of its requests and its latest values.
 
     Attributes:
-        about: attributes of the client, by the names of ``match``.
+        id: client instance id, which a broker has generated.
+        about: attributes of the client, by the names that the setting ``match`` uses.
         wanted: metrics that the client must push.
+        seen_ms: time of its last request, in milliseconds of the monotonic clock.
         asked_ms, pushed_ms: times of its last request for subscriptions and its last push, in milliseconds of
             the monotonic clock.
         is_ending: whether the client has announced its last push.
@@ -59,16 +61,16 @@ class ClientInstance:
         return self.wanted.subscription_id(self.id)
 
     def may_ask(self, now: float) -> bool:
-        """Whether a request for subscriptions is not too early. If it is not, record its time."""
+        """Whether the client may request its subscription at time `now` (ms). If so, record this time."""
         if now - max(self.asked_ms, self.pushed_ms) < self.wanted.interval_ms:
             return False
         self.asked_ms = now
         return True
 
     def may_push(self, now: float) -> bool:
-        """Whether a push is not too early.
+        """Whether the client may push at time `now` (ms). If so, record this time.
 
-        The first push after a request for subscriptions is never too early.
+        The first push after a request for the subscription is always allowed.
         """
         if self.asked_ms <= self.pushed_ms and now - self.pushed_ms < self.wanted.interval_ms:
             return False
@@ -77,7 +79,7 @@ class ClientInstance:
 
 
 class TelemetryClients:
-    """All clients of a broker that push metrics. Its event loop owns them."""
+    """All clients of a broker that push metrics. Only the broker's event loop may use this object."""
 
     def __init__(self, subscriptions: Subscriptions, clock: Clock, random: Random) -> None:
         self._subscriptions = subscriptions
@@ -96,18 +98,22 @@ class TelemetryClients:
         return len(self._clients)
 
     def now(self) -> float:
-        """Milliseconds of the monotonic clock."""
+        """Return the time of the monotonic clock in milliseconds."""
         return self._clock.monotonic() * 1000
 
     def new_id(self) -> bytes:
-        """Make an id that no client has."""
+        """Return a new client instance id, which no known client has."""
         while True:
             candidate = new_uuid(self._random).bytes
             if candidate not in self._clients:
                 return candidate
 
     def find(self, client_id: bytes, about: Mapping[str, str]) -> ClientInstance:
-        """Return the client with this id and its present subscription. Create an unknown one."""
+        """Return the client with this id, after an update of its subscription. Create an unknown client.
+
+        If there are too many clients, remove the one that has been silent for longest. Also remove some
+        silent clients.
+        """
         self._forget_silent()
         client = self._clients.get(client_id)
         now = self.now()
@@ -125,7 +131,11 @@ class TelemetryClients:
         return client
 
     def keep(self, client: ClientInstance, pushed: Pushed) -> None:
-        """Store the values of a push. Raises KafkaError UNKNOWN_SUBSCRIPTION_ID if the client was removed."""
+        """Store the values of a push. Count the values that exceed the limit of series in `dropped`.
+
+        Raises:
+            KafkaError: UNKNOWN_SUBSCRIPTION_ID, the client was removed meanwhile.
+        """
         if self._clients.get(client.id) is not client:
             raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
         series = client.series
@@ -140,7 +150,7 @@ class TelemetryClients:
             series[key] = point.value + (known or 0) if point.is_delta else point.value
 
     def shown(self) -> Iterator[ClientInstance]:
-        """Return the clients that have pushed and were not removed, in any order."""
+        """Return the clients that have pushed values and have not been silent for too long, in any order."""
         now = self.now()
         return (each for each in list(self._clients.values()) if each.series and not _is_silent(each, now))
 

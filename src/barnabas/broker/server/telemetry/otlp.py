@@ -1,7 +1,7 @@
 """Reads the metrics that clients push: OpenTelemetry's MetricsData 1.0 in protobuf's wire format.
 
-It reads only the numbers of gauges and sums. It counts histograms and summaries, which Kafka's clients do not
-send. Our own reader is a page long, and stops at a limit. A library would make hundreds of megabytes of
+It reads the values of gauges and sums. It only counts histograms and summaries, because Kafka's clients do
+not send them. This reader is short and stops at a limit. A library would create hundreds of megabytes of
 objects from a megabyte of tiny messages.
 """
 
@@ -29,17 +29,17 @@ _Field: TypeAlias = tuple[int, int, int, int]
 
 
 class OtlpError(ValueError):
-    """The bytes are not valid MetricsData."""
+    """Raised for bytes that are not a valid MetricsData message."""
 
 
 class Point(NamedTuple):
-    """One number of a metric.
+    """One value of a metric.
 
     Attributes:
         metric: name of the metric, for example ``org.apache.kafka.producer.connection.creation.total``.
         attributes: names (letters, digits and ``_``) and values, none empty, sorted by name.
-        is_sum: whether it is a sum that only grows; otherwise it is a gauge.
-        is_delta: whether it is the difference from the last push.
+        is_sum: whether the metric is a sum that only grows; otherwise it is shown as a gauge.
+        is_delta: whether the value is the difference from the last push.
     """
 
     metric: str
@@ -54,7 +54,8 @@ class Pushed:
     """The content of one push.
 
     Attributes:
-        is_cut: whether the push had more numbers than the limit.
+        points: values of the gauges and sums.
+        is_cut: whether the push has more values or fields than the limit, so that some were not read.
         others: number of metrics that are neither gauges nor sums.
     """
 
@@ -64,7 +65,7 @@ class Pushed:
 
 
 def read_metrics(data: bytes) -> Pushed:
-    """Read the numbers in a MetricsData message. Raises OtlpError."""
+    """Return the values in a MetricsData message, up to a limit. Raises OtlpError if `data` is invalid."""
     pushed = Pushed()
     reader = _Reader(data)
     try:
@@ -80,11 +81,11 @@ def read_metrics(data: bytes) -> Pushed:
 
 
 class _Enough(Exception):
-    """Raised when a limit is reached: the push contains more than is read."""
+    """Raised to stop the read when the push has more values or fields than the limit."""
 
 
 class _Reader:
-    """Reads the fields of a message, and counts them."""
+    """Reads protobuf fields of a message, and raises `_Enough` after `MOST_FIELDS` of them."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -116,13 +117,13 @@ class _Reader:
             raise OtlpError("a field reaches beyond its message")
 
     def parts(self, at: int, end: int, wanted: int) -> Iterator[tuple[int, int]]:
-        """Yield the positions of the messages in one field."""
+        """Yield (start, end) of each message in the field number `wanted` of the message at `at` to `end`."""
         for number, kind, start, stop in self.fields(at, end):
             if number == wanted and kind == _BYTES:
                 yield start, stop
 
     def text(self, at: int, end: int) -> str:
-        """Return a printable text of limited length."""
+        """Return the text at `at` to `end`, cut to `_LONGEST` characters, with ? for unprintable ones."""
         text = self._data[at : min(end, at + 4 * _LONGEST)].decode("utf-8", "replace")[:_LONGEST]
         return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
@@ -209,7 +210,7 @@ def _read_attribute(reader: _Reader, at: int, end: int) -> tuple[str, str]:
 
 
 def _read_value(reader: _Reader, at: int, end: int) -> str:
-    """Read an AnyValue that is neither a list nor a map."""
+    """Return an OpenTelemetry AnyValue as text; "" if it is a list or a map."""
     text = ""
     for number, kind, start, stop in reader.fields(at, end):
         if number == 1 and kind == _BYTES:

@@ -24,7 +24,7 @@ _INTERVAL_MS = 300_000
 
 @dataclass(frozen=True, slots=True)
 class _Subscription:
-    """One client-metrics resource."""
+    """The settings of one client-metrics resource."""
 
     texts: Mapping[str, str]
     metrics: tuple[str, ...]
@@ -50,14 +50,14 @@ class Wanted:
     version: object
 
     def subscription_id(self, client_instance_id: bytes) -> int:
-        """Number that changes with the metrics and the interval: 32 bits, signed. It is not a secret."""
+        """Return a signed 32-bit number that changes with the metrics and the interval. It is not secret."""
         told = f"{','.join(self.metrics)} {self.interval_ms}".encode()
         number = zlib.crc32(told) ^ zlib.crc32(client_instance_id)
         return number - 2**32 if number >= 2**31 else number
 
 
 class Subscriptions:
-    """The subscriptions of the cluster, from the image."""
+    """The client-metrics resources of the cluster, from the current image."""
 
     def __init__(self, view: BrokerView) -> None:
         self._view = view
@@ -66,11 +66,14 @@ class Subscriptions:
 
     @property
     def version(self) -> object:
-        """Object that is replaced when a subscription is created, changed or deleted."""
+        """Object whose identity changes when a client-metrics resource is created, changed or deleted."""
         return self._view.image.client_metrics
 
     def wanted_of(self, client: Mapping[str, str]) -> Wanted:
-        """Return the metrics that a client must push, for its attributes (names as in ``match``)."""
+        """Return the metrics that a client must push, and the shortest interval of the matching resources.
+
+        `client` has the client's attributes, by the names that the setting ``match`` uses.
+        """
         self._refresh()
         metrics: set[str] = set()
         interval = _INTERVAL_MS
@@ -106,7 +109,10 @@ def _read(name: str, texts: Mapping[str, str]) -> _Subscription | None:
 
 
 def attributes_of(client_instance_id: bytes, context: RequestContext) -> dict[str, str]:
-    """Return a client's attributes. Unknown ones are left out."""
+    """Return the attributes of the client that sends a request, by the names that ``match`` uses.
+
+    Leave out unknown attributes.
+    """
     connection = context.connection
     found = {
         "client_instance_id": topic_id_to_str(client_instance_id),

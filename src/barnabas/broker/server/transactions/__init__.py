@@ -1,1 +1,1 @@
-"""A partition leader's tasks in transactions: it admits writes, and appends the markers that end them."""
+"""The tasks of a partition's leader in transactions: to admit writes, and to append transaction markers."""

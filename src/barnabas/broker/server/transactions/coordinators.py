@@ -24,14 +24,13 @@ _NOT_HEARD_OF = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_A
 
 
 class TransactionCoordinators:
-    """Implements `verification.Coordinators` for a whole cluster.
+    """Implements `verification.Coordinators` with the transaction coordinators on all brokers.
 
-    It calls the coordinator on this broker directly, and others by AddPartitionsToTxn (KIP-890).
+    It calls the coordinator on this broker directly. It sends AddPartitionsToTxn to the others (KIP-890).
 
     Args:
-        node_id: id of this broker.
-        image: returns the cluster image.
-        local: coordinator on this broker.
+        view: image of this broker.
+        local: transaction coordinator on this broker.
         peers: the other brokers.
     """
 
@@ -49,10 +48,11 @@ class TransactionCoordinators:
     ) -> MaybeAwaitable[None]:
         """Add partitions to a transaction (`TransactionCoordinator.add_partitions`).
 
-        A remote request is that of a version 2 producer.
+        `version` is the transaction version of the producer. Requests to other brokers always use version 2.
 
         Raises:
-            KafkaError: also COORDINATOR_NOT_AVAILABLE, there is no coordinator, or it does not answer.
+            KafkaError: COORDINATOR_NOT_AVAILABLE, there is no coordinator, or it does not respond. Or the
+                coordinator rejects a partition.
         """
         remote = self._remote(transactional_id)
         if remote is None:
@@ -62,10 +62,12 @@ class TransactionCoordinators:
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
     ) -> MaybeAwaitable[Verdicts]:
-        """Verify partitions of a transaction (`TransactionCoordinator.verify_partitions`).
+        """Return for each partition whether it is in the transaction (NONE), or the error.
+
+        A coordinator on another broker that does not respond gives COORDINATOR_NOT_AVAILABLE for each.
 
         Raises:
-            KafkaError: as `add_partitions`, but not when the result is awaited.
+            KafkaError: there is no coordinator, or the coordinator on this broker rejects the whole request.
         """
         remote = self._remote(transactional_id)
         if remote is None:
@@ -73,9 +75,12 @@ class TransactionCoordinators:
         return self._ask(remote, transactional_id, producer, partitions, verify_only=True)
 
     def _remote(self, transactional_id: str) -> BrokerId | None:
-        """Return the broker that coordinates an id; None for this broker.
+        """Return the broker that coordinates a transactional id; None for this broker.
 
-        This broker also answers while there is no coordinator.
+        Also return None if the internal topic does not exist. The coordinator here then makes the error.
+
+        Raises:
+            KafkaError: COORDINATOR_NOT_AVAILABLE, the partition of the internal topic has no leader.
         """
         partition = TopicPartition(TRANSACTION_STATE_TOPIC, self._local.partition_for(transactional_id))
         state = self._view.image.partition(partition)

@@ -1,4 +1,4 @@
-"""Sends the markers that end transactions to the leaders of the partitions, on any broker."""
+"""Sends transaction markers to the leaders of partitions, on this broker and on others."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _STORE_PATIENCE = 5.0
 
 
 class MarkerSender:
-    """Implements `barnabas.broker.coordinator.MarkerWriter` for a whole cluster.
+    """Implements `barnabas.broker.coordinator.MarkerWriter` for partitions on all brokers.
 
     Args:
         view: settings and image of this broker.
-        synced: returns an image with all decisions until now.
+        synced: returns an image with all changes of the metadata until now.
         local: appends markers to the partitions that this broker leads.
         peers: the other brokers.
     """
@@ -52,7 +52,7 @@ class MarkerSender:
         self._peers = peers
 
     def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> MaybeAwaitable[Outcomes]:
-        """Write markers to partitions on all brokers (`MarkerWriter.write`)."""
+        """Write a marker to partitions on all brokers, and return the outcome for each partition."""
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
         missing: list[TopicPartition] = []
         image = self._view.image
@@ -103,7 +103,10 @@ class MarkerSender:
         )
 
     async def _look_for(self, partitions: Sequence[TopicPartition]) -> Outcomes:
-        """Read the image again, because a partition that it lacks was deleted or is new."""
+        """Return the outcome for partitions that are not in this broker's image, from a newer image.
+
+        UNKNOWN_TOPIC_OR_PARTITION means that a partition was deleted. Otherwise the error is retriable.
+        """
         try:
             async with asyncio.timeout(_STORE_PATIENCE):
                 image = await self._synced()
@@ -118,9 +121,9 @@ class MarkerSender:
 
 
 def _not_unknown(outcomes: Outcomes) -> Outcomes:
-    """Make a broker's error UNKNOWN_TOPIC_OR_PARTITION retriable.
+    """Replace UNKNOWN_TOPIC_OR_PARTITION in outcomes by the retriable error LEADER_NOT_AVAILABLE.
 
-    A broker with this error has a stale image, and has written no marker.
+    This broker's image has the partition. So the leader's image is stale, and it has written no marker.
     """
     unknown, retried = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
     if unknown not in outcomes.values():

@@ -1,6 +1,6 @@
-"""Appends the markers that end transactions to the partitions that this broker leads.
+"""Appends transaction markers to the partitions that this broker leads.
 
-They come from the coordinator on this broker, or from others by WriteTxnMarkers.
+The markers come from the transaction coordinator on this broker, or from others by WriteTxnMarkers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GROUP_ERRORS = {
 
 
 class Groups(Protocol):
-    """The group coordinator, which itself appends the markers in `__consumer_offsets`."""
+    """The group coordinator, which appends the transaction markers in `__consumer_offsets`."""
 
     def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: EndTransaction
@@ -57,7 +57,10 @@ class MarkerAppender:
     def write(
         self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> MaybeAwaitable[dict[TopicPartition, ErrorCode]]:
-        """Append a marker to partitions. Return the outcome for each."""
+        """Append a marker to partitions, and return the error code for each partition (NONE for success).
+
+        If in-sync replicas do not have all markers yet, return an awaitable that waits for them.
+        """
         outcomes: dict[TopicPartition, ErrorCode] = {}
         waiting: dict[TopicPartition, Awaitable[object]] = {}
         for partition in partitions:
@@ -72,10 +75,12 @@ class MarkerAppender:
         return _when_committed(outcomes, waiting) if waiting else outcomes
 
     def _append(self, marker: Marker, partition: TopicPartition) -> MaybeAwaitable[object]:
-        """Append one marker, and wait until all in-sync replicas have it.
+        """Append a marker to a partition. Return an awaitable that waits for the in-sync replicas, or None.
+
+        None means that all in-sync replicas already have the marker.
 
         Raises:
-            KafkaError: as `Partition.check_leader`, `Producers.check_marker` and `Partition.append`.
+            KafkaError: this broker does not lead the partition, the marker is outdated, or the append failed.
         """
         replica = self._replicas.find(*partition)
         producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)

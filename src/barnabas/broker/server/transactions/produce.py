@@ -36,7 +36,13 @@ _RETRIED = (
 def refusals(
     replicas: ReplicaManager, verifier: TransactionVerifier, request: ProduceRequest, version: int
 ) -> MaybeAwaitable[Refusals]:
-    """Return the error of each batch of a transactional request that must not be appended."""
+    """Return the errors of those batches in a transactional request that the broker must not append.
+
+    Ask the transaction coordinator about partitions in which the transaction has no records yet.
+
+    Args:
+        version: version of the request.
+    """
     assert request.transactional_id is not None
     names: dict[TopicPartition, tuple[str | bytes, int]] = {}
     markers: dict[TopicPartition, LastMarker] = {}
@@ -82,7 +88,7 @@ def _refusals(
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """Convert the coordinator's error to one that a producer of this version understands."""
+    """Convert a coordinator's error to one that a producer with this version of Produce understands."""
     if code in _RETRIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _IMPLICIT_FROM):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.PRODUCER_FENCED:

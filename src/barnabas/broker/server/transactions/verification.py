@@ -1,9 +1,9 @@
 """Admits a transactional write to a partition only if the coordinator knows its transaction (KIP-890).
 
-Otherwise a write that arrives after the end of its transaction would begin a new transaction, which no client
-ends. Such a hanging transaction blocks read_committed consumers. So the leader asks the coordinator before
-the first write of a transaction to a partition. It asks whether the partition belongs to the transaction. For
-a producer of transactions v2, it asks to add the partition now.
+Without this check, a write that arrives after the end of its transaction would begin a new transaction, which
+no client ends. Such a hanging transaction blocks read_committed consumers. So before the first write of a
+transaction to a partition, the leader asks the coordinator whether the partition belongs to the transaction.
+For a producer with transaction version 2, it asks the coordinator to add the partition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IMPLICIT_VERSION = 2
 
 
 class TransactionalWrite(NamedTuple):
-    """A write to verify: the producer, the partitions, and whether to add them to the transaction."""
+    """A write to admit: the producer, the partitions, and whether to add these to the transaction."""
 
     transactional_id: str
     producer: ProducerIdentity
@@ -34,7 +34,7 @@ class TransactionalWrite(NamedTuple):
 
 
 class LastMarker(NamedTuple):
-    """Offset of a producer's last marker in a partition, at the time of the request to the coordinator."""
+    """The offset of a producer's last transaction marker in a partition, before the coordinator was asked."""
 
     partition: Partition
     producer: ProducerIdentity
@@ -46,16 +46,15 @@ class LastMarker(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether this is still the producer's last marker in the partition."""
+        """Whether the producer has no later marker in the partition now."""
         return self.partition.log.producers.last_marker(self.producer.producer_id) == self.offset
 
 
 def still_valid(verdicts: Verdicts, markers: Mapping[TopicPartition, LastMarker]) -> Verdicts:
-    """Return the verdicts, without outdated ones.
+    """Return the verdicts, with INVALID_TXN_STATE where the transaction has ended meanwhile.
 
-    They reject partitions in which the transaction has ended since the coordinator's answer.
-
-    This is necessary for producers that do not raise their epoch with each transaction (before v2).
+    A transaction has ended if a partition has a later marker than `markers` says. The check is necessary for
+    producers before transaction version 2, which do not raise their epoch with each transaction.
     """
     return {
         partition: code
@@ -66,7 +65,7 @@ def still_valid(verdicts: Verdicts, markers: Mapping[TopicPartition, LastMarker]
 
 
 class Coordinators(Protocol):
-    """The transaction coordinators, as a partition's leader uses them."""
+    """The methods of the transaction coordinators that a partition's leader uses."""
 
     def add_partitions(
         self,
@@ -80,11 +79,14 @@ class Coordinators(Protocol):
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
     ) -> MaybeAwaitable[Verdicts]:
-        """Check that the partitions are in the producer's transaction. Raises KafkaError."""
+        """Return an error code for each partition: NONE if it is in the transaction. Raises KafkaError."""
 
 
 class TransactionVerifier:
-    """Asks the coordinators, and keeps the order of the writes of one transactional id."""
+    """Asks the transaction coordinators whether to admit writes.
+
+    The writes of one transactional id get their verdicts in the order of their arrival.
+    """
 
     def __init__(self, view: BrokerView, coordinators: Coordinators) -> None:
         self._view = view
@@ -93,15 +95,17 @@ class TransactionVerifier:
         self._queue: dict[str, asyncio.Future[None]] = {}
 
     def is_asking(self, transactional_id: str) -> bool:
-        """Whether writes of the id wait for a verdict. If so, a later write must wait behind them."""
+        """Whether writes of this transactional id wait for a verdict. If so, later writes wait, too."""
         return transactional_id in self._queue
 
     def admit(self, write: TransactionalWrite) -> MaybeAwaitable[Verdicts]:
-        """Return whether the producer's transaction may write to the partitions.
+        """Return an error code for each partition: NONE if the producer's transaction may write to it.
 
-        The errors come from the coordinator. Examples are TRANSACTION_ABORTABLE, the partition was not added,
-        and CONCURRENT_TRANSACTIONS, the previous transaction has not ended yet. The caller that then writes
-        must itself await the result, not in a new task, because the next write follows at once.
+        The errors come from the coordinator. For example, TRANSACTION_ABORTABLE: the partition was not added.
+        CONCURRENT_TRANSACTIONS: the previous transaction has not ended yet.
+
+        The caller must await the result in the task that then writes. Otherwise the next write of the same
+        transactional id can come first.
         """
         if self.is_asking(write.transactional_id):
             return self._in_turn(write, None)
@@ -131,7 +135,7 @@ class TransactionVerifier:
     async def _ask_until_ended(
         self, write: TransactionalWrite, verdicts: MaybeAwaitable[Verdicts] | None
     ) -> Verdicts:
-        """Return the verdicts. Ask again until the previous transaction has ended."""
+        """Return the verdicts. Ask again until the previous transaction has ended, or the time limit."""
         config = self._view.config
         loop = asyncio.get_running_loop()
         deadline = loop.time() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
