@@ -27,9 +27,9 @@ from barnabas.kafka.protocol.records.principal import DefaultPrincipalData
 from barnabas.kafka.protocol.schema import Request, Response, Struct
 from barnabas.kafka.security.principal import ANONYMOUS, Principal
 
-#: how long to wait, in seconds, before the next attempt after a broker was not the controller
+#: seconds before the next attempt, after a broker was not the controller
 _RETRY = 0.1
-#: how long this broker's image may take to contain the result after the controller has answered, in seconds
+#: time limit for this broker's image to contain the controller's result, in seconds
 _SEEN_WITHIN = 5.0
 
 
@@ -59,7 +59,7 @@ class Forwarding:
         self._loader = loader
         self._connection = connection
         self._changed = asyncio.Event()
-        #: what this broker answers when it is the controller, by the API's key
+        #: APIs that this broker serves if it is the controller, by API key
         self.local: dict[int, Served] = {}
 
     def forwarded(self, served: Served) -> Served:

@@ -34,9 +34,9 @@ class Collections:
 
     def __init__(self) -> None:
         self._new_ones = 0
-        #: how much memory was in use after the last collection of all objects
+        #: number of allocated blocks after the last collection of all objects
         self._blocks = 0
-        #: how many bytes the process held then
+        #: memory of the process in bytes at that time
         self._bytes = 0
         self._seconds_a_block = _SECONDS_A_BLOCK
         self._collects_all = False

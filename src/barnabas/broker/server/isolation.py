@@ -33,7 +33,7 @@ log = logger_of(__name__)
 #: how often a broker looks in vain until it is isolated, which takes a session timeout. Looks are counted,
 #: not timed: a process that stood still finds that one question was not answered in time
 LOOKS = 4
-#: how many brokers a controller asks
+#: largest number of brokers that the controller sends a request to
 _MOST_ASKED = 8
 #: how many others have to be out of a controller's reach: of two brokers neither knows which one is cut off
 _FEWEST_OTHERS = 2

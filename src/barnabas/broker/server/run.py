@@ -26,7 +26,7 @@ from barnabas.broker.server.signals import StopSignals
 
 #: the limit that is requested where the system sets none
 ENOUGH_FILES = 65_536
-#: with fewer, a few hundred partitions and clients come to the limit
+#: with fewer files, a few hundred partitions and clients reach the limit
 FEW_FILES = 4096
 
 #: For how many seconds a thread that computes keeps the interpreter from the event loop: a large request is

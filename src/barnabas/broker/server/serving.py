@@ -24,7 +24,7 @@ from barnabas.broker.server.requests.parts import Parts
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.security.acls import Authorizer
 
-#: how long a request for a missing topic waits at most for the controller to make it: clients ask again
+#: time limit for the creation of a missing topic, in seconds; clients retry later
 _AUTO_CREATION_SECONDS = 2.0
 
 _APIS = load()

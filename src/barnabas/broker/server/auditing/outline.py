@@ -18,11 +18,11 @@ from barnabas.base.types import ZERO_TOPIC_ID, Json, JsonObject, topic_id_to_str
 from barnabas.kafka.protocol.schema import Struct
 from barnabas.kafka.security.acls import Operation, PatternType, Permission, ResourceType
 
-#: how many things a line names; it says how many there are more
+#: largest number of items of an array in an entry; the rest is only counted
 MOST_NAMED = 20
-#: how many parts of a request a line tells of
+#: largest number of structs of a request in an entry
 _MOST_TOLD = 200
-#: how many parts of a response are searched for errors
+#: largest number of structs of a response that are searched for errors
 _MOST_SEARCHED = 2_000
 _LONGEST_NAME = 300
 
@@ -176,7 +176,7 @@ def _coded(struct: Struct, labels: JsonObject, budget: list[int]) -> Iterator[tu
             yield from _coded(item, own, budget)
 
 
-#: the errors of who may not do what was asked
+#: authorization errors
 DENIALS = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -15,15 +15,15 @@ from barnabas.kafka.security.principal import Principal
 
 log = logger_of("barnabas.audit", is_limited=True)
 
-#: for how many seconds repeated entries are counted instead of written
+#: seconds for which repeated entries are counted instead of written
 REPEATS_S = 10.0
-#: how many different entries are remembered for that
+#: largest number of different entries to recognise repetitions
 _MOST_REPEATED = 1_000
-#: entries that may wait for the thread
+#: largest number of entries that wait for the thread
 _MOST_WAITING = 10_000
-#: entries that the thread is given at a time
+#: largest number of entries that the thread writes at a time
 _MOST_AT_ONCE = 500
-#: how many entries a second are written in the mean, and how many at once
+#: limits of entries per second on average, and of entries at once
 _RATE, _BURST = 1_000.0, 5_000.0
 
 #: failed logins and denials are counted when they repeat themselves; everything else is written each time

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from barnabas.broker.replication.manager import ReplicaManager
 
 
-#: which broker to fetch a partition from, given the offset; -1 for this one
+#: returns the broker from which a client should fetch a partition at an offset; -1 for this broker
 PreferredReplica: TypeAlias = Callable[[Partition, Offset], BrokerId]
 
-#: how many targets `Fetch.steps` reads at once
+#: number of targets that `Fetch.steps` reads in one step
 _TARGETS_A_STEP = 64
 T = TypeVar("T")
 
-#: how many reads of the disk a fetch waits for at a time
+#: largest number of cold reads that a fetch waits for at a time
 _COLD_READS = 16
 
 
@@ -108,17 +108,17 @@ class Fetch:
         self._committed = committed
         self._session = wanted if isinstance(wanted, FetchSession) else None
         targets = wanted.to_read(committed=committed) if isinstance(wanted, FetchSession) else wanted
-        #: what the next attempt reads: what it has not read, what had records, and what has had news
+        #: targets that the next attempt reads
         self._unread: dict[FetchTarget, None] = dict.fromkeys(targets)
-        #: what was read; None for what has to be read again
+        #: results of the reads; None for a target to be read again
         self._results: dict[FetchTarget, PartitionData | None] = {}
         self._is_kept = is_kept
-        #: whether it receives notifications
+        #: whether the fetch receives notifications from its partitions
         self.is_watching = False
         self._new_bytes = self._read_bytes = 0
         self._failed = False
         self._may_wait = True
-        #: reads of the last attempt that need the disk
+        #: reads of the last attempt that must wait for the disk
         self.cold_reads: list[ColdRead] = []
         #: reads that a thread has brought into the page cache; if they were evicted again, the loop reads
         #: from the disk

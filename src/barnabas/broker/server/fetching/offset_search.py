@@ -7,7 +7,7 @@ from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.storage import ColdRead, LongSearch, OffsetAtTimestamp
 
-#: in place of a time: the largest one in the log
+#: special timestamp that stands for the largest timestamp in the log
 MAX_TIMESTAMP = -3
 
 

@@ -27,7 +27,7 @@ from barnabas.broker.view import BrokerView
 #: A follower has at most two fetches under way. So the third one that arrives after a question was sent after
 #: an answer to the first, and that after the question.
 ROUNDS = 3
-#: how long a question waits for the followers, as a multiple of how long one of their fetches waits
+#: time limit of a proof, as a multiple of ``replica.fetch.wait.max.ms``
 _FETCHES_WAITED_FOR = 5
 
 
@@ -35,7 +35,7 @@ class _Witness(NamedTuple):
     """State of a follower's fetch session when the request arrived."""
 
     session_id: int
-    #: the epoch of the fetch that came next
+    #: the session epoch of the next fetch
     epoch: int
 
 
@@ -89,7 +89,7 @@ class _Asked:
 
     def __init__(self, sessions: FetchSessions, partitions: Iterable[Partition]) -> None:
         self._sessions = sessions
-        #: with the leader epoch and who could have been elected since
+        #: by partition: its leader epoch, and the brokers that could be its leader now
         self._led = {each: (each.leader_epoch, each.successors) for each in partitions}
         self._witnesses = {
             broker: self._witness(broker) for _, successors in self._led.values() for broker in successors

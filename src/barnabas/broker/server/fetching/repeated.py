@@ -24,17 +24,17 @@ from barnabas.kafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.kafka.protocol.wire import Readable
 from barnabas.kafka.security.acls import Access
 
-#: makes a fetch that is kept
+#: creates the kept fetch of a request
 Keep: TypeAlias = Callable[[RequestContext, FetchRequest], Fetch]
-#: answers a request by a fetch
+#: makes the response to a request with its kept fetch
 Answering: TypeAlias = Callable[[RequestContext, FetchRequest, Fetch], MaybeAwaitable[FetchResponse]]
 
-#: smaller frames have few partitions: to keep them saves nothing
+#: smallest request to keep: smaller ones have few partitions, so keeping saves nothing
 _LEAST_BYTES = 512
 _MOST_BYTES = 64 * 1024
 #: about a millisecond to decode
 _MOST_ELEMENTS = 1200
-#: where the correlation id is: what differs between two frames that repeat each other
+#: position of the correlation id, the only part that differs in a repeated request
 _VARYING = slice(4, 8)
 
 
@@ -71,7 +71,7 @@ class _Kept:
         self.header = header
         self.request = request
         self.fetch = fetch
-        #: the settings by which the fetch was made
+        #: the settings with which the fetch was created
         self.config = config
 
     def is_repeated_by(self, frame: Readable) -> bool:

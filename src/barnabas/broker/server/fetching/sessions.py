@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = 2**31 - 1
-#: how many of the partitions that a request names are noted in one step
+#: number of a request's partitions that `advance_in_steps` handles in one step
 _NOTED_A_STEP = 200
 _OVER = object()
 
@@ -196,7 +196,7 @@ class FetchSession:
     partition moves to the end after its records were sent. So no partition waits behind a busy one.
     """
 
-    #: what a partition of the session is
+    #: class of the session's targets
     target: type[FetchTarget] = FetchTarget
 
     def __init__(
@@ -316,7 +316,7 @@ class ReplicaSession(FetchSession):
 
     target = ReplicaTarget
     parked: DelayedOperation[FetchResponse] | None = None
-    #: up to this session epoch fetches are answered at once: somebody waits for those that come next
+    #: session epoch up to which the broker answers fetches without delay
     _hurried = 0
 
     @property
@@ -354,11 +354,11 @@ class FetchSessions:
         self._clock = clock
         self._rng = rng
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        #: how many partitions they have, together
+        #: number of partitions of all clients' sessions and kept fetches
         self.partitions = 0
-        #: one for each follower: a new one replaces the earlier one
+        #: the sessions of followers, one for each follower
         self._of_replicas: dict[BrokerId, ReplicaSession] = {}
-        #: told of each fetch of a follower
+        #: listeners that each fetch of a follower notifies
         self.watchers: dict[Watcher, None] = {}
 
     def __len__(self) -> int:

@@ -26,7 +26,7 @@ from barnabas.kafka.protocol.messages.get_telemetry_subscriptions import GetTele
 from barnabas.kafka.protocol.messages.push_telemetry import PushTelemetryRequest
 
 _LOWEST_ZERO_FROM = 4
-#: clients that do not find these push no metrics
+#: clients push no metrics if the broker does not advertise these APIs
 _TELEMETRY = (GetTelemetrySubscriptionsRequest.api_key, PushTelemetryRequest.api_key)
 
 #: what a client's name and version may look like (KIP-511); they end up in logs and metrics

@@ -27,7 +27,7 @@ from barnabas.kafka.protocol.messages.delete_records import (
 )
 from barnabas.kafka.security.acls import Operation
 
-#: in place of an offset: everything below the high watermark
+#: special offset: delete all records below the high watermark
 HIGH_WATERMARK = -1
 
 
@@ -83,7 +83,7 @@ class _Deletion(NamedTuple):
     leader_epoch: LeaderEpoch
     #: the new log start offset
     start: Offset
-    #: the partition's part of the answer
+    #: the partition's part of the response
     result: DeleteRecordsPartitionResult
 
 

@@ -64,13 +64,13 @@ class Ports:
 
 
 READ_COMMITTED = 1
-#: clients know from here on that they may be sent to a follower
+#: the first version whose clients can fetch from followers
 FOLLOWERS_VERSION = 11
-#: topics are named by their ids from here on
+#: the first version with topic ids
 TOPIC_ID_VERSION = 13
-#: a fetch that has more partitions to read is made in steps
+#: a fetch of more partitions reads them in steps
 DIRECT_PARTITIONS = 200
-#: and so many of what it names are noted at once
+#: number of a request's partitions that one step handles
 NOTED_A_STEP = 200
 
 

@@ -41,14 +41,14 @@ from barnabas.kafka.security.acls import CLUSTER_NAME, Operation, ResourceType
 class _Kind(NamedTuple):
     """A type of coordinator keys: groups, transactional ids or share partitions."""
 
-    #: the internal topic, the leaders of whose partitions coordinate
+    #: the internal topic; the leaders of its partitions are the coordinators
     topic: str
-    #: what a client must be allowed
+    #: operation that the client needs permission for
     operation: Operation
     resource: ResourceType
-    #: the name of the resource, by the key
+    #: returns the name of the resource for a key
     name_of: Callable[[str], str] = str
-    #: what the keys look like, if not anything
+    #: pattern of valid keys; None if all keys are valid
     keys: re.Pattern[str] | None = None
 
 
@@ -64,7 +64,7 @@ _KINDS = {
         re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.DOTALL),
     ),
 }
-#: from this version the answer is a list
+#: the first version whose requests and responses have several coordinators
 _BATCHED_FROM = 4
 _SHARE_PARTITIONS_FROM = 6
 

@@ -23,7 +23,7 @@ from barnabas.kafka.records.compression import Compression
 #: the best first, in Apache Kafka's order
 _COMPRESSIONS = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 _NO_ID = ZERO_TOPIC_ID
-#: after these a client asks for its subscription at once
+#: errors after which a client requests its subscription at once
 _ASKS_AGAIN_AFTER = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 

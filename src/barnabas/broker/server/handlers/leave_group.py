@@ -21,7 +21,7 @@ from barnabas.kafka.protocol.messages.leave_group import (
 )
 from barnabas.kafka.security.acls import Operation
 
-#: from this version members are a list, each with its own error
+#: the first version whose requests can have several members
 _BATCHED_FROM = 3
 
 

@@ -24,7 +24,7 @@ from barnabas.kafka.protocol.messages.list_config_resources import (
 )
 from barnabas.kafka.security.acls import Operation
 
-#: from this version a request says which types it is about
+#: the first version whose requests have resource types
 _TYPES_FROM = 1
 
 

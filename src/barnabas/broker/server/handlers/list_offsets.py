@@ -107,9 +107,9 @@ class _LongLookUp(NamedTuple):
     timestamp: int
     bound: Offset
     search: LongSearch | ColdRead
-    #: the partition's part of the answer
+    #: the partition's part of the response
     result: ListOffsetsPartitionResponse
-    #: as `_why_unknown`
+    #: error for offsets beyond the high watermark, from `_why_unknown`
     unknown: KafkaError | None
 
 

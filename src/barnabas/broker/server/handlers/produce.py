@@ -59,7 +59,7 @@ class Ports:
 ADMIN_CLIENT_ID = "__admin_client"
 #: the first version in which a producer may send zstd (KIP-110)
 ZSTD_SINCE = 7
-#: how many records an answer names as refused; a batch is refused as a whole
+#: largest number of records with errors in a response
 MAX_RECORD_ERRORS = 1000
 _ACKS = (0, 1, ACKS_ALL)
 #: errors of a batch that came before its partition or its leader, which its client sends again; each with
@@ -343,7 +343,7 @@ class _Unvalidated(NamedTuple):
     partition: Partition
     topic: TopicProduceData
     data: PartitionProduceData
-    #: the place of the answer
+    #: the partition's part of the response
     result: PartitionProduceResponse
 
 

@@ -29,7 +29,7 @@ class Reading:
     #: the part of a core that the process has left unused since the last reading, from 0 to 1
     idle: float
     process: ProcessUse | None
-    #: by log directory; without those that the system does not tell of
+    #: by log directory, as far as the system knows the volumes
     volumes: Mapping[str, Volume]
 
 

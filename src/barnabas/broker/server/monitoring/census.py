@@ -13,7 +13,7 @@ from barnabas.broker.storage import PartitionLog
 
 #: a transaction that is open for this much longer than the longest allowed timeout is hanging (KIP-664)
 _LATE_MS = 300_000
-#: how many partitions of the cluster are counted between two pauses
+#: number of partitions, groups or transactions counted in one step
 _AT_ONCE = 500
 
 
@@ -28,7 +28,7 @@ class Census:
         #: records that each follower lacks, and seconds since it had all
         self.lag_records: Counter[BrokerId] = Counter()
         self.lag_seconds: dict[BrokerId, float] = {}
-        #: coordinated here, by state
+        #: number of groups that this broker coordinates, by state
         self.groups: Counter[str] = Counter()
         self.transactions: Counter[str] = Counter()
         #: the age of the oldest open transaction, in seconds

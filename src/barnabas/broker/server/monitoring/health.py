@@ -19,11 +19,11 @@ class Health:
     def __init__(self, view: BrokerView, session: SessionHistory) -> None:
         self._view = view
         self._session = session
-        #: as Kafka numbers it
+        #: state of the broker, with Kafka's number
         self.state = STARTING
-        #: what it does while it starts
+        #: current step of the start
         self.step = "it has only begun to start"
-        #: why it cannot go on
+        #: reason why the broker must stop; "" if there is none
         self.failure = ""
 
     def running(self) -> None:

@@ -23,13 +23,13 @@ from barnabas.kafka.protocol.messages.list_offsets import (
 
 _LATEST = -1
 _CONSUMER = -1
-#: how long leaders are waited for, in seconds
+#: time limit for the responses of leaders, in seconds
 _PATIENCE = 2.0
-#: how many partitions one request asks for, and how many a reading asks for at all
+#: largest number of partitions in one request, and in all requests for one page
 _AT_ONCE, _MOST_ASKED = 1000, 50_000
-#: how many earlier ends of a partition are kept
+#: largest number of remembered ends of a partition
 _MOST_SEEN = 32
-#: of how many partitions
+#: largest number of partitions with remembered ends
 _MOST_PARTITIONS = 100_000
 
 

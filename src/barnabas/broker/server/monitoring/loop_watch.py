@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-#: how often it is looked at, in seconds
+#: interval of the timer, in seconds
 TICK = 0.05
 #: lateness of a timer that is a stall, in seconds
 STALL = 0.1
@@ -18,7 +18,7 @@ class LoopWatch:
 
     def __init__(self) -> None:
         self.stalls = 0
-        #: how long the stalls were together, in seconds
+        #: total time of all stalls, in seconds
         self.stalled = 0.0
         self._timer: asyncio.TimerHandle | None = None
 

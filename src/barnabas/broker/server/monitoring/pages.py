@@ -22,11 +22,11 @@ from barnabas.broker.server.requests.long_work import LongWork
 
 R = TypeVar("R")
 
-#: how many lines are written between two looks at the clock: a tenth of a millisecond
+#: number of lines between two checks of the time slice: a tenth of a millisecond
 _LINES_AT_ONCE = 20
-#: how long disks and the system may take to tell of themselves, in seconds
+#: time limit for values from the disks and the operating system, in seconds
 _PATIENCE = 1.0
-#: the shortest time over which the use of the processor is measured, in seconds
+#: shortest time between two measurements of CPU use, in seconds
 _SHORTEST_SPAN = 1.0
 
 
@@ -45,7 +45,7 @@ class Pages:
         self._environment = environment
         self._thread = environment.blocking.pool("metrics", 1)
         self._history = EndHistory()
-        #: when the use of the processor was read, how much it was, and what was left since the time before
+        #: time and CPU seconds of the last measurement
         self._used = (-_SHORTEST_SPAN, 0.0)
         self._idle = 1.0
         self._is_asking_system = False

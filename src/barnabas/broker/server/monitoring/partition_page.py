@@ -21,9 +21,9 @@ class Committed:
     topic: str
     partition: str
     offset: Offset
-    #: in records; -1 when nobody knows the end
+    #: lag in records; -1 if the end offset is unknown
     lag: int
-    #: None when it is not known
+    #: lag in seconds; None if unknown
     seconds: float | None
 
 
@@ -33,7 +33,7 @@ class PartitionReading:
 
     sources: Sources
     partitions: list[Partition]
-    #: those without a leader, at the controller
+    #: partitions without a leader; empty unless this broker is the controller
     leaderless: list[tuple[str, int, PartitionState]]
     committed: list[Committed]
 

@@ -28,7 +28,7 @@ class SessionHistory:
     """The state of the session with the metadata store, and how often it changed to each state."""
 
     state: SessionState = SessionState.CONNECTED
-    #: how often it has come to each state since the start
+    #: number of changes to each state since the start
     changes: Counter[SessionState] = field(default_factory=Counter)
 
     def note(self, state: SessionState) -> None:

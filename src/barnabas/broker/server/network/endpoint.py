@@ -28,7 +28,7 @@ class Endpoint:
     name: str
     host: str
     port: int
-    #: what it speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
+    #: security protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
     protocol: str = "PLAINTEXT"
 
     @classmethod

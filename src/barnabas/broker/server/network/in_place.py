@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from barnabas.kafka.protocol.large_frame import LargeFrame
 
-#: how much of what was decrypted is taken at a time
+#: size of the shared buffer for decrypted data, in bytes
 SHARED_BYTES = 256 * 1024
 
 

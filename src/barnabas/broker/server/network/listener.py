@@ -26,7 +26,7 @@ from barnabas.kafka.security.principal import ANONYMOUS, Principal, check_name
 
 log = logger_of(__name__, is_limited=True)
 
-#: how long connections may take to end, in seconds
+#: time limit for connections to end, in seconds
 _CLOSING_SECONDS = 2.0
 
 
@@ -40,7 +40,7 @@ class Closings:
     MOST_KNOWN = 1000
 
     def __init__(self) -> None:
-        #: by host and reason: when it was last logged, and how often it was not since
+        #: by host and reason: time of the last log line, and number of omitted lines since
         self._known: dict[tuple[str, str], tuple[float, int]] = {}
 
     def line(self, host: str, reason: str, now: float) -> str | None:
@@ -97,7 +97,7 @@ class Connections:
         self._per_ip: Counter[str] = Counter()
         self._open: dict[ClientSession, None] = {}
         self._last_closed = -math.inf
-        #: how many are open, by listener, and how many were opened since the start
+        #: by listener: number of open connections, and of connections opened since the start
         self.open: Counter[str] = Counter()
         self.opened: Counter[str] = Counter()
         #: resolved when the last one has gone
@@ -230,7 +230,7 @@ class Listener:
         network: Network,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        #: as configured; once bound, with the real port
+        #: the configured endpoint; after `bind`, with the real port
         self.endpoint = endpoint
         self._users = (
             SubjectRules(connections.config.for_listener(endpoint.name).ssl_principal_mapping_rules)

@@ -31,7 +31,7 @@ log = logger_of(__name__)
 
 _KEY = struct.Struct(">h")
 _SIZE = struct.Struct(">i")
-#: a client learns this much of why its login failed
+#: error message of every failed login, which gives the client no reason
 _REFUSAL = "Authentication failed: the credentials are invalid"
 
 
@@ -90,11 +90,11 @@ class Login:
         self._listener = listener
         self._mechanism = ""
         self._exchange: Exchange | None = None
-        #: frames hold nothing but the mechanism's messages (SaslHandshake v0)
+        #: whether frames are bare messages of the mechanism, without a header (SaslHandshake v0)
         self._is_bare = False
-        #: who has logged in before; a second login must be by the same
+        #: principal of the earlier login on this connection; later logins must have the same one
         self._principal: Principal | None = None
-        #: when the login ends, in seconds of the event loop
+        #: time at which the login expires, in seconds of the event loop
         self._ends = 0.0
 
     def serve(self, frame: Readable, client: LoginClient) -> None:

@@ -16,7 +16,7 @@ from barnabas.base.environment.network import sendfile_descriptor
 from barnabas.base.types import Buffer, Chunk
 from barnabas.broker.server.requests.context import Chunks
 
-#: how much is read and given to the transport where the kernel cannot send, or does not now
+#: bytes to read and write at a time if sendfile is not possible
 PIECE_BYTES = 128 * 1024
 _LENT = frozenset(get_args(Buffer))
 
@@ -27,9 +27,9 @@ class Outbox:
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._descriptor = sendfile_descriptor(transport)
-        #: what was not handed to the transport yet
+        #: chunks that were not given to the transport yet
         self.waiting: deque[Chunk] = deque()
-        #: how much of the first one is sent
+        #: number of bytes of the first chunk that are sent
         self._sent = 0
         #: a transport with TLS pauses when its buffer reaches the limit (at 0 always), others when they
         #: exceed it

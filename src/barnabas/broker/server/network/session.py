@@ -49,9 +49,9 @@ class Unanswered:
     __slots__ = ("cancels", "chunks", "done", "future")
 
     def __init__(self, future: asyncio.Future[Any] | None, cancels: bool) -> None:
-        #: what answers it; None for a reply that is there
+        #: future of the response; None if the reply is ready
         self.future = future
-        #: whether it is given up when the connection ends
+        #: whether to cancel the future when the connection ends
         self.cancels = cancels
         self.chunks: Chunks | None = None
         self.done = False
@@ -69,7 +69,7 @@ class Host(Protocol):
 
     endpoint: Endpoint
     busy_polling: BusyPolling | None
-    #: what TLS decrypts into, as `SharedReceiver` has it
+    #: buffer for decrypted TLS data (`SharedReceiver`)
     shared_buffer: memoryview
 
     @property
@@ -133,10 +133,10 @@ class ClientSession(asyncio.Protocol):
         #: the transport's protocol in this session's stead, but while a large request is received
         self._receiver: asyncio.BaseProtocol | None = None
         self._backlog: deque[Readable] = deque()
-        #: what APIs remember of the last requests, by their keys
+        #: memos about the last requests, by API key
         self.memos: dict[int, Memo] = {}
         self._unanswered: deque[Unanswered] = deque()
-        #: how many unanswered requests let nothing begin
+        #: number of unanswered requests during which no other request can begin
         self._in_turn = 0
         #: how many let those of an API begin, and the API's key: their own, so that it is the same for all
         self._waiting = 0
@@ -154,7 +154,7 @@ class ClientSession(asyncio.Protocol):
         self._unmuting: asyncio.TimerHandle | None = None
         #: ends a connection that we have closed
         self._aborting: asyncio.TimerHandle | None = None
-        #: told when the connection has closed
+        #: functions to call when the connection has closed
         self._on_closed: list[Callable[[], None]] = []
 
     # --- asyncio's side ---

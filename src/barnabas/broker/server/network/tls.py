@@ -108,7 +108,7 @@ def trial_certificate(config: BrokerConfig) -> bytes:
     return certificate
 
 
-#: what OpenSSL says of a client that speaks something else
+#: OpenSSL's reasons for a client that does not use TLS
 _NOT_TLS = frozenset(
     {"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
 )

@@ -18,13 +18,13 @@ from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
 
-#: how often the files are checked, in milliseconds: mounted secrets change without notice
+#: interval between checks of the files, in milliseconds
 CHECK_MS = 5_000
 _DAY = 86_400.0
-#: how often a file is read that is replaced while it is read
+#: largest number of attempts to read files that change meanwhile
 _MOST_READINGS = 5
 _WARN_BEFORE_DAYS = 30
-#: how many of the names that a certificate lacks are told
+#: largest number of missing names in an error message
 _MOST_NAMED = 5
 
 
@@ -32,7 +32,7 @@ class _Loaded(NamedTuple):
     """A TLS context from the key files, with its certificate and trusted CAs, after a test handshake."""
 
     context: ssl.SSLContext
-    #: what a client is shown
+    #: certificate that clients receive, in DER
     certificate: bytes
     trusted: frozenset[bytes]
 
@@ -86,7 +86,7 @@ class TlsKeys:
         #: somebody has asked, and the files have not been read since
         self._is_wanted = False
         self._asked: asyncio.Task[None] | None = None
-        #: why the last attempt failed
+        #: error of the last attempt; "" after a success
         self._refused = ""
         self._warned_at: float | None = None
         #: contexts of this broker as a client, which show the same key

@@ -24,7 +24,7 @@ log = logger_of(__name__)
 #: A token with an unknown key has the keys read again, so often at most, in seconds.
 _EAGER_SECONDS = 10.0
 _URL = "sasl.oauthbearer.jwks.endpoint.url"
-#: what listeners may have for themselves; those of one kind share what reads their tokens
+#: settings that can differ between listeners; listeners with equal values share a verifier
 _SETTINGS = (
     "sasl_oauthbearer_allow_unverified_audience",
     "sasl_oauthbearer_allow_unverified_issuer",

@@ -23,7 +23,7 @@ _ERRORS_SINCE = 8
 _TOPIC_IDS_SINCE = 13
 _ID_BYTES = 16
 _ACKS = (1, -1)
-#: the largest opening that is remembered of a connection, in bytes
+#: largest opening that is remembered for a connection, in bytes
 _LONGEST_OPENING = 1024
 
 _VERSION = struct.Struct(">2xh4xh")
@@ -57,7 +57,7 @@ class Layout:
     def __init__(self, version: int) -> None:
         #: the bits of a batch's attributes that need no check of the request
         self.flags = COMPRESSION_MASK if version >= _ZSTD_SINCE else 0
-        #: what follows each result: no errors of records, and no message
+        #: bytes after each result: no record errors, and no error message
         self.result_end = b"\0\0\0\0\xff\xff" if version >= _ERRORS_SINCE else b""
 
     def settings_at(self, frame: Readable, position: int) -> int | None:
@@ -197,9 +197,9 @@ class Opening:
         self.layout = layout
         self.acks, self.timeout_ms = settings
         self.topic = topic
-        #: the topic's name, which the request may not have
+        #: the topic's name; the request may have only the id
         self.name = ""
-        #: where the number of partitions is
+        #: position of the number of partitions
         self.end = end
         self._version = bytes(frame[:4])
         self._bytes = bytes(frame[8:end])

@@ -106,23 +106,23 @@ class Api(Generic[Q]):
     #: the lowest version that ApiVersions names; below `versions` only where clients depend on it
     advertised_from: int
     handle: Handler
-    #: (request, error) -> the whole request's failure in the API's own shape
+    #: (request, error) -> the response with this error for the whole request
     on_error: Callable[[Q, KafkaError], Response]
-    #: whether a parked request is given up when its connection ends (one that only waits to read)
+    #: whether to cancel an unanswered request when its connection ends
     cancel_on_disconnect: bool
-    #: what its client must be allowed
+    #: permissions that the client needs
     needs: tuple[Need, ...]
-    #: how a request about many things is divided, by the arrays it may ask with
+    #: divisions of a large request, one for each array that can have the items
     pieces: tuple[Pieces, ...] = ()
     #: a request with more elements than this may have to be divided; those of a small frame count as none
     large_from: int = DIRECT_ELEMENTS
-    #: how many elements a request may have that is not divided
+    #: largest number of elements in a request that is not divided
     most_elements: int = MAX_ITEM_ELEMENTS
     #: the path of arrays in a response that may be long whatever the request
     listing: tuple[str, ...] = ()
     #: whether answers wait because clients ask for that, or for other clients
     is_held_back: bool = False
-    #: whether its requests depend on each other
+    #: whether requests of this API depend on each other
     order: Order = IN_TURN
     #: the partitions whose leader alone may answer
     confirmed_by: Leadership | None = None
@@ -136,7 +136,7 @@ class Api(Generic[Q]):
     new_names: type[BoundedNames] | None = None
     #: whether the audit log has its requests
     is_audited: bool = False
-    #: the feature without which no broker of the cluster serves it
+    #: feature that the cluster must use, so that brokers serve the API
     feature: str | None = None
     #: makes the function that answers usual requests, from the handler's dependencies
     direct: Callable[..., Direct] | None = None
@@ -177,7 +177,7 @@ class Served:
     handle: Handle
     #: answers requests of the usual shape in the place of `handle`
     direct: Direct | None = None
-    #: how long its requests took, from their arrival to their answer
+    #: durations of the API's requests, from arrival to response
     durations: Durations = field(default_factory=Durations)
 
 

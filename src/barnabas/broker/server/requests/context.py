@@ -28,11 +28,11 @@ class ClientConnection(Protocol):
     client_host: str
     #: the port that the client sends from; 0 where that is not known
     client_port: int
-    #: who the client is
+    #: the client's principal
     principal: Principal
     #: the name of the listener that took it, as in ``listeners``
     listener: str
-    #: what the client called itself in ApiVersions (KIP-511); empty when it did not
+    #: the client's name and version from ApiVersions (KIP-511); empty if unknown
     client_software_name: str
     client_software_version: str
 
@@ -53,7 +53,7 @@ class Memo(Protocol):
 class Client(ClientConnection, Protocol):
     """The connection of a request, with the methods by which the dispatcher answers."""
 
-    #: what APIs remember of the connection's last requests, by their keys
+    #: memos about the connection's last requests, by API key
     memos: dict[int, Memo]
 
     def reply(self, chunks: Chunks) -> None:
@@ -124,13 +124,13 @@ class RequestContext:
 
     __slots__ = ("__dict__", "access", "api_version", "client_id", "connection")
 
-    #: what the request uses of the broker, while quotas ask for it
+    #: measures the request; None if no client has quotas
     usage: Metered | None = None
-    #: how many errors of single records the answer has
+    #: number of errors of single records in the response
     reported_errors = 0
-    #: how many missing topics were made for the request
+    #: number of missing topics that the broker has created for the request
     made_topics = 0
-    #: what the client may do; everything where there is no authorizer
+    #: permissions of the client; all without an authorizer
     access: Access
 
     def __init__(self, header: RequestHeader, connection: ClientConnection) -> None:

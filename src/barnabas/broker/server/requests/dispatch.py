@@ -88,7 +88,7 @@ class Dispatcher:
         self._metering = metering
         self._now = long_work.now
         self._slow = slow
-        #: who may be decoded and divided at the same time: each holds tens of megabytes
+        #: limits the large requests in progress: each needs tens of megabytes
         self._divided = asyncio.Semaphore(_MOST_DIVIDED)
 
     def serve(self, frame: Readable, client: Client) -> None:

@@ -36,7 +36,7 @@ PartitionsOf: TypeAlias = Callable[[Any], Iterable[TopicPartition]]
 class Leadership(ABC):
     """Finds the partitions whose leader must answer a request of an API."""
 
-    #: the error of a broker that cannot tell whether it leads them
+    #: error of a broker that cannot prove that it leads the partitions
     refusal: ErrorCode
 
     @abstractmethod

@@ -16,7 +16,7 @@ D = TypeVar("D")
 
 #: how long one slice may last, in seconds; a step of the work begun within it is finished
 SLICE = 0.002
-#: how many things a listing describes in one turn: a few milliseconds
+#: largest number of items that a listing describes in one turn: a few milliseconds
 LISTED_AT_ONCE = 500
 
 

@@ -46,7 +46,7 @@ class Refused(NamedTuple):
 class Need(ABC):
     """A permission that a client needs for the requests of an API."""
 
-    #: how the documentation puts it
+    #: text for the documentation
     text: str = ""
     #: whether the authorizer has to check anything
     is_checked = True
@@ -258,5 +258,5 @@ def with_items(request: Request, array: str, items: list[Any]) -> Any:
     return changed
 
 
-#: what brokers ask each other
+#: the permission for requests between brokers
 BETWEEN_BROKERS = Cluster(Operation.CLUSTER_ACTION)

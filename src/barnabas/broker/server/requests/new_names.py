@@ -19,7 +19,7 @@ log = logger_of(__name__)
 
 #: principals whose names are remembered
 _MOST_PRINCIPALS = 5_000
-#: how many names are checked for being gone before one more is refused
+#: number of names that are checked for existence before a new name is rejected
 _CHECKED = 100
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-#: in place of the key of the API whose requests may begin
+#: stands for an API key: no request can begin
 NOTHING = -1
 
 

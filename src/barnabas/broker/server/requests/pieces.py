@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 from barnabas.base.errors import KafkaError
 from barnabas.kafka.protocol.schema import Request, Struct
 
-#: what one thing may consist of: a topic to be made with its settings, say
+#: largest number of elements of one item, for example of a new topic with its settings
 MAX_ITEM_ELEMENTS = 10_000
 
 #: the fields that tell whether two parts of an answer are about the same
 _NAMES = ("name", "topic", "topic_name", "topic_id", "group_id", "transactional_id", "producer_id")
-#: the fields that an answer has from its question
+#: the fields that an answer copies from its item
 _IDENTITIES = {*_NAMES, "partition_index", "partition", "resource_type", "resource_name"}
 
 
@@ -27,9 +27,9 @@ class Piece(NamedTuple):
     """A request with some of the items of a larger request."""
 
     request: Request
-    #: on how many levels its first item goes on with the last one of the piece before
+    #: nesting depth at which this piece continues the last item of the previous piece
     continued: int
-    #: whether a single item of it has more elements than any may
+    #: whether the piece has an item with more than `MAX_ITEM_ELEMENTS`
     is_too_large: bool
 
 

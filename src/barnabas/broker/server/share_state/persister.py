@@ -35,18 +35,18 @@ T = TypeVar("T")
 
 #: the purpose of the channels to other brokers
 _PURPOSE = "share state"
-#: how long an operation is retried, in seconds
+#: time limit of the retries of an operation, in seconds
 PATIENCE = 30.0
 #: the longest pause between two attempts, in milliseconds: a failover takes about a second
 _LONGEST_PAUSE_MS = 1000
 #: in seconds, how long a coordinator may take longer to answer than it waits for its followers
 _GRACE = 5.0
-#: a request with more partitions and batches is sent before the turn of the event loop ends
+#: number of partitions and batches from which a request is sent at once
 _MOST_ELEMENTS = 2000
-#: what a partition counts for in a request whose answer has the batches
+#: number of elements that a partition counts for in a read, because the response has its batches
 _ELEMENTS_READ = 100
 
-#: errors that end by themselves
+#: temporary errors, after which an operation is retried
 _RETRIED = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -125,7 +125,7 @@ class CoordinatorPersister:
         self._peers = peers
         self._create = create
         self._batches: dict[tuple[BrokerId, _Api, str], _Batch] = {}
-        #: by share partition: whose turn it is, and how many hold the lock or wait for it
+        #: by share partition: its lock, and the number of operations that hold the lock or wait for it
         self._turns: dict[SharePartitionKey, tuple[asyncio.Lock, int]] = {}
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> None:

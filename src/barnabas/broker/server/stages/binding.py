@@ -44,7 +44,7 @@ class Binding:
     advertised: list[Endpoint]
     #: the listener of this broker that the other brokers use
     internal: Endpoint
-    #: None where no listener speaks TLS
+    #: None if no listener uses TLS
     tls_keys: ListenerKeys | None
     #: verifies OAUTHBEARER tokens, by listener
     tokens: Mapping[str, Tokens]

@@ -34,7 +34,7 @@ from barnabas.broker.server.stages.metadata import Metadata, everything
 from barnabas.broker.server.stages.replication import Replication
 from barnabas.broker.server.stages.upkeep import Upkeep
 
-#: how long a stop without a controlled shutdown waits until the cluster knows of it
+#: seconds that a stop without controlled shutdown waits for the controller
 _ANNOUNCING_SECONDS = 1.0
 
 

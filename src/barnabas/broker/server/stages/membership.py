@@ -18,7 +18,7 @@ from barnabas.broker.server.stages.logs import Logs
 from barnabas.broker.server.stages.metadata import Metadata
 from barnabas.kafka.protocol.schema import Request, Response
 
-#: how long the controller waits for the response of a broker
+#: time limit of the controller's requests to a broker, in seconds
 _ASKED_SECONDS = 5.0
 
 

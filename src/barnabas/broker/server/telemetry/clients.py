@@ -17,13 +17,13 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.server.telemetry.otlp import Pushed
 from barnabas.broker.server.telemetry.subscriptions import Subscriptions, Wanted
 
-#: how many clients a broker knows, as Apache Kafka does; the one that was silent for longest gives way
+#: largest number of clients that a broker remembers, as in Apache Kafka
 MOST_CLIENTS = 16_384
-#: how many series are kept of a client, and of all together
+#: largest number of series of one client, and of all clients together
 MOST_OF_A_CLIENT, MOST_SERIES = 500, 50_000
-#: a client is forgotten after so many milliseconds, or three intervals if those are longer
+#: silence after which a client is removed, in milliseconds; or three push intervals if these are longer
 _FORGOTTEN_AFTER_MS = 60_000
-#: how many clients each request checks for silence
+#: number of clients that each request checks for silence
 _AT_ONCE = 20
 
 #: (metric, attributes, whether it only grows)
@@ -85,12 +85,12 @@ class TelemetryClients:
         self._subscriptions = subscriptions
         self._clock = clock
         self._random = random
-        #: the one that was silent for longest comes first
+        #: by id, the client that has been silent for longest first
         self._clients: OrderedDict[bytes, ClientInstance] = OrderedDict()
-        #: whose silence is looked at next
+        #: ids of the clients to check for silence next
         self._to_check: list[bytes] = []
         self._series = 0
-        #: pushes by what they were answered with, and points that found no room
+        #: number of pushes by the name of their error code, and number of values dropped because of a limit
         self.pushes: Counter[str] = Counter()
         self.dropped = 0
 

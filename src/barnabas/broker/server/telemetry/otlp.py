@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-#: how many points and how many fields of protobuf are read of one push; what is beyond is left out
+#: largest numbers of values and of protobuf fields that are read from one push
 MOST_POINTS, MOST_FIELDS = 2000, 100_000
-#: how many attributes a point keeps, and how many characters a name or a text has at most
+#: largest number of attributes of a value, and of characters of a name or text
 _MOST_ATTRIBUTES, _LONGEST = 8, 200
 
 _DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")

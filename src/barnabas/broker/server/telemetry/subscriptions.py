@@ -18,7 +18,7 @@ from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
 
-#: how often a client without a subscription asks again, in milliseconds
+#: interval at which a client without a subscription asks again, in milliseconds
 _INTERVAL_MS = 300_000
 
 

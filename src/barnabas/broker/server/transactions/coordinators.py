@@ -19,7 +19,7 @@ from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
 
 Verdicts = dict[TopicPartition, ErrorCode]
 
-#: the coordinator's image lacks a partition that the asking leader has: ask again
+#: errors of a coordinator whose image lacks a partition that this leader has; they are retriable
 _NOT_HEARD_OF = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 

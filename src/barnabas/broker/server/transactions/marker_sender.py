@@ -25,7 +25,7 @@ Outcomes = dict[TopicPartition, ErrorCode]
 
 #: in seconds, how long a leader may take longer to answer than it waits for its followers
 _GRACE = 5.0
-#: how long the store may take, in seconds, to say whether a topic is gone
+#: time limit for a newer image from the store, in seconds
 _STORE_PATIENCE = 5.0
 
 

@@ -23,7 +23,7 @@ from barnabas.kafka.records.control import EndTransaction, encode_end_transactio
 #: The first version of transactions whose markers raise the producer's epoch (KIP-890).
 _EPOCH_BUMP_VERSION = 2
 
-#: what a group coordinator's refusal means to whoever wrote to a partition's leader: try again
+#: a partition leader's retriable error for each retriable error of a group coordinator
 _GROUP_ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_LEADER_OR_FOLLOWER,

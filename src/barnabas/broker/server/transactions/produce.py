@@ -18,14 +18,14 @@ from barnabas.broker.server.transactions.verification import (
 from barnabas.kafka.protocol.messages.produce import ProduceRequest
 from barnabas.kafka.records.batch import TRANSACTIONAL_FLAG, low_attributes, parse_header
 
-#: by topic (its name or its id, as the request has it) and partition: why a batch is not taken
+#: error of each rejected batch, by topic (name or id, as in the request) and partition
 Refusals: TypeAlias = dict[tuple[str | bytes, int], KafkaError]
 
 #: from this version a client knows TRANSACTION_ABORTABLE, from the next it leaves adding partitions to us
 _ABORTABLE_FROM = 11
 _IMPLICIT_FROM = 12
 
-#: coordinator errors that older clients do not retry: they get one that they do
+#: coordinator errors that clients do not retry in Produce; they get a retriable error instead
 _RETRIED = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -20,7 +20,7 @@ from barnabas.broker.view import BrokerView
 
 Verdicts: TypeAlias = dict[TopicPartition, ErrorCode]
 
-#: the version of transactions whose producers do not add partitions themselves
+#: the transaction version whose producers do not add partitions themselves
 _IMPLICIT_VERSION = 2
 
 
@@ -91,7 +91,7 @@ class TransactionVerifier:
     def __init__(self, view: BrokerView, coordinators: Coordinators) -> None:
         self._view = view
         self._coordinators = coordinators
-        #: by transactional id: what the next write has to wait for
+        #: by transactional id: the future for which the next write must wait
         self._queue: dict[str, asyncio.Future[None]] = {}
 
     def is_asking(self, transactional_id: str) -> bool:
