@@ -85,7 +85,7 @@ class Collections:
 
 @contextmanager
 def short_collections() -> Iterator[Collections]:
-    """Within this context, a full collection examines only the objects since the last full collection.
+    """Within this context, a full collection examines only objects created since the last full collection.
 
     So collections stay short: each one blocks the whole process, and one large request can cause one. No
     collection runs before `Collections.begin`, because the broker keeps nearly all objects of its start.

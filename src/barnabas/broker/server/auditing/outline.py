@@ -152,7 +152,7 @@ def _scalar(name: str, value: object, codes: _Codes) -> Json:
 def _coded(struct: Struct, labels: JsonObject, budget: list[int]) -> Iterator[tuple[JsonObject, int]]:
     """Yield (names, error code) for each struct in a response that has an error code.
 
-    The names are those of the struct, and of the structs that contain it.
+    The names come from the struct, and from the structs that contain it.
     """
     own = dict(labels)
     arrays = []

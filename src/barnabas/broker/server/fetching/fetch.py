@@ -379,8 +379,8 @@ class Fetch:
     def _is_worth_reading(self) -> bool:
         """Whether an attempt can now produce a response.
 
-        This is so if enough bytes were committed since the last attempt. It is also so if a partition has
-        another leader, or was deleted.
+        It can if enough bytes were committed since the last attempt, or if a partition has another leader or
+        was deleted.
         """
         if self._committed and self._new_bytes:
             return True  # the end of a transaction lets out more than its own bytes

@@ -100,7 +100,7 @@ class _Asked:
         return self._led
 
     def hurry(self) -> None:
-        """Answer the next fetches of the followers without delay, so that the proof needs less time."""
+        """Make the broker answer the followers' next fetches without delay, so that the proof is faster."""
         for broker in self._witnesses:
             session = self._sessions.of_replica(broker)
             if session is not None:

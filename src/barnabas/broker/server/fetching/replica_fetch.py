@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ReplicaFetch(Fetch):
     """A follower's fetch: it reads up to the log end, and reports the follower's position to each partition.
 
-    It reports each position only once. A follower that does not send a new position has not moved.
+    It reports a position only when the follower sends a new one for the partition.
 
     Args:
         replica: broker id of the follower.

@@ -110,7 +110,7 @@ class FetchTarget:
             self._enter(self.partition)
 
     def unwatch(self) -> None:
-        """Stop to notify the listener."""
+        """Stop notifying the listener."""
         self.listener = None
         if self.partition is not None:
             self._leave(self.partition)
@@ -208,7 +208,7 @@ class FetchSession:
     ) -> None:
         """Create a session.
 
-        `targets` are the partitions that the request names, if the caller has already made them.
+        `targets` are the targets of the request's partitions, if the caller has already created them.
         """
         self.session_id = session_id
         #: the epoch the next request must have
@@ -227,7 +227,7 @@ class FetchSession:
             target.watch(self)
 
     def advance(self, request: FetchRequest) -> None:
-        """Apply the changes of an incremental request."""
+        """Apply the changes of an incremental request to the session's partitions."""
         for _ in self.advance_in_steps(request):
             pass
 
@@ -276,7 +276,7 @@ class FetchSession:
         self._fetches.append(fetch)
 
     def leave(self, fetch: NewsListener) -> None:
-        """Stop to notify `fetch`, because it has its response or its client is gone."""
+        """Stop notifying `fetch`, because it has its response or its client is gone."""
         self._fetches.remove(fetch)
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
@@ -375,7 +375,7 @@ class FetchSessions:
 
         Args:
             owner: principal of the client; a session is visible only to its owner.
-            targets: partitions that the request names, if the caller has already made them.
+            targets: targets of the request's partitions, if the caller has already created them.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
@@ -478,9 +478,9 @@ class FetchSessions:
         return self._of_replicas.get(replica)
 
     def reserve(self, partitions: int) -> bool:
-        """Reserve room for the partitions of a kept fetch (`RepeatedFetches`). Return False if there is none.
+        """Count the partitions of a kept fetch (`RepeatedFetches`), within the limit `MAX_PARTITIONS`.
 
-        All sessions and kept fetches together can have `MAX_PARTITIONS`.
+        Return False, and count nothing, if all sessions and kept fetches together would exceed the limit.
         """
         if self.partitions + partitions > MAX_PARTITIONS:
             return False
@@ -488,7 +488,7 @@ class FetchSessions:
         return True
 
     def release(self, partitions: int) -> None:
-        """Free the room for this number of partitions that `reserve` has reserved."""
+        """Subtract this number of partitions, which `reserve` has counted."""
         self.partitions -= partitions
 
     def drop(self, session: FetchSession) -> None:

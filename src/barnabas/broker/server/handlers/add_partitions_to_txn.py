@@ -2,7 +2,7 @@
 
 Up to v3 a producer sends the request for its own transaction. From v4 on a broker sends it for several
 transactions (KIP-890), to add partitions or only to verify them. If one partition does not exist, the
-coordinator adds none: the others get OPERATION_NOT_ATTEMPTED.
+coordinator adds none, and all other partitions get OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeGroups v0-6: returns the state, protocol and members of classic groups, with their assignments.
 
-It returns static members' instance ids from v4 on (KIP-345). For a group that does not exist or is not
-classic it returns the state "Dead". From v6 on it also returns the error GROUP_ID_NOT_FOUND (KIP-1043).
+From v4 on the response has static members' instance ids (KIP-345). A group that does not exist or is not
+classic gets the state "Dead". From v6 on it also gets the error GROUP_ID_NOT_FOUND (KIP-1043).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _UNKNOWN_LAG = -1
 
 @dataclass(slots=True)
 class Ports:
-    """The handler's dependencies."""
+    """The parts of the broker that this module's handler uses."""
 
     groups: GroupCoordinator
     view: BrokerView

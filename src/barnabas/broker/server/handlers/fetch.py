@@ -53,7 +53,7 @@ from barnabas.kafka.security.acls import Access, Operation, ResourceType
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The handler's dependencies."""
+    """The parts of the broker that this module's handler uses."""
 
     replicas: ReplicaManager
     sessions: FetchSessions

@@ -38,7 +38,7 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The handler's dependencies."""
+    """The parts of the broker that this module's handler uses."""
 
     view: BrokerView
     topic_answers: TopicAnswers
@@ -213,7 +213,7 @@ class _Listing:
         )
 
     def describe_if_allowed(self, topic: TopicImage) -> MetadataResponseTopic | None:
-        """Return the part of the response about a topic; None if the client may not describe the topic."""
+        """Return a topic for the response; None if the client may not describe the topic."""
         return self.describe(topic) if self._may_describe(topic.name) else None
 
     def describe(self, topic: TopicImage) -> MetadataResponseTopic:

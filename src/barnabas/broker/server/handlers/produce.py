@@ -47,7 +47,7 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The handler's dependencies."""
+    """The parts of the broker that this module's handler uses."""
 
     replicas: ReplicaManager
     verifier: TransactionVerifier

@@ -42,7 +42,7 @@ class BusyPolling:
         self._requests_to_skip = 0
 
     def served(self) -> None:
-        """Start to poll for the next request, unless polling pauses. Call this after each served request."""
+        """Start to poll for the next request, unless polling pauses. Call this after serving requests."""
         if self._requests_to_skip:
             self._requests_to_skip -= 1
             return

@@ -18,7 +18,7 @@ SHARED_BYTES = 256 * 1024
 class Receiver(asyncio.BufferedProtocol):
     """Base class of protocols that temporarily replace a transport's protocol to receive data differently.
 
-    It passes all events but received data to the replaced protocol, `owner`.
+    It passes all events except received data to the replaced protocol, `owner`.
     """
 
     def __init__(self, owner: asyncio.Protocol) -> None:

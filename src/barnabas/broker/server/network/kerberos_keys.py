@@ -37,7 +37,13 @@ def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mappin
 
 
 def read_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
-    """Do the same as `open_kerberos`, but log nothing about the listeners. Any thread can call this."""
+    """Read the keytab, without log lines about the listeners. Any thread can call this.
+
+    For each listener with GSSAPI, return a function that begins a client's login.
+
+    Raises:
+        ConfigError: the package `gssapi` is missing, or the keys cannot be read.
+    """
     by_listener: dict[str, BeginGssapi] = {}
     for endpoint in endpoints:
         if (

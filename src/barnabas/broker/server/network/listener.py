@@ -115,7 +115,7 @@ class Connections:
         return next(self._next_id)
 
     def admit(self, session: ClientSession) -> float | None:
-        """Count a new connection. Return the seconds to wait before the broker serves it (often 0).
+        """Count a new connection. Return the seconds to wait before the broker serves it; 0 for no delay.
 
         If the connection exceeds a limit, do not count it. Then log the reason and return None.
         """

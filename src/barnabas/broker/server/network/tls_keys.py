@@ -38,7 +38,7 @@ class _Loaded(NamedTuple):
 
 
 class ListenerKeys:
-    """The TLS keys of all listeners with TLS, by listener."""
+    """Holds the TLS keys of each listener with TLS."""
 
     def __init__(self, view: BrokerView, listeners: Iterable[str]) -> None:
         self._by_listener = {name: TlsKeys(view, name) for name in listeners}

@@ -83,7 +83,7 @@ class Layout:
         return bytes(frame[position : position + length]).decode("utf-8", "replace"), position + length
 
     def places(self, frame: Readable, position: int) -> list[Place] | None:
-        """Return the places of all batches; None if the rest of the frame has not the usual shape.
+        """Return the places of all batches; None if the rest of the frame does not have the usual shape.
 
         Args:
             position: position of the number of partitions.

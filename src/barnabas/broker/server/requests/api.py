@@ -198,7 +198,7 @@ class ServedApis(dict[int, Served]):
             self.use(delta.after.features)
 
     def use(self, features: FinalizedFeatures) -> None:
-        """Serve the APIs without a feature, and those whose feature has a level above 0. Hide the others."""
+        """Serve the APIs without a feature or with a feature above level 0, and remove all other APIs."""
         all_apis = sorted({**self, **self._unused}.items())
         self.clear()
         self._unused.clear()

@@ -48,7 +48,7 @@ class Closing:
 class _Stage(AbstractAsyncContextManager[T], Generic[T]):
     """A context manager that opens the parts of a stage on entry, and closes them on exit.
 
-    It is not an async generator, because an event loop closes its generators when it ends. That would also
+    It is not an async generator, because an event loop closes its generators when the loop ends. This would
     close the parts of a broker that a simulation has killed.
     """
 

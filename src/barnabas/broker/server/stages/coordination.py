@@ -56,7 +56,7 @@ class Coordination:
     def follow(self, delta: ImageDelta) -> None:
         """Tell the replicas and the coordinators of a change of the image.
 
-        They then start or stop to lead, follow and coordinate partitions.
+        They then start or stop leading, following and coordinating partitions.
         """
         self.replicas.apply(delta)
         self.groups.follow(self.view.node_id, delta)

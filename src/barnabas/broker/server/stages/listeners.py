@@ -40,7 +40,7 @@ _ANNOUNCING_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The parts of all earlier stages."""
+    """All earlier stages, with their parts."""
 
     foundation: Foundation
     binding: Binding
@@ -54,7 +54,10 @@ class Stages:
 
 @stage
 async def open_listeners(closing: Closing, stages: Stages) -> Dispatcher:
-    """Start to serve requests at all listeners, and return the dispatcher. The exit stops the service."""
+    """Start to serve requests at all listeners, and return the dispatcher.
+
+    When the stage closes, move leaderships to other brokers, stop serving, and close all connections.
+    """
     foundation, binding, metadata = stages.foundation, stages.binding, stages.metadata
     view, connections = foundation.view, foundation.connections
     environment, config = foundation.environment, view.config

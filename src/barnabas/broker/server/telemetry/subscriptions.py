@@ -42,7 +42,7 @@ class Wanted:
     Attributes:
         metrics: sorted prefixes of names, or only "*".
         interval_ms: time between two pushes, in milliseconds.
-        version: version of the resources (`Subscriptions.version`).
+        version: version of the client-metrics resources (`Subscriptions.version`).
     """
 
     metrics: tuple[str, ...]
