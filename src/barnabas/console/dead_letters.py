@@ -7,7 +7,7 @@ from collections.abc import Iterable
 #: the prefixes of headers that pipelines, Kafka Streams (KIP-1034) and Kafka Connect (KIP-298) add
 _PREFIXES = ("__barnabas.errors.", "__streams.errors.", "__connect.errors.")
 _ORIGINS = {f"{prefix}topic" for prefix in _PREFIXES}
-#: of what a pipeline's sink has rejected: the sink, and the topic that it writes to, if it does
+#: headers of a record that a pipeline's sink has rejected: the sink, and the topic that it writes to
 _SINK, _DESTINATION = (f"{_PREFIXES[0]}{name}" for name in ("sink", "destination"))
 
 Headers = Iterable[tuple[str, bytes | None]]

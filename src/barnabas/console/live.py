@@ -33,7 +33,7 @@ _COUNTED = 4 * _ONE_BY_ONE
 #: the number of existing records that the first look shows
 _BEGIN_WITH = 40
 _MOST_PARTITIONS, _MOST_BYTES = 50, 128 << 10
-#: how many events a slow reader may be behind
+#: the most events that wait for a slow watcher
 _BEHIND = 8
 
 

@@ -18,7 +18,7 @@ from barnabas.kafka.records import batches
 #: bytes of each partition in a request about all of them, and in one about a single partition: a leader sends
 #: the first batch of an answer whole, however large, and leaves out later ones that do not fit
 _TOGETHER, _ALONE = 16 << 10, 1
-#: how long one look reads, in seconds; how many times of records are kept
+#: the longest time of one `seconds_behind`, in seconds; the most timestamps that are kept
 _LONGEST_S, _KEPT = 1.0, 20_000
 
 

@@ -138,7 +138,7 @@ class Controller:
         self._must_join = False
         #: begins the join that puts deleted nodes back
         self._restoring: asyncio.TimerHandle | None = None
-        #: since when nodes are missing of which this broker knows nothing
+        #: the time since which nodes are missing whose values this broker has not seen
         self._missing_since: float | None = None
         self._stepping_down: asyncio.Task[None] | None = None
         self._is_isolated = False

@@ -56,7 +56,7 @@ class ReassignmentControl:
         self._configs = configs
         self._caught_up = caught_up
         self._on_stuck = on_stuck
-        #: what is being reassigned, by this broker's image
+        #: the partitions with a reassignment in progress in this broker's image
         self._moving: set[TopicPartition] = set()
         self._finishing: asyncio.Task[None] | None = None
         self._must_finish = False

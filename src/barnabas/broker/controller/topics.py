@@ -29,7 +29,7 @@ log = logger_of(__name__)
 #: how many partitions one request may make, as in Apache Kafka
 MAX_PARTITIONS_PER_REQUEST = 10_000
 
-#: for how many partitions operations are made in one turn of the event loop
+#: the most partitions whose operations are made in one turn of the event loop
 _PARTITIONS_A_TURN = 200
 
 #: leave it to the broker's setting

@@ -52,7 +52,7 @@ class Backup(NamedTuple):
     cluster_id: str
     #: the time of the backup, in milliseconds since 1970, by the clock of the process that took it
     taken_ms: int
-    #: how many controllers there had been
+    #: the controller epoch at the time of the backup
     controller_epoch: int
     #: the content of each node, as text, by the node's path
     nodes: Mapping[str, str]

@@ -149,7 +149,7 @@ class ClusterImage(NamedTuple):
     user_configs: Mapping[str, Mapping[str, str]] = _EMPTY
     #: the quotas of users, client ids and addresses, as text; some entities have none
     client_quotas: Mapping[QuotaEntity, Mapping[str, str]] = _EMPTY
-    #: who may do what
+    #: access control lists
     acls: Acls = _NO_ACLS
     #: delegation tokens by their ids; those that have expired are here until they are deleted
     delegation_tokens: Mapping[str, DelegationToken] = _EMPTY

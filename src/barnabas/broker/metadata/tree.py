@@ -31,7 +31,7 @@ from barnabas.broker.metadata.store import (
 ROOT = "/"
 #: parts that are neither empty nor '.' nor '..', each behind a slash
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[^/\0]+)+", re.DOTALL)
-#: of a transaction that is applied in steps
+#: operations in each step of `Tree.apply_in_steps`
 _OPERATIONS_A_STEP = 500
 
 

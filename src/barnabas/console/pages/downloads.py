@@ -14,7 +14,7 @@ from barnabas.console.shown import Masks, exported
 from barnabas.console.view import ClusterView
 from barnabas.kafka.records import Record
 
-#: what of a topic's name stays in the name of a file
+#: the characters of a topic's name that are replaced in the name of a file
 _ODD = re.compile(r"[^A-Za-z0-9._-]")
 #: records of a download, unless the query names fewer
 MOST_RECORDS = 10_000

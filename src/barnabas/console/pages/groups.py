@@ -15,7 +15,7 @@ from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.pages.query import Listing, Query
 from barnabas.console.view import ClusterView
 
-#: for how many partitions the lag is shown in seconds, each of which takes a read
+#: the most partitions whose lag is shown in seconds; each of them takes a read
 _READ = 50
 
 _DESCRIBED = ("state", "type", "assignor", "coordinator", "epoch")

@@ -20,7 +20,7 @@ from barnabas.console.pages.topic import described
 from barnabas.console.shown import MOST_SHOWN, NOT_JSON, parsed, visible
 from barnabas.console.view import ClusterView
 
-#: what pipelines write to unless they are told otherwise
+#: the default status topic of pipelines
 STATUS_TOPIC = "barnabas-pipelines"
 #: a pipeline that runs and has not written for so many of its own intervals is silent
 _SILENT_AFTER = 3.0

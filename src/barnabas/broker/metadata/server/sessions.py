@@ -22,7 +22,7 @@ _PASSWORD_BYTES = 16
 #: the shortest session timeout, in ticks, and the longest one, in seconds
 _LEAST_TICKS = 2
 _LONGEST = 60.0
-#: of sessions, with a connection or without: a client that opens one after another must not fill the memory
+#: the most sessions, with or without a connection, so that no client fills the memory with sessions
 MOST_SESSIONS = 1000
 #: between two attempts to remove a session's nodes, while the disk fails; in seconds
 _RETRY = 1.0

@@ -43,7 +43,7 @@ _LAST = _MULTI_HEADER.pack(-1, True, -1)
 _PASSWORD_BYTES = 16
 _EPHEMERAL = 1
 _PERSISTENT_RECURSIVE = 1
-#: of events: no request's id, and a connected session
+#: the xid of events, and the state of a connected session
 _EVENT_XID, _CONNECTED_STATE = -1, 3
 _EVENTS = {Event.CREATED: 1, Event.DELETED: 2, Event.CHANGED: 3}
 _ERROR_RESULT = -1

@@ -23,7 +23,7 @@ _STAT = struct.Struct("!qqqqiiiqiiq")
 _LAST = _MULTI_HEADER.pack(-1, True, -1)
 _ERROR: Final = -1
 _OK: Final = 0
-#: of the operations of a transaction that another one made fail
+#: the error of operations that were not tried, because another one in the transaction has failed
 _NOT_TRIED: Final = -2
 
 _CREATE, _DELETE, _SET, _GET, _CHILDREN, _SYNC, _CHECK, _MULTI = 1, 2, 5, 4, 8, 9, 13, 14

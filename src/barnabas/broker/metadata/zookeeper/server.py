@@ -30,7 +30,7 @@ from barnabas.base.installation import pip_install
 from barnabas.base.system import processes
 from barnabas.base.system.sockets import claim_alone
 
-#: what of PySpark's jars ZooKeeper needs: itself, its log, its metrics, and snappy for snapshots
+#: the jars of PySpark that ZooKeeper needs: ZooKeeper, its log, its metrics, and snappy for snapshots
 JARS = (
     "zookeeper",
     "zookeeper-jute",
@@ -41,7 +41,7 @@ JARS = (
     "metrics-core",
     "snappy-java",
 )
-#: what it needs for TLS beside them
+#: further jars that ZooKeeper needs for TLS
 TLS_JARS = (
     "netty-buffer",
     "netty-codec-base",

@@ -63,7 +63,7 @@ _READ_AT_ONCE = 200
 _LARGEST_TRANSACTION = 1_000_000
 #: kazoo wakes its thread with a byte in a socket for each request, and gives up when the socket is full
 _MOST_IN_FLIGHT = 200
-#: who may do what with a node, and with a secret one
+#: the permissions of an ordinary node, and of a node with secrets
 _EVERYBODYS = (acl_bytes(OPEN_ACL_UNSAFE),) * 2
 _CREATORS = (acl_bytes([*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]), acl_bytes(CREATOR_ALL_ACL))
 #: the node in which the ensemble keeps its own configuration
@@ -122,7 +122,7 @@ class ZooKeeperStore(SingleOperations):
         self._chroot_exists = False
         self._linked = False
         self._watches = Watches()
-        #: what the ensemble watches for us; watches below another one cost nothing
+        #: the paths that the ensemble watches for this client; a path below one of them needs no other watch
         self._watched: set[str] = set()
         self._waiting: deque[Pending] = deque()
         self._in_flight: set[Pending] = set()

@@ -9,7 +9,7 @@ from barnabas.base.text import quoted
 from barnabas.broker.config import BrokerConfig
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-#: what makes no sense without zookeeper.ssl.client.enable
+#: start of the names of settings that need zookeeper.ssl.client.enable
 _SETTINGS = "zookeeper.ssl."
 
 
