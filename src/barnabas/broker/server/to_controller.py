@@ -39,7 +39,7 @@ class OwnRequests:
         return self._dispatcher is not None
 
     def serve_with(self, dispatcher: Dispatcher) -> None:
-        """Start to answer requests, with `dispatcher`."""
+        """Set the dispatcher that executes the requests. From now on, `send` works."""
         self._dispatcher = dispatcher
 
     async def send(self, request: Request) -> Response:

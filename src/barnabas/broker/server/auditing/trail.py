@@ -120,7 +120,7 @@ class AuditTrail:
         self._add(entry)
 
     async def close(self) -> None:
-        """Write all entries and close the file."""
+        """Write all waiting entries, and close the audit file."""
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweep(at_end=True)

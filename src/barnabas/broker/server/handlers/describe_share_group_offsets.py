@@ -4,8 +4,8 @@ A null list of topics requests all partitions in which the group has a state. A 
 offset gets -1. So do all partitions of a group that does not exist, as in Apache Kafka.
 
 The lag is the number of records from the start offset to the high watermark that are not finished yet. It is
--1 while the number of finished records or the high watermark is unknown. A partition's leader stores the
-number of finished records with its first write.
+-1 if the number of finished records or the high watermark is unknown. The number is unknown until the
+partition's leader has stored the first finished records.
 """
 
 from __future__ import annotations

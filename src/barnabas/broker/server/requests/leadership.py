@@ -41,7 +41,7 @@ class Leadership(ABC):
 
     @abstractmethod
     def partitions_of(self, parts: Parts) -> PartitionsOf:
-        """Return a function that finds these partitions for a request, on a broker with the parts `parts`."""
+        """Return a function that returns these partitions for a request. It can use the broker's `parts`."""
 
 
 class leader_of(Leadership):

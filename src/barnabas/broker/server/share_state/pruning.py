@@ -10,7 +10,7 @@ from barnabas.broker.replication.manager import ReplicaManager
 async def delete_before(
     replicas: ReplicaManager, logs: LogManager, partition: TopicPartition, start: Offset
 ) -> None:
-    """Delete the records before `start`: store `start` as the new log start offset, and apply it.
+    """Delete a partition's records before `start`: store `start` as its log start offset, and apply it.
 
     Followers apply the new log start offset after their next fetch. Do nothing if the log already has no
     such records.

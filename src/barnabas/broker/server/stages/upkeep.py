@@ -45,7 +45,7 @@ async def open_upkeep(
     replication: Replication,
     coordination: Coordination,
 ) -> Upkeep:
-    """Start the periodic jobs, the log cleaner and the moves of logs between directories."""
+    """Start the periodic jobs, the log cleaner, and the moves of logs between log directories."""
     view, environment, manager = foundation.view, foundation.environment, logs.manager
     replicas, group_commit = replication.replicas, replication.group_commit
 
