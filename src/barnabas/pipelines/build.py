@@ -30,7 +30,7 @@ from barnabas.pipelines.status import counted
 from barnabas.spark.fetch_settings import has_effect
 from barnabas.spark.options import WriteOptions
 
-#: In the checkpoint of a shared query: a folder for each output that it has written.
+#: The folder in a shared query's checkpoint that has a folder for each output written so far.
 _OUTPUTS = "outputs"
 
 T = TypeVar("T")
@@ -45,13 +45,13 @@ class Query:
 
     name: str
     start: Callable[[], StreamingQuery | BatchRun]
-    #: has Spark analyse the query without starting it; raises PipelineError for what it refuses
+    #: lets Spark analyse the query without starting it; raises PipelineError if Spark rejects it
     check: Callable[[], None] = lambda: None
-    #: the static sources that are read anew while it runs; all queries of a pipeline have the same ones
+    #: the static sources that are refreshed while the query runs; the same for all queries of a pipeline
     lookups: Sequence[Lookup] = ()
-    #: the rows given to sinks, where Spark does not count them
+    #: returns the number of rows given to sinks, if Spark does not count them
     written: Callable[[], int] | None = None
-    #: the rows that sinks have rejected, where Spark does not count them
+    #: counts of the rows that sinks have rejected, if Spark does not count them
     rejected: Sequence[Rejections] = ()
 
 

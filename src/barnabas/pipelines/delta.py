@@ -29,9 +29,9 @@ from barnabas.pipelines.sink_letters import DeadLetters, without_origin
 from barnabas.pipelines.sink_options import SinkOptions
 
 _CONSTRAINT = "delta.constraints."
-#: Of a commit with dead letters: what wrote it, and the letters.
+#: Keys in the information of a commit with dead letters: the query, the batch, and the dead letters.
 _QUERY, _BATCH, _LETTERS = "barnabas.query", "barnabas.batch", "barnabas.deadLetters"
-#: In how many of the last commits the letters of a batch are looked for that is written already.
+#: The number of latest commits in which the sink searches for the dead letters of a written batch.
 _MOST_COMMITS = 1000
 
 

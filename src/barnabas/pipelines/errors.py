@@ -12,11 +12,11 @@ from barnabas.base.errors import BarnabasError
 #: A line of Spark's wrapping, or Py4J's, in which an error names itself: ``barnabas.base.errors.ConfigError:
 #: ...``
 _NAMED = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*)(\w+(?:Error|Exception)): (.+)")
-#: What goes before the words: the error's condition, which of a failed stream goes before that of its cause.
+#: The prefix of an error's text: Spark's error condition, for a failed stream before that of the cause.
 _CONDITION = re.compile(
     r"^(?:\[STREAM_FAILED\] )?(?:Query \[.*?\] terminated with exception: )?(?:\[[A-Z0-9_.]+\] )?"
 )
-#: What follows them; the position in a SQL statement stays.
+#: The suffix of an error's text, of which only the position in a SQL statement is kept.
 _TAIL = re.compile(r"\s*SQLSTATE: \w{5}(?: SQLSTATE: \w{5})*(?P<place> \(line \d+, pos \d+\))?.*$|\s*;$")
 _OUR_WORDS = "barnabas."
 
@@ -24,7 +24,7 @@ _OUR_WORDS = "barnabas."
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s+File "(.+)", line (\d+), in ')
 _RAISED = re.compile(r"^((?:\w+\.)*)(\w+)(?:: (.*))?$")
-#: Frames of Spark's and of other libraries, which say nothing to whoever has written the code.
+#: Frames of Spark and other libraries, which do not help the author of the pipeline.
 _LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/python[\d.]*/lib/pyspark|pyspark\.zip/|/lib/python\d")
 _SPARKS = ("pyspark.", "py4j.")
 

@@ -40,7 +40,7 @@ from barnabas.pipelines.errors import explain
 from barnabas.pipelines.iceberg_partitions import FOLDER, add_fields, by_partition, check_files
 from barnabas.pipelines.sink_options import SinkOptions
 
-#: Commits that others come before, until the batch fails.
+#: Attempts to commit, against commits of other programs, before the batch fails.
 _COMMITS = 20
 
 

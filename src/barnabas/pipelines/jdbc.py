@@ -47,7 +47,7 @@ from barnabas.pipelines.sink_options import SinkOptions
 from barnabas.pipelines.sources import ORIGIN
 from barnabas.spark.debezium import DELETED
 
-#: Classes of SQLSTATE that are a row's own: a value, a constraint, a view's check option.
+#: Classes of SQLSTATE that a single row causes: a value, a constraint, a view's check option.
 _OF_A_ROW = ("22", "23", "44")
 
 
@@ -105,7 +105,7 @@ class _Attempt:
         self._letters = letters
         self._deletes = DELETED in rows.columns
         self._rows = rows.withColumn(sql.ROW, F.monotonically_increasing_id())
-        #: why the database rejects a row, by its number
+        #: reasons of the rejected rows, by row number
         self._rejected: dict[int, str] = {}
         self._jvm: JVMView = rows.sparkSession.sparkContext._jvm
         password = os.environ.get(options.password_env, "")

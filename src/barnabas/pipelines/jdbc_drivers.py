@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from barnabas.base.errors import ConfigError
 from barnabas.spark.option_values import refuse
 
-#: by the URL's subprotocol, as the drivers' own documentation has it
+#: driver classes by the URL's subprotocol, from the drivers' documentation
 _DRIVERS = {
     "db2": "com.ibm.db2.jcc.DB2Driver",
     "derby": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
@@ -25,7 +25,7 @@ _DRIVERS = {
     "sqlite": "org.sqlite.JDBC",
     "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
 }
-#: settings that bring jars from where only Spark looks
+#: settings with which Spark fetches jars itself
 _FETCHED = ("spark.jars.packages", "spark.jars.ivySettings")
 _ELSEWHERE = ("PYSPARK_SUBMIT_ARGS", "SPARK_DIST_CLASSPATH", "SPARK_CONF_DIR")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-#: What is known of batches: a row a query. PostgreSQL's own sink has another table, of another shape.
+#: The table of batches, with one row for each query. The PostgreSQL sink has a different table.
 BATCHES = "barnabas_jdbc_batches"
 #: The dead letters of batches that are written, as text, until they are delivered.
 REJECTED = "barnabas_jdbc_rejected"

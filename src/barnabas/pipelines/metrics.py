@@ -29,7 +29,7 @@ def _counter(name: str, help: str) -> Metric:
     return Metric(f"barnabas_pipeline_{name}_total", Kind.COUNTER, _QUERY, help)
 
 
-#: Metrics that are fields of a query's status, by the names of both.
+#: Metrics whose names are the names of fields in a query's status.
 _COUNTED = {
     "rows_read": "Rows read since the pipeline started.",
     "rows_written": "Rows given to the sink since the pipeline started.",

@@ -26,10 +26,10 @@ from barnabas.pipelines.sink_letters import DeadLetters, without_origin
 from barnabas.pipelines.sink_options import SinkOptions
 from barnabas.spark.debezium import DELETED
 
-#: Tables of our own.
+#: The sink's own tables: the last batch of each query, and dead letters that are not sent yet.
 _BATCHES = "barnabas_batches"
 _REJECTED = "barnabas_rejected"
-#: Asked first: PostgreSQL refuses IF NOT EXISTS, too, to one who may create no tables.
+#: Runs before CREATE: without the right to create tables, PostgreSQL rejects even IF NOT EXISTS.
 _IS_THERE = "SELECT to_regclass(%s) IS NOT NULL"
 _CREATE = {
     _BATCHES: "CREATE TABLE IF NOT EXISTS barnabas_batches (query TEXT PRIMARY KEY, batch BIGINT NOT NULL)",
@@ -39,7 +39,7 @@ _CREATE = {
 _SET_ASIDE = "INSERT INTO barnabas_rejected VALUES (%s, %s, %s)"
 _UNDELIVERED = "SELECT batch, letters FROM barnabas_rejected WHERE query = %s ORDER BY batch"
 _DELIVERED = "DELETE FROM barnabas_rejected WHERE query = %s AND batch = %s"
-#: Affects no row when the batch is written already; waits for another attempt that is just writing it.
+#: Changes no row if the batch is written already. Waits for another attempt that writes the batch now.
 _CLAIM = """
 INSERT INTO barnabas_batches AS done VALUES (%s, %s)
 ON CONFLICT (query) DO UPDATE SET batch = EXCLUDED.batch WHERE done.batch < EXCLUDED.batch

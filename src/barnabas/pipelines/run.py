@@ -48,7 +48,7 @@ class Choices:
     parameters: dict[str, str] = field(default_factory=dict)
     #: a file of client settings
     config: str = ""
-    #: HOST:PORT, where metrics are served; nowhere when it is empty
+    #: HOST:PORT of the metrics server; empty for none
     metrics: str = ""
 
 

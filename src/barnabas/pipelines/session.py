@@ -43,7 +43,7 @@ TRUSTING_JVM = (
     "-XX:MetaspaceSize=256m"
 )
 _JVM_DEFAULTS = "spark.driver.defaultJavaOptions"
-#: Settings that bring classes of others, or that say what `_JVM_DEFAULTS` would.
+#: Settings that add other classes to Spark's JVM, or that replace `_JVM_DEFAULTS`.
 _OWN_CLASSES = (
     "spark.jars",
     "spark.jars.packages",
@@ -56,7 +56,7 @@ _OWN_SPARK = ("PYSPARK_SUBMIT_ARGS", "SPARK_CLASSPATH", "SPARK_CONF_DIR", "SPARK
 #: Loggers of PySpark that print what an error says, as JSON with a stack trace, before it is raised.
 _LOGGED_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
-#: What a call of Spark's JVM raises when it cannot be made: a Py4JError of any kind when it was under way.
+#: Errors of calls to Spark's JVM: no connection, or any Py4JError during the call.
 SPARK_FAILS = (Py4JError, ConnectionError)
 
 

@@ -46,7 +46,7 @@ class Fanout:
     frames: Callable[[DataFrame], Mapping[str, DataFrame]]
     client: dict[str, str]
     registry: str
-    #: the rows given to all outputs since the pipeline started, of a batch that came again once
+    #: the rows given to all outputs since the pipeline started; a repeated batch counts once
     written: int = field(default=0, init=False)
     _last: int = field(default=-1, init=False)
     _before_last: int = field(default=0, init=False)

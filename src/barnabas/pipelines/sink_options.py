@@ -23,15 +23,15 @@ from barnabas.spark.subjects import STRATEGIES, record_name, subject_for
 #: The group of entry points that are kinds of sinks.
 GROUP = "barnabas.sinks"
 
-#: The options that name the place of the rows.
+#: The options that name the target of the rows. Exactly one of them is set.
 SINK_KINDS = ("topic", "parquet", "delta", "iceberg", "postgres", "jdbc", "console")
 SINK_FORMATS = ("json", "csv", "text", *REGISTERED, "raw")
 _EVERY_MODE = ("append", "update", "complete")
 
-#: The number of rows of a batch that a sink may reject, where nothing else is said.
+#: The default of `dead_letter_limit`: rows of one batch that a sink may reject.
 DEAD_LETTERS_OF_A_BATCH = 100
 
-#: Options that only some kinds of sinks take.
+#: Options that only some kinds of sinks use.
 _OF_FORMATS = ("format", "schema", "subject", "subject_strategy", "message", "references", "delivery")
 _OF_TABLES = ("table", "driver", "user", "password_env")
 _ONLY_OF_SOME = (*_OF_FORMATS, "key", "partition_by", "dead_letter", *_OF_TABLES, "options")

@@ -17,10 +17,10 @@ from barnabas.spark.pyspark_versions import require_limits
 from barnabas.spark.session import let_streams_start_together
 from barnabas.spark.text_formats import parse_schema
 
-#: The column with where a row comes from: of a topic its key, topic, partition, offset and timestamp.
+#: The column with a row's origin: the record's key, topic, partition, offset and timestamp, or the file.
 ORIGIN = "_record"
 
-#: Of a parsed record: its row, and why it has none.
+#: Columns of a parsed record: its row, and the reason if it cannot be parsed.
 _ROW, _REASON = "_row", "_reason"
 
 _LINE_FORMATS = ("json", "csv", "text")
@@ -33,7 +33,7 @@ class Opened:
 
     rows: DataFrame
     dead_letters: DataFrame | None
-    #: of a shared source, what both are made from
+    #: the parsed records, if the source is shared; `rows` and `dead_letters` are made from them
     parsed: Parsed | None = None
 
 

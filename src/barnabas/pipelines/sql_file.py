@@ -34,7 +34,7 @@ from barnabas.pipelines.sink_options import SinkOptions
 T = TypeVar("T", bound=Options)
 
 _HEADER = re.compile(r"\s*/\*(.*?)\*/", re.DOTALL)
-#: what may hold a semicolon that ends no statement, then the semicolon that does
+#: comments and quoted texts, whose semicolons end no statement, or a semicolon that ends one
 _TOKEN = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|(;)""", re.DOTALL)
 _COMMENT = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _VIEW = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?(TEMP\w*\s+)?VIEW\s+`?(\w+)`?", re.IGNORECASE)
@@ -105,7 +105,7 @@ class _HeaderReader:
             raise PipelineError(
                 f"{path}:{line}: the header is not TOML: {_TOML_PLACE.sub('', str(error))}"
             ) from None
-        #: what the parameters are where `--set` says nothing
+        #: default values of the parameters, by name
         self.defaults = self._take("parameters")
 
     def pipeline(self) -> Pipeline:

@@ -20,9 +20,9 @@ from barnabas.spark.position import Position
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Under this name Spark counts the rows that reach a sink, in the metrics it observes.
+#: The name of Spark's observed metric that counts the rows that reach a sink.
 ROWS_WRITTEN = "rows_written"
-#: And under this name the records that a topic rejects: their `rows`, and a `reason`.
+#: The name of Spark's observed metrics of rejected records: their number (`rows`), and a `reason`.
 ROWS_REJECTED = "rows_rejected"
 
 

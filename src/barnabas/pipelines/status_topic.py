@@ -41,7 +41,7 @@ EVERY_S = 5.0
 SILENT_S = 3 * EVERY_S
 MOST_PARTITIONS = 100
 
-#: how long the brokers may take to make the topic, to take the last record, to answer a reader, in seconds
+#: timeouts in seconds: to create the topic, to write the last record, to read the topic
 _CREATE_S = 30.0
 _FLUSH_S = 5.0
 _READ_S = 30.0

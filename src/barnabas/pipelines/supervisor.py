@@ -17,15 +17,15 @@ from barnabas.spark.dead_letters import TooManyRejectedError
 from barnabas.spark.exactly_once import ReplayError
 from barnabas.spark.open_ranges import DataLossError
 
-#: How long a failed query waits before it is started again, in seconds: twice as long each time, up to ...
+#: Seconds before the first restart of a failed query. Each further wait is twice as long, up to ...
 FIRST_WAIT_S = 1.0
 #: ... this.
 LONGEST_WAIT_S = 60.0
 
-#: How long the start of one query keeps the next one waiting at most, in seconds.
+#: The longest time that the start of one query delays the start of the next, in seconds.
 LONGEST_START_S = 60.0
 
-#: How often at most the rows that a sink rejects are told of, in seconds.
+#: Least time between two messages about rejected rows of a query, in seconds.
 REJECTIONS_TOLD_S = 60.0
 
 #: Errors that no restart cures: a wrong option, a record that does not parse, a batch whose rows have changed

@@ -23,10 +23,10 @@ from barnabas.spark.dead_letters import headers_of
 from barnabas.spark.kafka_brokers import new_brokers
 from barnabas.spark.options import WriteOptions
 
-#: Why a record is rejected; NULL for those that are not.
+#: The column with the reason why a record is rejected; NULL for accepted records.
 REJECTION = "_barnabas_rejection"
 
-#: The reason why the sink's format cannot encode a row, if the format has a schema.
+#: The column with the reason why the sink's format cannot encode a row.
 UNFIT = "_barnabas_unfit"
 
 #: librdkafka's default of message.max.bytes, and of batch.size.

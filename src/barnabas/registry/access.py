@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 #: seconds until a login is tried at a broker again
 LOGIN_S = 60.0
-#: seconds between two readings of the ACLs, and of which users there are
+#: seconds between two reads of the ACLs and of the list of users
 RULES_S = 5.0
 #: characters of user and password together, at most
 _LONGEST = 1_000
@@ -72,7 +72,7 @@ class _Login(NamedTuple):
     """A successful login of a client at a broker, which is valid for `LOGIN_S` seconds."""
 
     user: str
-    #: when it is tried again, by the monotonic clock
+    #: end of its validity on the clock of `time.monotonic`
     good_until: float
 
 
@@ -102,9 +102,9 @@ class ClusterAccess:
         own = settings.get("sasl.username", "")
         self._subjects = SubjectRules(frozenset(f"User:{name}" for name in (own, *super_users) if name))
         self._key = secrets.token_bytes(32)
-        #: by a keyed hash of user and password
+        #: successful logins, by a keyed hash of user and password
         self._logins: dict[bytes, _Login] = {}
-        #: whether the brokers tell which users there are
+        #: whether the last read of the list of users succeeded
         self._users_are_told = True
         self._threads = ThreadPoolExecutor(_AT_ONCE, "registry-logins")
         self._acls = Acls.of([])

@@ -17,17 +17,17 @@ from barnabas.base.types import Buffer, Offset, TopicPartition
 from barnabas.spark.record_fields import Fields, Spans, fields_of, headers_of
 from barnabas.spark.visible_batches import Payload
 
-#: So many bytes of records are decoded at once, and are a batch for Spark, whose own cost for a batch (some
-#: 0.4 ms on either side) is what smaller ones suffer from.
+#: Bytes of records that are decoded at once into an Arrow batch. Spark needs some 0.4 ms for each batch on both
+#: sides, so smaller batches are slower.
 _AT_ONCE_BYTES = 4 * 1024 * 1024
 
-#: Spark counts microseconds, in 64 bits.
+#: The latest timestamp in milliseconds that Spark can represent: its timestamps are microseconds in 64 bits.
 _LAST_MS = (2**63 - 1) // 1000
 
 _ARROW_TIMESTAMP = pa.timestamp("us", tz="UTC")
 _ARROW_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
-#: Spark's types as Spark converts them to Arrow: batches must match them to the letter.
+#: The Arrow types to which Spark converts its types. Batches must have exactly these types.
 _TYPES = {
     "key": pa.binary(),
     "value": pa.binary(),

@@ -23,11 +23,11 @@ class AvroSchema:
 
     #: the schema for fastavro, with dates and times as plain numbers
     parsed: Any
-    #: equal for equal schemas
+    #: JSON text that is equal for equal schemas
     form: str
-    #: the type of a column of its records
+    #: the Arrow type of a column of its records
     arrow: pa.DataType
-    #: the same with dates and times as numbers
+    #: the same type, with dates and times as plain numbers
     raw: pa.DataType
 
     @classmethod

@@ -46,18 +46,18 @@ PRODUCER_DEFAULTS: Settings = {
     "queue.buffering.max.messages": 100_000,
     "queue.buffering.max.kbytes": 65_536,
 }
-#: On top of these for transactions. A task that died holds readers of committed records up until its next
-#: attempt or, when none comes, for the timeout.
+#: Additional defaults for transactions. An open transaction of a dead task blocks readers of committed
+#: records until the task's next attempt or the timeout.
 TRANSACTION_DEFAULTS: Settings = {
     "transaction.timeout.ms": 300_000,
     "reconnect.backoff.ms": 10,  # librdkafka also waits this long before it asks for the coordinator
     **ASK_AGAIN,
 }
 
-#: of requests to a broker, that an idempotent producer may have
+#: largest max.in.flight.requests.per.connection of an idempotent producer
 _MOST_IN_FLIGHT = 5
 
-#: How many settings are remembered that librdkafka takes.
+#: Number of checked sets of settings that the process remembers.
 _MOST_CHECKED = 16
 
 _kept: dict[tuple[Callable[[Settings], Any], frozenset[tuple[str, object]]], Any] = {}

@@ -33,7 +33,7 @@ _SPARK_COLUMNS = [
     StructField("timestampType", IntegerType()),
 ]
 
-#: the types each written column may have; the first of them is what messages ask for
+#: the allowed types of each written column; error messages suggest the first of them
 _WRITABLE: dict[str, tuple[type[DataType], ...]] = {
     "value": (BinaryType, StringType),
     "key": (BinaryType, StringType),

@@ -10,7 +10,7 @@ from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, St
 
 from barnabas.base.errors import BarnabasError
 
-#: The headers of a dead letter begin so; the names after it are those of KIP-1034.
+#: The prefix of a dead letter's headers. The rest of each name is as in KIP-1034.
 PREFIX = "__barnabas.errors."
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))

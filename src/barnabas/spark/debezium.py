@@ -26,12 +26,12 @@ from barnabas.base.errors import ConfigError
 from barnabas.spark.exact_fields import UNIT_OF_TYPE, epoch_time, exact_decimal, parsed_type
 from barnabas.spark.text_formats import Decoded, decode_text, parse_schema
 
-#: Of the schema that Kafka Connect's JSON has beside the payload: the columns' semantic types.
+#: The part of Kafka Connect's ``schema`` (beside ``payload``) that has the semantic types of columns.
 _FIELD = StructType([StructField("field", StringType()), StructField("name", StringType())])
 _SIDE = StructType([StructField("field", StringType()), StructField("fields", ArrayType(_FIELD))])
 _SCHEMA = StructField("schema", StructType([StructField("fields", ArrayType(_SIDE))]))
 
-#: The column that marks a deleted row: sinks with a key delete it.
+#: The boolean column that is true for a deleted row. Sinks with a key delete the row with this key.
 DELETED = "_deleted"
 
 

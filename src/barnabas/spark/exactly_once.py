@@ -49,10 +49,10 @@ __all__ = ["ReplayError", "TaskReport", "WriteId", "close_batch", "write_once"]
 
 _logger = logging.getLogger(__name__)
 
-#: How long one call to the client may take before it is made again, in seconds.
+#: Timeout of one call of librdkafka, in seconds. The call is then repeated.
 _CALL_S = 10.0
 
-#: How long a group's coordinator may take to be found and to answer, a failover included, in seconds.
+#: Timeout of a request to a group's coordinator, including a failover, in seconds.
 _PATIENCE_S = 300.0
 
 
@@ -63,9 +63,9 @@ class TaskReport:
     what: WriteId
     #: rows of this attempt
     rows: int
-    #: the content of the rows that are written, as text
+    #: `TaskContent` of the written rows, as text
     content: str
-    #: the topics that they went to, with their ids
+    #: ids of the topics that the rows were written to, by name
     topics: Mapping[str, str]
 
 

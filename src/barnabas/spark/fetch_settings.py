@@ -29,14 +29,14 @@ FETCH_DEFAULTS = {
     "retry.backoff.ms": "100",
     "socket.timeout.ms": "30000",
 }
-#: Other names for these: librdkafka's, and those of the Java consumer, which Spark's own connector takes.
+#: Other names of these settings: aliases of librdkafka, and the names of Java's consumer.
 OTHER_NAMES = {
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "request.timeout.ms": "socket.timeout.ms",
 }
 
-#: What else is used where a group's offsets are asked for and committed, and by librdkafka for samples.
+#: Further settings with an effect: they apply to a group's offsets, and to librdkafka, which reads samples.
 _OF_LOOKUP = frozenset(
     {
         "group.id",

@@ -25,11 +25,11 @@ from barnabas.spark.open_ranges import OpenRanges
 from barnabas.spark.option_values import EARLIEST, LATEST
 from barnabas.spark.topics import Topic, TopicLookup, id_from_text
 
-#: The last version of Fetch that names topics; later ones have their ids, which not every broker gives.
+#: The last version of Fetch with topic names. Later versions have topic ids, which some brokers lack.
 _LAST_BY_NAME = 12
 
-#: How often in a row metadata must lack a partition for it to be gone, and for how long, in seconds: a broker
-#: may be late to hear of it, and what is taken to be gone is not read.
+#: A partition counts as deleted after this many lookups in a row without it, and after this many seconds. A
+#: broker's metadata may be stale, and the records of a deleted partition are not read.
 _ASKED_FOR_GONE = 5
 _MISSED_FOR_GONE_S = 3.0
 

@@ -17,7 +17,7 @@ from barnabas.spark.option_values import positive, refuse
 
 _logger = logging.getLogger(__name__)
 
-#: The options of Spark's own connector that have nothing to tune here.
+#: Options of Spark's own connector that have no effect here, and the reason.
 IGNORED_OPTIONS = {
     "fetchOffset.numRetries": "offsets are asked for again for 30 seconds",
     "fetchOffset.retryIntervalMs": "the pause between two questions grows from 0.1 to 0.5 seconds",
@@ -27,7 +27,7 @@ _NO_GROUP = "reading joins no group"
 _OF_METRICS = "there are no Java metrics here"
 _LATE = "kafka.delivery.timeout.ms bounds how long a record may take"
 
-#: The settings that reading ignores, and why.
+#: Client settings that reads ignore, and the reason.
 IGNORED_IN_READING = {
     "auto.commit.interval.ms": "Spark's checkpoint holds the offsets",
     "auto.include.jmx.reporter": _OF_METRICS,
@@ -48,7 +48,7 @@ IGNORED_IN_READING = {
     "session.timeout.ms": _NO_GROUP,
 }
 
-#: The settings that writing ignores, and why.
+#: Client settings that writes ignore, and the reason.
 IGNORED_IN_WRITING = {
     "auto.include.jmx.reporter": _OF_METRICS,
     "client.rack": "records are written to leaders",
@@ -62,14 +62,14 @@ IGNORED_IN_WRITING = {
     "partitioner.availability.timeout.ms": "rows without keys go to a partition by turns",
 }
 
-#: The same settings under librdkafka's names.
+#: librdkafka's names of settings of Java's clients.
 RENAMED = {
     "max.request.size": "message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
 
-#: Java's own partitioners, by the name of the class, as librdkafka has them.
+#: librdkafka's names of Java's partitioners, by the name of the Java class.
 _PARTITIONERS = {
     "DefaultPartitioner": "murmur2_random",
     "UniformStickyPartitioner": "random",

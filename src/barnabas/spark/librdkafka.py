@@ -34,10 +34,10 @@ _PURGE_ALL = 0x1 | 0x2  # what is queued, and what is under way
 _V_END, _V_RKT, _V_PARTITION, _V_VALUE, _V_KEY, _V_MSGFLAGS, _V_HEADERS = 0, 2, 3, 4, 5, 7, 10
 _TEXT = 512
 
-#: A wait in librdkafka is cut into pieces of this many milliseconds, between which Python sees signals.
+#: Milliseconds of one wait in librdkafka. Between two waits, Python handles signals.
 _PIECE_MS = 200
 
-#: While it waits for less than this, it looks each millisecond: librdkafka itself looks each ten.
+#: Milliseconds for which a flush checks each millisecond. librdkafka itself checks only every ten.
 _SHORT_FLUSH_MS = 20
 
 

@@ -40,16 +40,16 @@ _TIMEOUT_S = 30.0
 _RETRY_S = 0.1
 _LONGEST_PAUSE_S = 0.5
 
-#: How often metadata must lack a partition for it to be gone: a broker may be late to hear of it.
+#: Number of lookups without a partition after which it counts as deleted. A broker's metadata may be stale.
 _ATTEMPTS = 5
 
-#: The number of records that give the mean size of the next ones, and the seconds to wait for them.
+#: The number of sampled records for the mean record size, and the seconds to wait for them.
 _SAMPLE = 1_000
 _SAMPLE_S = 2.0
-#: The number of partitions that they come from, those that are furthest behind.
+#: The largest number of sampled partitions: those with the largest lag.
 _SAMPLED_PARTITIONS = 16
 
-#: Errors that pass after a leader has changed or has started.
+#: Temporary errors, while a leader changes or starts.
 _PASSING = (
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -78,7 +78,7 @@ class OffsetLookup:
         client = consumer_settings(options.client)
         settings = FetchSettings.parse(client)
         self._read_committed = settings.read_committed
-        #: of one answer, in seconds
+        #: timeout of one request, in seconds
         self._timeout_s = min(settings.timeout_s, _TIMEOUT_S)
         self._topics: Mapping[str, Topic] = {}  # by what was looked up last
         self._partitions: tuple[Mapping[str, Topic], list[TopicPartition]] | None = None

@@ -105,10 +105,10 @@ _BATCH_OF_SINK = ("barnabas.sinkId", "barnabas.batchId")
 _DEAD_LETTERS = ("barnabas.deadLetterTopic", "barnabas.deadLetterLimit")
 _ONLY_EXACTLY_ONCE = (*_BATCH_OF_SINK, "barnabas.failOnChangedReplay", "barnabas.adoptTopic")
 
-#: Options of Spark itself that come along with ours.
+#: Spark's own options, which Spark passes to the data source too.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
 
-#: Settings of the client that the data source must hold in its own hands.
+#: Client settings that a job must not set, because the data source sets them or has an option instead.
 REFUSED_SETTINGS = {
     "auto.offset.reset": "use the option startingOffsets",
     "enable.auto.commit": "Spark's checkpoint holds the offsets; to see the lag use commitOffsets",

@@ -17,7 +17,7 @@ from barnabas.base.types import JsonObject
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import OffsetRange, Offsets, Task, from_json, plan_tasks, to_json
 
-#: of `plan_tasks`, and of what `starts` means: another way of planning is another version
+#: versions of plans in checkpoints; a change of `plan_tasks` or of `starts` needs a new version
 _VERSION, _START_UNKNOWN = 1, 2
 
 

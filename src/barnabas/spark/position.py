@@ -31,7 +31,7 @@ class Position:
 
     offsets: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    #: of the micro-batch that ends here; None if none does, and in older checkpoints
+    #: plan of the micro-batch that ends here; None if none ends here, and in older checkpoints
     plan: Plan | None = None
 
     @classmethod

@@ -26,14 +26,14 @@ __all__ = [
     "require_limits",
 ]
 
-#: Whether Spark asks a source for its limits.
+#: Whether the installed PySpark has admission control for Python data sources (4.2 and later).
 HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
 
 #: Settings of a session, for the trigger availableNow. PySpark 4.1 runs one micro-batch without them, and the
 #: next run writes the windows that its records close.
 AVAILABLE_NOW = {} if HAS_LIMITS else {"spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true"}
 
-#: The options that need limits.
+#: The options that need admission control.
 LIMITS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
 if TYPE_CHECKING or HAS_LIMITS:

@@ -20,10 +20,10 @@ from barnabas.client.lag import lag_of
 #: the offset of the next record to read, by partition
 Offsets: TypeAlias = dict[TopicPartition, Offset]
 
-#: What `Offsets` are in options and reports.
+#: The JSON form of `Offsets` in options and progress reports.
 OffsetsJson: TypeAlias = dict[str, dict[str, int]]
 
-#: A task costs about 50 ms whatever it reads; this many records take about as long.
+#: The number of records whose read takes as long as the start of a task (about 50 ms).
 RECORDS_WORTH_A_TASK = 20_000
 
 

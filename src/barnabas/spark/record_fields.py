@@ -21,7 +21,7 @@ from barnabas.spark.visible_batches import Payload
 Numbers: TypeAlias = npt.NDArray[np.int64]
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
 
-#: A varint of 64 bits has 10 bytes, the last of them shifted by so much.
+#: The shift of the tenth byte, which is the last byte of a 64-bit varint.
 _LAST_SHIFT = 63
 
 
@@ -51,7 +51,7 @@ class Fields:
     is_append_time: npt.NDArray[np.bool_]
     key: Spans
     value: Spans
-    #: where the record ends; its headers are what lies between its value and here
+    #: end of the record; its headers are between the end of its value and this position
     end: Numbers
 
     def __getitem__(self, which: slice) -> Fields:

@@ -19,26 +19,26 @@ from barnabas.spark.librdkafka import BatchProducer, Failed, MessageTable
 from barnabas.spark.message_table import message_table
 from barnabas.spark.send_window import SendWindow
 
-#: How long to wait for room in the producer's queue before looking again, in milliseconds.
+#: Milliseconds between two checks of a full queue of the producer.
 _ROOM_TIMEOUT_MS = 1
 
-#: About how many bytes are handed to the producer at once.
+#: Approximate number of bytes that one call passes to the producer.
 _PIECE_BYTES = 1 << 24
 
-#: How long the brokers may take to name a topic's partitions, in seconds.
+#: Timeout of the lookup of a topic's partitions, in seconds.
 _FIND_S = 10.0
 
-#: How much of a key a message shows, in bytes.
+#: Bytes of a record's key that an error message shows.
 _SHOWN_KEY = 60
 
-#: Lets the broker choose, in librdkafka's terms.
+#: RD_KAFKA_PARTITION_UA: the partitioner chooses the partition.
 _ANY_PARTITION = -1
 
 NO_TOPIC = "column topic is NULL in a row: name a topic in each, or set the option topic"
 
 _FENCED = (ClientError._FENCED, ClientError.PRODUCER_FENCED, ClientError.INVALID_PRODUCER_EPOCH)
 
-#: The producer's own limits are lifted: at them it would leave out some records of a batch and take others.
+#: Replaces the producer's own queue limits, at which it would reject some records of a batch.
 _UNLIMITED = str(2**31 - 1)
 _MAX_MESSAGES, _MAX_KBYTES = "queue.buffering.max.messages", "queue.buffering.max.kbytes"
 

@@ -53,7 +53,7 @@ class _Codec:
 
     format: str
     schema: Registered
-    #: of Protobuf, the message
+    #: name of the Protobuf message; empty for other formats, and for the first message
     message: str
 
     def decoder(self, registry: SchemaRegistry, column: pa.DataType | None = None) -> PayloadDecoder[Any]:

@@ -40,10 +40,10 @@ class SendWindow:
         self._batch_bytes = int(settings.get("batch.size", _BATCH_BYTES))
         self._batch_records = int(settings.get("batch.num.messages", _BATCH_RECORDS))
         self._find = find
-        #: by topic; of those to which large tables go
+        #: partitions with a leader, by topic, of topics that received a large table
         self._partitions: dict[str, list[int]] = {}
         self._pieces = 0
-        #: how much the producer may hold
+        #: largest number of bytes and records that the producer may have queued
         self.bytes = self.records = math.inf
 
     def split(self, topic: str, table: MessageTable) -> list[MessageTable]:

@@ -19,7 +19,7 @@ from barnabas.spark.worker_python import worker_python
 
 _JAVA = 17
 
-#: The variables that Spark puts into the environment of a Python data source at each start of its streams.
+#: The environment variables that Spark sets for a Python data source each time a stream starts.
 _PUT_BY_STREAMS = {
     "SPARK_LOCAL_DIRS": "",
     "SPARK_AUTH_SOCKET_TIMEOUT": "",

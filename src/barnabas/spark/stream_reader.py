@@ -32,7 +32,7 @@ from barnabas.spark.pyspark_versions import (
 )
 from barnabas.spark.ranges import OffsetRange, Offsets, OffsetsJson, Task, to_json
 
-#: The task of a batch without records: a sink learns of a batch, and marks it as written, by its tasks.
+#: The task of a batch without records. A sink needs at least one task to mark the batch as written.
 _NOTHING_TO_READ = Task([])
 
 

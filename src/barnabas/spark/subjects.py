@@ -7,7 +7,7 @@ import json
 from barnabas.base.errors import ConfigError
 from barnabas.spark.option_values import refuse
 
-#: ways to name a subject, as Confluent's serializers have them
+#: the strategies for the names of subjects, with the names of Confluent's serializers
 STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
 
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
-#: What a row is made of; a row that lacks a column has NULL there.
+#: The binary columns of a row. A missing column counts as NULL.
 _BYTES = ("key", "value")
-#: Of the 64-bit golden ratio, as in splitmix64: odd, so that no bit of a column is lost.
+#: The 64-bit golden ratio, as in splitmix64. It is odd, so that a multiplication loses no bit of a column.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0x632BE59BD9B4E019)
 _ANY_PARTITION: Hashes | np.uint64 = np.uint64(2**64 - 1)  # -1

@@ -21,7 +21,7 @@ class Topic(NamedTuple):
 
     error: ErrorCode
     topic_id: TopicId
-    #: by partition; -1 where there is none now
+    #: leader of each partition; -1 if it has none now
     leaders: dict[int, BrokerId]
 
 

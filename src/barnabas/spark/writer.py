@@ -29,9 +29,9 @@ class Written(WriterCommitMessage):
     """The result of a task, which Spark sends to the driver."""
 
     records: int
-    #: of them those for the topic of dead letters
+    #: the number of these records that went to the dead-letter topic
     rejected: int = 0
-    #: of a task that writes exactly once
+    #: report of an exactly-once task; otherwise None
     report: TaskReport | None = None
 
 

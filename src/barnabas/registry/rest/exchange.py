@@ -48,7 +48,7 @@ LARGE_BODIES_AT_ONCE = 8
 _SMALL_BODY = 64 << 10
 #: seconds in which a body must arrive
 _BODY_S = 30.0
-#: bytes of a long answer that are made in one turn of the event loop
+#: bytes of a streamed response that are encoded before other requests get a turn
 _SLICE = 64 << 10
 
 #: seconds to parse all schemas of a request: enough for some hundreds of Protobuf files
@@ -56,9 +56,9 @@ _COMPUTE_S = 60.0
 #: threads that wait for workers only, so that calls to brokers never queue behind them
 _COMPUTERS = ThreadPoolExecutor(workers.SIZE, "registry-computer")
 
-#: the decoded body of the request that this task answers, whose handler may be called again
 T = TypeVar("T")
 
+#: the decoded body of this task's request; it is kept, because the handler may be called again
 _body: ContextVar[Mapping[str, Any] | None] = ContextVar("body", default=None)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
