@@ -67,7 +67,7 @@ class Run:
 
 
 def build(spark: SparkSession, pipeline: Pipeline, run: Run) -> list[Query]:
-    """Make the queries of `pipeline`, without starting them.
+    """Return the queries of `pipeline`, which are not started yet.
 
     Raises:
         PipelineError: Spark or a function of the file raises an error; the text has the line.

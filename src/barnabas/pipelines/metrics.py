@@ -153,7 +153,7 @@ class MetricsServer:
         return self._responder.url
 
     def show(self, status: PipelineStatus) -> None:
-        """Serve this status from now on."""
+        """Replace the status that the server returns."""
         self._text = "".join(exposition(status))
         self._healthy = not any(query.state == "failed" for query in status.queries)
 

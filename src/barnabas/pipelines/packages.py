@@ -16,7 +16,7 @@ _NEEDED = {
 
 
 def check_packages(format: str) -> None:
-    """Raise ConfigError if the driver lacks a package for this format."""
+    """Raise ConfigError if a package that `format` needs is not installed for this Python (the driver's)."""
     packages, extra = _NEEDED.get(format, ((), ""))
     for package in packages:
         if not _is_there(package):

@@ -123,7 +123,7 @@ def _make_tables(cursor: psycopg.Cursor[Any], names: list[str]) -> None:
 def _write_accepted(
     cursor: psycopg.Cursor[Any], table: sql.Identifier, key: list[str], rows: pa.Table, letters: DeadLetters
 ) -> dict[int, str]:
-    """Write the rows that the server accepts. Return the numbers of the others, each with its reason."""
+    """Write the rows that the server accepts. Return the numbers of the rejected rows and the reasons."""
     written = without_origin(rows)
 
     def attempt(start: int, end: int) -> str | None:

@@ -38,7 +38,7 @@ _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 @dataclass(frozen=True)
 class Choices:
-    """Settings of one run. The pipeline's file has the others."""
+    """The command-line settings of one run. They override those in the pipeline's file."""
 
     master: str = "local[*]"
     once: bool = False

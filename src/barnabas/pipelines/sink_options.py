@@ -280,10 +280,10 @@ def installed() -> dict[str, EntryPoint]:
 
 @cache
 def sink_kind(name: str) -> SinkKind:
-    """Return the kind of sink with this name.
+    """Return the kind of sink with the name `name`.
 
     Raises:
-        ConfigError: no installed package has it, or the package cannot be imported.
+        ConfigError: no installed package has this kind, or its package cannot be imported.
     """
     if name in _OF_SPARK:
         return _OF_SPARK[name]

@@ -111,7 +111,7 @@ def _with_origin(rows: DataFrame, options: SinkOptions) -> DataFrame:
 def _letters(
     rows: DataFrame, options: SinkOptions, client: dict[str, str], rejections: Rejections
 ) -> DeadLetters | None:
-    """Return the sink's dead letters; None if it has none."""
+    """Return the object that sends the sink's dead letters; None without the option dead_letter."""
     return DeadLetters(rows.sparkSession, options, client, rejections) if options.dead_letter else None
 
 
@@ -216,6 +216,6 @@ def _numbered(options: SinkOptions, query: str, number: int) -> dict[str, str]:
 
 
 def _query_id(batch: DataFrame) -> str:
-    """Return the id of the query that numbers the batches. It lives as long as the checkpoint."""
+    """Return the id of the batch's streaming query, which stays the same as long as the checkpoint exists."""
     name: str = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     return name

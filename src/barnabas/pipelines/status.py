@@ -108,7 +108,7 @@ class PipelineStatus:
     alerts: list[str] = field(default_factory=list)  # present alerts, in sentences
 
     def write(self, path: Path) -> None:
-        """Replace the file at once, so that a reader never sees an incomplete one."""
+        """Write the status to `path`. The file is replaced in one step, so that readers never see a part."""
         beside = path.with_suffix(".new")
         beside.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
         beside.replace(path)

@@ -238,7 +238,7 @@ def _is_busy(handle: Any) -> bool:
 
 
 def _in_batch(handle: Any) -> bool:
-    """Whether the query writes a batch now. If not, it can be stopped."""
+    """Whether the query writes a batch now. Between two batches, the supervisor can stop the query."""
     status = handle.status
     return bool(status["isTriggerActive"] and status["isDataAvailable"])
 

@@ -46,7 +46,7 @@ class TableSink(SinkKind, ABC):
     def write_batch(
         self, options: SinkOptions, rows: DataFrame, query: str, number: int, letters: DeadLetters | None
     ) -> None:
-        """Write batch `number` of `query`, unless it is written already.
+        """Write batch `number` of `query` to the table, unless it is written already.
 
         The numbers of a query rise. After a failure, Spark repeats the last number.
 

@@ -113,7 +113,7 @@ def mark_rejected(
 
 
 def route(marked: DataFrame, options: SinkOptions, limits: Mapping[str, TopicLimits], sink: str) -> DataFrame:
-    """Set the topic of each record. A rejected one gets the dead-letter topic and its headers.
+    """Set the topic of each record. A rejected record gets the dead-letter topic and its headers.
 
     `marked` are the records from `mark_rejected`. A record that is too large for the dead-letter topic fails
     the job.

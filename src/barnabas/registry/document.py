@@ -84,7 +84,7 @@ def body(data: bytes) -> dict[str, Any]:
 
 
 def encoded(text: str) -> bytes:
-    """Return `text` in UTF-8. Raises ValueError if it has a lone surrogate."""
+    """Return `text` in UTF-8. Raises ValueError if `text` has a lone surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:

@@ -139,7 +139,7 @@ class SchemasLog:
                 ) from None
 
     async def read_to_end(self) -> None:
-        """Wait until all records that the topic has at this moment are replayed."""
+        """Wait until all records that the topic has at the time of the call are replayed."""
         while True:
             try:
                 end = await asyncio.to_thread(self._end)

@@ -44,7 +44,10 @@ def mode_of(state: State, subject: str | None) -> Mode:
 
 
 def require_writable(state: State, subject: str | None) -> Mode:
-    """Return the effective mode. Raises RegistryError OPERATION_NOT_PERMITTED if it allows no writes."""
+    """Return the effective mode of a subject.
+
+    Raises RegistryError OPERATION_NOT_PERMITTED if the mode is read-only.
+    """
     mode = mode_of(state, subject)
     if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE):
         raise not_permitted(f"Subject {subject} in context {context_of(subject)} is in read-only mode")

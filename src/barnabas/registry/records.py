@@ -56,7 +56,7 @@ class Record:
 
 
 def decode(key: bytes | None, value: bytes | None) -> Record:
-    """Decode a record. Raises ValueError if it is not a record of a registry."""
+    """Decode the key and the value of a record. Raises ValueError if the record is not from a registry."""
     fields = json.loads(key or b"null")
     contents = None if value is None else json.loads(value)
     if not isinstance(fields, dict) or not isinstance(fields.get("keytype"), str):

@@ -120,7 +120,7 @@ def schema_record(version: Version, *, deleted: bool = False) -> Record:
 
 
 def _find(state: State, versions: Sequence[Version], schema: Schema) -> Version | None:
-    """Return the newest of `versions` that has the same schema."""
+    """Return the newest of `versions` whose schema equals `schema`; None if there is none."""
     for version in reversed(versions):
         if version.schema.fingerprint == schema.fingerprint:
             return version

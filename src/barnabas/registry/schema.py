@@ -61,7 +61,7 @@ class Schema:
 
     @property
     def guid(self) -> str:
-        """Return the GUID, which is the same in every registry that has the schema."""
+        """Return the fingerprint as a GUID, which is the same in every registry that has the schema."""
         return str(uuid.UUID(bytes=self.fingerprint))
 
     def to_json(self) -> JsonObject:

@@ -67,12 +67,12 @@ class State:
         return self._contexts.get(context) or Ids()
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
-        """Return a subject's versions in order; softly deleted ones only if requested."""
+        """Return a subject's versions in order. Softly deleted versions are included only with `deleted`."""
         found = self.subjects.get(subject, {})
         return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
 
     def version(self, subject: str, number: int) -> Version | None:
-        """Return one version, even if it is softly deleted; None if there is none."""
+        """Return a version, even if it is softly deleted; None if it does not exist."""
         return self.subjects.get(subject, {}).get(number)
 
     def referrers(self, subject: str, number: int) -> Iterator[Version]:

@@ -72,7 +72,7 @@ def chosen_columns(schema: StructType) -> tuple[str, ...]:
 
 
 def check_writable(schema: StructType, topic_option: str | None) -> None:
-    """Check that rows with this schema can be written as records.
+    """Check that rows with the columns of `schema` can be written as records.
 
     Raises:
         ConfigError: a column is missing, or has a type that a record cannot have.

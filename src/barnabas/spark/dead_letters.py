@@ -21,7 +21,7 @@ class TooManyRejectedError(BarnabasError):
 
 
 def check_rejected(count: int, most: int, topic: str, reason: str = "") -> None:
-    """Raise TooManyRejectedError if one batch has more than `most` dead letters."""
+    """Raise TooManyRejectedError if `count`, the number of dead letters of a batch, exceeds `most`."""
     if count > most:
         last = f"; the last reason: {reason}" if reason else ""
         raise TooManyRejectedError(

@@ -242,7 +242,7 @@ def _refuse_changed(changed: str, options: WriteOptions) -> None:
 
 
 class _Transaction:
-    """The transaction of one attempt of a task."""
+    """The Kafka transaction of one attempt of a task, with its own producer."""
 
     def __init__(self, settings: Settings, what: WriteId) -> None:
         self._what = what

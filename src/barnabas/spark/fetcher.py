@@ -100,7 +100,7 @@ class RangeFetcher:
                 self._on_failure(leader, error)
 
     def receive(self) -> Iterator[Fetched]:
-        """Wait for one leader's response, and yield its partitions without an error.
+        """Wait for the response of one leader, and yield the partitions in it that have no error.
 
         If no leader responds, or the response is an error, yield nothing; the next `request` retries.
         """

@@ -110,7 +110,7 @@ def from_java(given: Mapping[str, str], *, writing: bool) -> dict[str, str]:
 
 @functools.cache
 def note(option: str, why: str) -> None:
-    """Log that an option is ignored, once in this process: Spark passes the options for each micro-batch."""
+    """Log, once in this process, that `option` is ignored. Spark passes the options for each micro-batch."""
     _logger.warning("option %s is ignored: %s", option, why)
 
 

@@ -245,7 +245,7 @@ class BatchProducer:
         return int(_outq_len(self._handle))
 
     def poll(self, milliseconds: int) -> None:
-        """Call `on_failure` for failed records. Without any, wait for one up to this time.
+        """Call `on_failure` for failed records. If there are none, wait for one up to `milliseconds`.
 
         Raises KafkaException after a fatal error.
         """

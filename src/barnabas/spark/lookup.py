@@ -130,7 +130,7 @@ class OffsetLookup:
         ]
 
     def still_there(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return those of `partitions` that exist now, even if the options do not select them."""
+        """Return the partitions in `partitions` that exist now, even if the options do not select them."""
         counts = _partition_counts(self._look_up({tp.topic for tp in partitions}))
         return {tp for tp in partitions if tp.partition < counts.get(tp.topic, 0)}
 

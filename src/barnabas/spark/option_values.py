@@ -122,7 +122,10 @@ def sink_name(name: str, value: str) -> str:
 
 
 def timestamp(name: str, value: str) -> int:
-    """Parse milliseconds since 1970; as in ListOffsets, -2 is the start of a log and -1 its end."""
+    """Parse a time in milliseconds since 1970.
+
+    As in ListOffsets, -2 means the log start and -1 the log end.
+    """
     if not value.isdecimal() and value not in ("-1", "-2"):
         raise refuse(name, value, "write milliseconds since 1970, such as 1700000000000")
     return int(value)

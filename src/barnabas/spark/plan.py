@@ -22,7 +22,7 @@ _VERSION, _START_UNKNOWN = 1, 2
 
 
 class PlanError(BarnabasError):
-    """The original tasks of a micro-batch cannot be planned again."""
+    """The tasks of a repeated micro-batch cannot be planned in the same way as before."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Plan:
         return cls(parallelism, options.min_partitions, options.max_records_per_partition, starts)
 
     def tasks(self, ranges: list[OffsetRange]) -> list[Task]:
-        """Return the tasks that read `ranges`."""
+        """Divide `ranges` into tasks, with the parameters of this plan."""
         return plan_tasks(ranges, self.parallelism, self.min_partitions, self.max_records)
 
     @classmethod

@@ -76,7 +76,10 @@ class _Field:
 
 
 class MessageColumns:
-    """Converts messages of one type to rows, and back. Raises ConfigError if a field has no column type."""
+    """Converts Protobuf messages of one type to rows, and back.
+
+    Raises ConfigError if a field has no column type.
+    """
 
     def __init__(self, descriptor: Any, path: tuple[str, ...] = ()) -> None:
         if descriptor.full_name in path:

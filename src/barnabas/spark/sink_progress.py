@@ -51,7 +51,7 @@ class ReplayError(BarnabasError):
 
 
 class WriteId(NamedTuple):
-    """Identifies one task's part of one batch, which is written once.
+    """The identity of one task's part of one batch. Each such part is written once.
 
     A stream numbers its batches one by one. The numbers of other writes need only rise.
     """
@@ -89,7 +89,7 @@ class BatchMark(NamedTuple):
 
 
 class SinkProgress:
-    """Reads and stores the marks of one sink.
+    """Reads and stores the marks of one sink: the progress of its tasks and batches.
 
     Every method that sends a request raises BarnabasError if a broker rejects it, or does not answer.
     """

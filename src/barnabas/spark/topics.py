@@ -36,7 +36,7 @@ def id_from_text(text: str) -> TopicId:
 
 
 class TopicLookup:
-    """Looks up topics by Metadata requests, again and again. Only one thread may use an instance."""
+    """Looks up topics by Metadata requests. Only one thread may use an instance."""
 
     def __init__(self, brokers: Brokers, timeout_s: float) -> None:
         """Create a lookup. `timeout_s` is the time limit of one lookup, in seconds."""

@@ -80,7 +80,10 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, iterator, WriteId(sink, batch, task.partitionId(), is_stream=True))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Mark the micro-batch as written, before Spark commits it to the checkpoint."""
+        """Mark an exactly-once micro-batch as written, before Spark commits it to the checkpoint.
+
+        Raises TooManyRejectedError if the tasks together have too many rejected rows.
+        """
         _check_rejected(self._options, messages)
         _close(self._options, messages)
 

@@ -76,7 +76,7 @@ def informed(file: Any, pool: Any) -> Any:
 
 
 def same(name: str, files: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Whether the file `name` has the same content and order in `files` and in `others`."""
+    """Whether the file `name` has equal descriptors, in the same order, in `files` and in `others`."""
     pool = link(files)
     one, other = (_tidy(linked.FindFileByName(name)) for linked in (pool, link(others)))
     return bool(informed(one, pool) == informed(other, pool))
