@@ -26,7 +26,7 @@ MOST_BYTES = 8192
 #: how long a request may take to arrive, and to be answered, in seconds
 REQUEST_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
-#: pieces are gathered up to so many characters before they are sent
+#: pieces are joined until they have this many characters, and then sent
 _GATHERED = 1 << 16
 
 _REQUEST_LINE = re.compile(r"([A-Z]+) (/[!-~]*) HTTP/1\.([01])")
@@ -59,8 +59,8 @@ def parse_request(head: bytes, *, only_local: bool) -> tuple[str, str, bool]:
 
     Args:
         head: the request up to its empty line.
-        only_local: whether it arrived at an address that only this machine can reach. Then `Host` must not be
-            a name that an attacker could point to that address (DNS rebinding).
+        only_local: whether the request arrived at an address that only this machine can reach. Then `Host`
+            must not be a name that an attacker could point to that address (DNS rebinding).
 
     Raises:
         RequestError: the request is malformed or not allowed.

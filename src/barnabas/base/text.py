@@ -29,7 +29,7 @@ def quoted(text: object) -> str:
     return shown(text, 80)
 
 
-#: of one kind of line: how many are written at once, and how many a second from then on
+#: for lines of one kind: the number that is written at once, and then the number for each second
 BURST, PER_SECOND = 200, 10
 _MOST_KINDS = 1000
 
@@ -56,7 +56,7 @@ class _Limited:
     """A log filter that drops lines above the limit, and logs the number of dropped lines."""
 
     def __init__(self) -> None:
-        #: by level and format: how many may be written, when that was so, and how many were left out since
+        #: by level and format: how many lines may be written, the time of this count, the lines dropped since
         self._kinds: dict[tuple[int, object], tuple[float, float, int]] = {}
 
     def __call__(self, record: logging.LogRecord) -> bool:

@@ -12,11 +12,11 @@ ProducerId: TypeAlias = int
 ProducerEpoch: TypeAlias = int
 BrokerId: TypeAlias = int
 
-#: A value that is written as JSON; code that reads JSON checks what it finds, and has Any until then.
+#: A value that can be written as JSON. Code that reads JSON has Any until it has checked the value.
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 JsonObject: TypeAlias = dict[str, Json]
 
-#: Anything that lends its bytes without a copy.
+#: An object whose bytes can be read without a copy.
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -47,10 +47,10 @@ class StoredBytes(Protocol):
         ...
 
 
-#: A piece of what is sent.
+#: A piece of data to send.
 Chunk: TypeAlias = Buffer | StoredBytes
 
-#: A topic's identity, 16 bytes as on the wire (KIP-516); the name may be used again, the id is not.
+#: A topic's id, 16 bytes as on the wire (KIP-516). A name can be used again after a deletion, an id cannot.
 TopicId: TypeAlias = bytes
 
 #: A topic as Fetch names it: by its name, or by its id from v13 on.

@@ -47,7 +47,7 @@ class Secured(Protocol):
         """
 
     def not_secured(self, error: BaseException) -> None:
-        """Handle the end of an accepted connection without a handshake.
+        """Handle the end of an accepted connection whose TLS handshake did not finish.
 
         The network calls no other method afterwards.
         """

@@ -1,4 +1,4 @@
-"""The operating system's files, as `barnabas.base.environment.filesystem` describes them."""
+"""Implements the interfaces of `barnabas.base.environment.filesystem` with the system's files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class OsFile(VectoredFile):
 
 
 class OsLock:
-    """A lock against a second broker of ours, even in this process, and against Apache Kafka."""
+    """A lock file that excludes other brokers, also in this process: Barnabas and Apache Kafka."""
 
     def __init__(self, path: str) -> None:
         self._fd = files.open_file(path, PRIVATE_FILE, create=True)

@@ -1,4 +1,4 @@
-"""Measures this process's use of the machine."""
+"""Measures the CPU time, memory, open files and disk I/O of this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.base.system import limits
 
 
 class ProcessUse(NamedTuple):
-    """A process's use of the machine; None if the system does not report it."""
+    """The resources that a process has used. A value is None if the system does not report it."""
 
     #: processor time of all threads, in seconds
     cpu_seconds: float
@@ -39,7 +39,7 @@ def thread_seconds() -> float:
 
 
 def process_use() -> ProcessUse:
-    """Return this process's use now. A list of a thousand open files takes a millisecond."""
+    """Return the resources that this process has used. With 1,000 open files the call takes a millisecond."""
     use = ProcessUse(time.process_time(), limits.memory_held(), most_files=limits.open_files())
     with contextlib.suppress(OSError, ValueError, IndexError):
         virtual = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * limits.PAGE_SIZE
@@ -51,7 +51,7 @@ def process_use() -> ProcessUse:
 
 
 def _started() -> float:
-    """Return the start of the process. Linux counts it in ticks since the start of the machine."""
+    """Return the start of this process in seconds since the epoch, on Linux."""
     ticks = int(Path("/proc/self/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19])
     booted = next(
         int(line.split()[1])

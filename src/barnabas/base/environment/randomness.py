@@ -9,7 +9,7 @@ from barnabas.base.types import METADATA_TOPIC_ID, ZERO_TOPIC_ID, TopicId, topic
 
 
 def system_random() -> Random:
-    """Return the operating system's random numbers. Any thread can use them."""
+    """Return a generator of the operating system's random numbers. Any thread can use it."""
     return SystemRandom()
 
 

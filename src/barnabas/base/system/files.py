@@ -70,11 +70,11 @@ def _send_nothing(out_fd: int, in_fd: int, offset: int, count: int, /) -> NoRetu
 
 #: `os.pread`
 pread: Callable[[int, int, int], bytes] = getattr(os, "pread", _read_after_seeking)
-#: how far apart the bytes are of which `is_cached` asks: what the kernel reads from a disk at once
+#: the distance of the bytes that `is_cached` tests: the kernel reads this much from a disk at once
 _CACHED_TOGETHER = 128 * 1024
 _PAGE = 4096
 _NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
-#: what a file system answers that cannot tell (tmpfs, which has no disk, and some of networks)
+#: errors of file systems that do not support the test (tmpfs, which has no disk, and some of networks)
 _CANNOT_TELL = frozenset((errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL))
 _ignored = [bytearray(1)]
 
@@ -101,9 +101,9 @@ def is_cached(fd: int, size: int, position: int) -> bool:
     return True
 
 
-#: `os.pwritev`; may write less than it is given
+#: `os.pwritev`; may write only a part of the bytes
 pwritev: Callable[[int, Sequence[Buffer], int], int] = getattr(os, "pwritev", _write_after_seeking)
-#: `os.sendfile`; where there is none it always says that the socket takes nothing now
+#: `os.sendfile`; on a system without it, a function that always raises BlockingIOError
 sendfile: Callable[[int, int, int, int], int] = getattr(os, "sendfile", _send_nothing)
 
 

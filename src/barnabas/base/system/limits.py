@@ -104,7 +104,7 @@ def set_cpu_timer(seconds: float, again: float = 0.0) -> None:
 
 
 def cores() -> int:
-    """Return the number of CPU cores for this process, at least 1; on Linux within its group's quota."""
+    """Return the number of CPU cores for this process, at least 1; on Linux at most its cgroup's quota."""
     affinity = getattr(os, "sched_getaffinity", None)
     count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     try:
