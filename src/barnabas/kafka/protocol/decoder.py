@@ -20,7 +20,7 @@ from barnabas.kafka.protocol.codegen import FunctionBuilder
 from barnabas.kafka.protocol.schema import Field, Message, Primitive, Struct
 
 Decoder = Callable[[wire.Readable, int], Any]
-#: takes, besides, how many elements the message may have; returns the message and how many it has
+#: the third argument is the maximum number of elements; returns the message and its number of elements
 CountingDecoder = Callable[[wire.Readable, int, int], tuple[Any, int]]
 
 _INT_READERS = {code: wire.int_readers(code) for code in "iq"}

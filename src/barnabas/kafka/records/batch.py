@@ -125,7 +125,7 @@ class BatchHeader(NamedTuple):
 
 
 def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """Parse the header at `position`. Only its length is checked.
+    """Return the header at `position`. Checks only that there are enough bytes.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, fewer bytes are left than a header has.

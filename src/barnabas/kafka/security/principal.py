@@ -27,7 +27,7 @@ class Principal(NamedTuple):
         return cls(name, kind)
 
 
-#: whoever has not said who they are
+#: the principal of a client that has not logged in
 ANONYMOUS = Principal("ANONYMOUS")
 #: the broker, in requests that it sends to itself; no client can log in as this
 ITSELF = Principal("", "")

@@ -16,7 +16,7 @@ from barnabas.kafka.security.scram import MECHANISMS, Mechanism
 
 ClientExchange: TypeAlias = Generator[bytes, bytes, None]
 
-#: a server that asks for more wants the client's time, not its proof
+#: more iterations would only waste the client's CPU time
 MOST_ITERATIONS = 1_000_000
 
 

@@ -19,7 +19,7 @@ from barnabas.kafka.security.errors import InvalidCredential, SaslError
 
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16384
-#: bytes of a salt that is made here
+#: the size of a new salt in bytes
 SALT_BYTES = 24
 
 
@@ -45,7 +45,7 @@ class Mechanism(IntEnum):
         return "sha256" if self is Mechanism.SCRAM_SHA_256 else "sha512"
 
 
-#: by the name that SASL has for them
+#: the mechanisms by their names in SASL
 MECHANISMS = {mechanism.text: mechanism for mechanism in Mechanism}
 
 
@@ -67,7 +67,7 @@ class ScramCredential(NamedTuple):
 
     @classmethod
     def decode(cls, text: str) -> ScramCredential:
-        """Decode the text of `encode`. Raises InvalidCredential for any other text."""
+        """Return the credential in a text from `encode`. Raises InvalidCredential for any other text."""
         fields = dict(item.split("=", 1) for item in text.split(",") if "=" in item)
         try:
             salt, stored, server = (
@@ -153,9 +153,9 @@ class ScramExchange:
         #: the token
         self.user = ""
         self._owner = ""
-        #: the delegation token that is shown
+        #: the id of the delegation token with which the client logs in; None for a user
         self.token_id: str | None = None
-        #: whether the client has proven it
+        #: whether the login has succeeded
         self.is_complete = False
         #: when the delegation token expires
         self.expires_ms: int | None = None

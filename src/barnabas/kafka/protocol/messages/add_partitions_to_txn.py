@@ -29,7 +29,7 @@ class AddPartitionsToTxnTransaction(Struct):
     transactional_id: String = ""
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
-    # Only ask whether the partitions are in the transaction: nothing is added.
+    # Only ask whether the partitions are in the transaction; add nothing.
     verify_only: Bool = False
     topics: list[AddPartitionsToTxnTopic] = []
 

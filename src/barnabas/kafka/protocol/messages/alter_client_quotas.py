@@ -5,7 +5,7 @@ from barnabas.kafka.protocol.schema import Bool, Float64, Int16, Int32, Request,
 
 class EntityData(Struct):
     entity_type: String = ""
-    # Null for the default.
+    # Null: the default entity.
     entity_name: String | None = ""
 
 

@@ -20,7 +20,7 @@ from barnabas.kafka.protocol.schema import (
 
 class BrokerState(Struct):
     broker_id: Int32 = 0
-    # -1: the leader does not know it.
+    # -1: the leader does not know the broker epoch.
     broker_epoch: Int64 = -1
 
 
@@ -29,9 +29,9 @@ class PartitionData(Struct):
     leader_epoch: Int32 = 0
     new_isr: list[Int32] = until(2, default=[])
     new_isr_with_epochs: list[BrokerState] = since(3, default=[])
-    # 1: led by an unclean election, and still recovering.
+    # 1: the leader is recovering after an unclean election.
     leader_recovery_state: Int8 = 0
-    # The state that the change is made of.
+    # The partition epoch to which the change applies.
     partition_epoch: Int32 = 0
 
 
@@ -64,6 +64,6 @@ class TopicResult(Struct):
 
 class AlterPartitionResponse(Response, to=AlterPartitionRequest):
     throttle_time_ms: Int32 = 0
-    # The request as a whole; else each partition has its own.
+    # The error of the whole request; else each partition has its own error.
     error_code: Int16 = 0
     topics: list[TopicResult] = []

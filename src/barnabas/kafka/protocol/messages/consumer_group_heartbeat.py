@@ -25,11 +25,11 @@ class TopicPartitions(Struct):
 class ConsumerGroupHeartbeatRequest(Request, key=68, versions=(0, 1), flexible=0):
     group_id: String = ""
     member_id: String = ""
-    # 0 joins, -1 leaves, -2 leaves for a while (static members).
+    # 0 joins, -1 leaves, -2 leaves temporarily (static members).
     member_epoch: Int32 = 0
     instance_id: String | None = None
     rack_id: String | None = None
-    # In the fields from here on null, or -1, means no change.
+    # In the fields below, null or -1 means no change.
     rebalance_timeout_ms: Int32 = -1
     subscribed_topic_names: list[String] | None = None
     subscribed_topic_regex: String | None = since(1, default=None)

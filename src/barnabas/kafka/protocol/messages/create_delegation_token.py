@@ -22,7 +22,7 @@ class CreatableRenewers(Struct):
 
 
 class CreateDelegationTokenRequest(Request, key=38, versions=(1, 3), flexible=2):
-    # Null or empty: whoever asks.
+    # Null or empty: the owner is the requester.
     owner_principal_type: String | None = since(3, default="")
     owner_principal_name: String | None = since(3, default="")
     renewers: list[CreatableRenewers] = []
@@ -40,7 +40,7 @@ class CreateDelegationTokenResponse(Response, to=CreateDelegationTokenRequest):
     expiry_timestamp_ms: Int64 = 0
     max_timestamp_ms: Int64 = 0
     token_id: String = ""
-    # Its base64 form is the password.
+    # The password is the base64 of this HMAC.
     hmac: Bytes = b""
     throttle_time_ms: Int32 = 0
 

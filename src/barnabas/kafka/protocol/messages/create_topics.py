@@ -61,9 +61,9 @@ class CreatableTopicResult(Struct):
     topic_id: Uuid = since(7, default=ZERO_UUID)
     error_code: Int16 = 0
     error_message: String | None = ""
-    # Why configs is null, when they may not be seen.
+    # The error if the client may not see the configs, which are then null.
     topic_config_error_code: Int16 = tagged(0, since=5, default=0)
-    # -1, as in the fields below, when it may not be seen.
+    # -1, here and in the fields below, if the client may not see the value.
     num_partitions: Int32 = since(5, default=-1)
     replication_factor: Int16 = since(5, default=-1)
     configs: list[CreatableTopicConfigs] | None = since(5, default=[])

@@ -15,14 +15,14 @@ from barnabas.kafka.protocol.schema import (
 
 class ComponentData(Struct):
     entity_type: String = ""
-    # 0 of this name, 1 the default, 2 any.
+    # 0: the entity with this name; 1: the default; 2: any.
     match_type: Int8 = 0
     match: String | None = ""
 
 
 class DescribeClientQuotasRequest(Request, key=48, versions=(0, 1), flexible=1):
     components: list[ComponentData] = []
-    # Only of what is named by these components and no others.
+    # Only quotas of entities with exactly these components.
     strict: Bool = False
 
 

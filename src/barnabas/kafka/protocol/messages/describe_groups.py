@@ -30,7 +30,7 @@ class DescribedGroup(Struct):
     # The assignment strategy chosen; empty while there is none.
     protocol_data: String = ""
     members: list[DescribedGroupMember] = []
-    # A bit set (KIP-430); the lowest int32 says that it was not asked for.
+    # A bit set (KIP-430); the smallest int32 if it was not requested.
     authorized_operations: Int32 = since(3, default=-(2**31))
 
 

@@ -19,9 +19,9 @@ class DescribeLogDirsRequest(Request, key=35, versions=(1, 4), flexible=2):
 class DescribeLogDirsPartition(Struct):
     partition_index: Int32 = 0
     partition_size: Int64 = 0
-    # Behind the high watermark; of a future replica, behind the current one.
+    # The lag behind the high watermark; for a future replica, behind the current replica.
     offset_lag: Int64 = 0
-    # A copy being moved into this directory, to take the place of the other.
+    # Whether this is a copy that will replace the replica in another log directory.
     is_future_key: Bool = False
 
 

@@ -21,7 +21,7 @@ class TransactionState(Struct):
     transaction_start_time_ms: Int64 = 0
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
-    # While markers are written: the partitions that have none yet.
+    # While the coordinator writes markers: the partitions without a marker.
     topics: list[TopicData] = []
 
 

@@ -13,6 +13,6 @@ class EnvelopeRequest(Request, key=58, versions=(0, 0), flexible=0):
 
 
 class EnvelopeResponse(Response, to=EnvelopeRequest):
-    # The header and the message of the response; null when the envelope was refused.
+    # The header and the message of the response; null if the broker rejected the envelope.
     response_data: Bytes | None = None
     error_code: Int16 = 0

@@ -42,11 +42,11 @@ class FetchPartition(Struct):
     current_leader_epoch: Int32 = since(9, default=-1)
     fetch_offset: Int64 = 0
     last_fetched_epoch: Int32 = since(12, default=-1)
-    # Of the follower that asks; consumers send -1.
+    # The log start offset of the follower; consumers send -1.
     log_start_offset: Int64 = since(5, default=-1)
     partition_max_bytes: Int32 = 0
     replica_directory_id: Uuid = tagged(0, since=17, default=ZERO_UUID)
-    # The follower's; -1 unknown, the default: it cannot tell (KIP-1166).
+    # The follower's high watermark; -1: unknown; the default: the follower cannot send it (KIP-1166).
     high_watermark: Int64 = tagged(1, since=18, default=2**63 - 1)
 
 
@@ -64,7 +64,7 @@ class ForgottenTopic(Struct):
 
 class FetchRequest(Request, key=1, versions=(4, 18), flexible=12):
     cluster_id: String | None = tagged(0, since=12, default=None)
-    # -1 is a consumer; a follower says its broker id here, since v15 in replica_state.
+    # -1: a consumer. A follower sends its broker id here, and since v15 in replica_state.
     replica_id: Int32 = until(14, default=-1)
     replica_state: ReplicaState = tagged(1, since=15, default=ReplicaState())
     max_wait_ms: Int32 = 0
@@ -76,7 +76,7 @@ class FetchRequest(Request, key=1, versions=(4, 18), flexible=12):
     session_id: Int32 = since(7, default=0)
     session_epoch: Int32 = since(7, default=-1)
     topics: list[FetchTopic] = []
-    # Partitions to take out of the session.
+    # Partitions to remove from the session.
     forgotten_topics_data: list[ForgottenTopic] = since(7, default=[])
     rack_id: String = since(11, default="")
 
@@ -107,10 +107,10 @@ class PartitionData(Struct):
     high_watermark: Int64 = 0
     last_stable_offset: Int64 = -1
     log_start_offset: Int64 = since(5, default=-1)
-    # Truncate to here: the fetcher's log and this one part ways after it.
+    # Truncate to this epoch and offset: after it, the logs of follower and leader differ.
     diverging_epoch: EpochEndOffset = tagged(0, since=12, default=EpochEndOffset())
     current_leader: LeaderIdAndEpoch = tagged(1, since=12, default=LeaderIdAndEpoch())
-    # Of the metadata log only (KRaft).
+    # Only for the metadata log (KRaft).
     snapshot_id: SnapshotId = tagged(2, since=12, default=SnapshotId())
     # Null for read_uncommitted; else by first offset.
     aborted_transactions: list[AbortedTransaction] | None = []

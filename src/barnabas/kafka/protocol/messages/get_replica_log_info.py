@@ -20,14 +20,14 @@ class TopicPartitions(Struct):
 
 
 class GetReplicaLogInfoRequest(Request, key=93, versions=(0, 0), flexible=0):
-    # Of the broker that is asked.
+    # The id of the broker that receives the request.
     broker_id: Int32 = 0
     topic_partitions: list[TopicPartitions] = []
 
 
 class PartitionLogInfo(Struct):
     partition: Int32 = 0
-    # Of the last record, -1 when there is none.
+    # The leader epoch of the last record; -1 if there is none.
     last_written_leader_epoch: Int32 = 0
     current_leader_epoch: Int32 = 0
     log_end_offset: Int64 = 0
@@ -42,8 +42,8 @@ class TopicPartitionLogInfo(Struct):
 
 class GetReplicaLogInfoResponse(Response, to=GetReplicaLogInfoRequest):
     throttle_time_ms: Int32 = 0
-    # Of the broker that answers.
+    # The epoch of the broker that answers.
     broker_epoch: Int64 = 0
-    # Whether partitions were left out, to be asked for again.
+    # Whether partitions are missing, for which the client must send another request.
     has_more_data: Bool = False
     topic_partition_log_info_list: list[TopicPartitionLogInfo] = []

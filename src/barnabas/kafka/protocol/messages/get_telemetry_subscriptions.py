@@ -14,7 +14,7 @@ from barnabas.kafka.protocol.schema import (
 
 
 class GetTelemetrySubscriptionsRequest(Request, key=71, versions=(0, 0), flexible=0):
-    # Zero in a client's first request: the broker gives it one.
+    # Zero in a client's first request: the broker assigns an id.
     client_instance_id: Uuid = ZERO_UUID
 
 
@@ -22,13 +22,13 @@ class GetTelemetrySubscriptionsResponse(Response, to=GetTelemetrySubscriptionsRe
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     client_instance_id: Uuid = ZERO_UUID
-    # Of these metrics and this interval; a push names it.
+    # The id of these metrics and this interval; a push contains it.
     subscription_id: Int32 = 0
-    # Their numbers in record batches, the best first.
+    # Codecs by their numbers in record batches, the preferred first.
     accepted_compression_types: list[Int8] = []
     push_interval_ms: Int32 = 0
     telemetry_max_bytes: Int32 = 0
-    # Whether sums are to be told as the difference to the last push.
+    # Whether the client sends sums as the difference to its last push.
     delta_temporality: Bool = False
-    # Prefixes of names; "*" for all, none for none.
+    # Prefixes of metric names; "*" means all, an empty list means none.
     requested_metrics: list[String] = []

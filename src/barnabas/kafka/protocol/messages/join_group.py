@@ -19,7 +19,7 @@ class JoinGroupRequestProtocol(Struct):
 class JoinGroupRequest(Request, key=11, versions=(0, 9), flexible=6):
     group_id: String = ""
     session_timeout_ms: Int32 = 0
-    # v0 used the session timeout for both.
+    # v0 uses the session timeout also as the rebalance timeout.
     rebalance_timeout_ms: Int32 = since(1, default=-1)
     # Empty at the first join.
     member_id: String = ""
@@ -41,7 +41,7 @@ class JoinGroupResponse(Response, to=JoinGroupRequest):
     error_code: Int16 = 0
     generation_id: Int32 = -1
     protocol_type: String | None = since(7, default=None)
-    # Null is allowed only since v7; before it an error answers with an empty name.
+    # Null is allowed since v7; earlier error responses have an empty name.
     protocol_name: String | None = since(0, default="", nullable=7)
     leader: String = ""
     skip_assignment: Bool = since(9, default=False)

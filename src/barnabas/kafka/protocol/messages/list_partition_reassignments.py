@@ -10,13 +10,13 @@ class ListPartitionReassignmentsTopics(Struct):
 
 class ListPartitionReassignmentsRequest(Request, key=46, versions=(0, 0), flexible=0):
     timeout_ms: Int32 = 60000
-    # Null: all that there are.
+    # Null: all reassignments.
     topics: list[ListPartitionReassignmentsTopics] | None = None
 
 
 class OngoingPartitionReassignment(Struct):
     partition_index: Int32 = 0
-    # All of them, with those that are added and removed.
+    # All replicas, with the adding and the removing ones.
     replicas: list[Int32] = []
     adding_replicas: list[Int32] = []
     removing_replicas: list[Int32] = []

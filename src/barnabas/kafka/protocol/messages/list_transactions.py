@@ -7,7 +7,7 @@ from barnabas.kafka.protocol.schema import Int16, Int32, Int64, Request, Respons
 
 
 class ListTransactionsRequest(Request, key=66, versions=(0, 2), flexible=0):
-    # Each filter that is empty lets everything pass.
+    # An empty filter selects everything.
     state_filters: list[String] = []
     producer_id_filters: list[Int64] = []
     # Milliseconds that a transaction has run for at least; -1: any.

@@ -24,7 +24,7 @@ from barnabas.kafka.protocol.schema import (
 
 
 class MetadataRequestTopic(Struct):
-    # Usable from v12 on; v10 and v11 had the field, but no broker looked at it.
+    # Usable from v12 on; v10 and v11 have the field, but brokers ignore it.
     topic_id: Uuid = since(10, default=ZERO_UUID)
     # Null when the topic is looked up by its id.
     name: String | None = since(0, default="", nullable=10)
@@ -49,7 +49,7 @@ class MetadataResponseBroker(Struct):
 class MetadataResponsePartition(Struct):
     error_code: Int16 = 0
     partition_index: Int32 = 0
-    # -1 when there is none.
+    # -1 if there is none.
     leader_id: Int32 = 0
     leader_epoch: Int32 = since(7, default=-1)
     replica_nodes: list[Int32] = []
@@ -64,7 +64,7 @@ class MetadataResponseTopic(Struct):
     topic_id: Uuid = since(10, default=ZERO_UUID)
     is_internal: Bool = since(1, default=False)
     partitions: list[MetadataResponsePartition] = []
-    # A bit set (KIP-430); the lowest int32 says that it was not asked for.
+    # A bit set (KIP-430); the smallest int32 if it was not requested.
     topic_authorized_operations: Int32 = since(8, default=-(2**31))
 
 

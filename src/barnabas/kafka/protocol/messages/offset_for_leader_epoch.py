@@ -8,7 +8,7 @@ from barnabas.kafka.protocol.schema import Int16, Int32, Int64, Request, Respons
 
 class OffsetForLeaderPartition(Struct):
     partition: Int32 = 0
-    # Fences the request when it is not the leader's; -1 does not ask for that.
+    # The broker rejects the request if this is not the leader's epoch; -1: no check.
     current_leader_epoch: Int32 = -1
     leader_epoch: Int32 = 0
 
@@ -27,7 +27,7 @@ class OffsetForLeaderEpochRequest(Request, key=23, versions=(2, 4), flexible=4):
 class EpochEndOffset(Struct):
     error_code: Int16 = 0
     partition: Int32 = 0
-    # The epoch that end_offset belongs to: the asked one, or the largest below it.
+    # The epoch of end_offset: the requested epoch, or the largest one below it.
     leader_epoch: Int32 = -1
     end_offset: Int64 = -1
 

@@ -38,7 +38,7 @@ class TopicProduceData(Struct):
 
 class ProduceRequest(Request, key=0, versions=(3, 13), flexible=9):
     transactional_id: String | None = None
-    # 0: no answer. 1: the leader has it. -1: all in-sync replicas have it.
+    # 0: no response. 1: respond after the leader's append. -1: after all in-sync replicas have the records.
     acks: Int16 = 0
     timeout_ms: Int32 = 0
     topic_data: list[TopicProduceData] = []
@@ -58,13 +58,13 @@ class PartitionProduceResponse(Struct):
     index: Int32 = 0
     error_code: Int16 = 0
     base_offset: Int64 = 0
-    # -1 unless the topic's timestamps are those of the append.
+    # -1 unless the topic has LogAppendTime.
     log_append_time_ms: Int64 = -1
     log_start_offset: Int64 = since(5, default=-1)
-    # The batches or records at fault, when the broker could tell (KIP-467).
+    # The invalid records, if the broker knows them (KIP-467).
     record_errors: list[BatchIndexAndErrorMessage] = since(8, default=[])
     error_message: String | None = since(8, default=None)
-    # Only with NOT_LEADER_OR_FOLLOWER; where it listens is in node_endpoints.
+    # Only with NOT_LEADER_OR_FOLLOWER. Its address is in node_endpoints.
     current_leader: LeaderIdAndEpoch = tagged(0, since=10, default=LeaderIdAndEpoch())
 
 

@@ -6,7 +6,7 @@ from barnabas.kafka.protocol.schema import ZERO_UUID, Bool, Bytes, Int8, Int16, 
 class PushTelemetryRequest(Request, key=72, versions=(0, 0), flexible=0):
     client_instance_id: Uuid = ZERO_UUID
     subscription_id: Int32 = 0
-    # The client's last push.
+    # Whether this is the client's last push.
     terminating: Bool = False
     compression_type: Int8 = 0
     metrics: Bytes = b""

@@ -24,7 +24,7 @@ class AcknowledgementBatch(Struct):
     # Both offsets are inclusive.
     first_offset: Int64 = 0
     last_offset: Int64 = 0
-    # 0 gap, 1 accept, 2 release, 3 reject, 4 renew: one for all records, or one for each.
+    # 0 gap, 1 accept, 2 release, 3 reject, 4 renew: one type for all records, or one for each.
     acknowledge_types: list[Int8] = []
 
 

@@ -21,7 +21,7 @@ class ShareGroupHeartbeatRequest(Request, key=76, versions=(1, 1), flexible=1):
     member_id: String = ""
     # 0 joins, -1 leaves.
     member_epoch: Int32 = 0
-    # In the fields from here on null means no change.
+    # In the fields below, null means no change.
     rack_id: String | None = None
     subscribed_topic_names: list[String] | None = None
 

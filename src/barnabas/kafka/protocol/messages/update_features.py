@@ -19,10 +19,10 @@ from barnabas.kafka.protocol.schema import (
 
 class FeatureUpdateKey(Struct):
     feature: String = ""
-    # 0 or less takes the feature out of use.
+    # 0 or less disables the feature.
     max_version_level: Int16 = 0
     allow_downgrade: Bool = until(0, default=False)
-    # 1 upgrade only, 2 safe downgrades too, 3 unsafe ones too.
+    # 1: only upgrades; 2: also safe downgrades; 3: also unsafe downgrades.
     upgrade_type: Int8 = since(1, default=1)
 
 

@@ -31,7 +31,7 @@ class PartitionData(Struct):
     partition: Int32 = 0
     state_epoch: Int32 = 0
     leader_epoch: Int32 = 0
-    # -1 for the start offset that is stored.
+    # -1: the stored start offset stays.
     start_offset: Int64 = 0
     # The finished records from the start offset on.
     delivery_complete_count: Int32 = since(1, default=-1)

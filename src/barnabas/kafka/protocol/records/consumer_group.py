@@ -27,7 +27,7 @@ class ConsumerGroupMetadataKey(Message, versions=(0, 0)):
 
 class ConsumerGroupMetadataValue(Message, versions=(0, 0), flexible=0):
     epoch: Int32 = 0
-    # Of the topics that the group subscribes to: another one when a topic comes, goes or grows (KIP-1101).
+    # A hash of the subscribed topics; it changes if one is created, deleted or gets partitions (KIP-1101).
     metadata_hash: Int64 = tagged(0, since=0, default=0)
 
 
@@ -140,7 +140,7 @@ Key: TypeAlias = (
     | ConsumerGroupRegularExpressionKey
 )
 
-#: the kind of record that tells that a group is there
+#: the kind of the record that declares a group
 GROUP_KIND = 3
 
 #: key and value by the number that begins the key

@@ -20,7 +20,7 @@ class ConsumerProtocolSubscription(Message, versions=(0, 3), slack=ANY):
     user_data: Bytes | None = None
     # For cooperative rebalancing (KIP-429).
     owned_partitions: list[TopicPartition] = since(1, default=[])
-    # Of owned_partitions; an outdated one does not count (KIP-792).
+    # The generation of owned_partitions, which are ignored if it is outdated (KIP-792).
     generation_id: Int32 = since(2, default=-1)
     # For rack-aware assignment (KIP-881).
     rack_id: String | None = since(3, default=None)

@@ -1,4 +1,4 @@
-"""The principal of a request that another broker forwards (KIP-590). An int16, its version, precedes it."""
+"""The principal of a request that another broker forwards (KIP-590), after an int16 with its version."""
 
 from barnabas.kafka.protocol.schema import Bool, Message, String
 
@@ -6,5 +6,5 @@ from barnabas.kafka.protocol.schema import Bool, Message, String
 class DefaultPrincipalData(Message, versions=(0, 0), flexible=0):
     type: String = ""
     name: String = ""
-    # Whether it has logged in by a delegation token.
+    # Whether the client has logged in with a delegation token.
     token_authenticated: Bool = False

@@ -29,7 +29,7 @@ class ShareGroupMetadataKey(Message, versions=(0, 0)):
 
 class ShareGroupMetadataValue(Message, versions=(0, 0), flexible=0):
     epoch: Int32 = 0
-    # Of the topics that the group subscribes to: another one when a topic comes, goes or grows (KIP-1101).
+    # A hash of the subscribed topics; it changes if one is created, deleted or gets partitions (KIP-1101).
     metadata_hash: Int64 = 0
 
 
@@ -78,7 +78,7 @@ class TopicInfo(Struct):
 
 
 class ShareGroupStatePartitionMetadataValue(Message, versions=(0, 0), flexible=0):
-    # Of these partitions the share coordinator has been asked to make a state.
+    # The share coordinator has been asked to create the state of these partitions.
     initializing_topics: list[TopicPartitionsInfo] = []
     initialized_topics: list[TopicPartitionsInfo] = []
     deleting_topics: list[TopicInfo] = []
@@ -94,7 +94,7 @@ Key: TypeAlias = (
     | ShareGroupStatePartitionMetadataKey
 )
 
-#: the kind of record that tells that a group is there
+#: the kind of the record that declares a group
 GROUP_KIND = 11
 
 #: key and value by the number that begins the key

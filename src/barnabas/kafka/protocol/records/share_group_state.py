@@ -1,6 +1,6 @@
-"""Records of `__share_group_state`: what a share group has done with the records of a partition (KIP-932).
+"""Records of `__share_group_state`: the states of a partition's records in a share group (KIP-932).
 
-A snapshot is the whole state, and a null value deletes it. Updates change the state of the last snapshot. Key
+A snapshot is the whole state, and a null value deletes the state. An update changes the last snapshot. Key
 and value each begin with an int16, which is not part of the declaration: the kind, and the value's version.
 """
 
@@ -43,7 +43,7 @@ class ShareSnapshotValue(Message, versions=(0, 0), flexible=0):
     state_epoch: Int32 = 0
     leader_epoch: Int32 = 0
     start_offset: Int64 = 0
-    # The finished records from the start offset on (KIP-1226).
+    # The number of finished records from the start offset on (KIP-1226).
     delivery_complete_count: Int32 = tagged(0, since=0, default=-1)
     create_timestamp: Int64 = 0
     write_timestamp: Int64 = 0
@@ -51,10 +51,10 @@ class ShareSnapshotValue(Message, versions=(0, 0), flexible=0):
 
 
 class ShareUpdateValue(Message, versions=(0, 0), flexible=0):
-    # That of the snapshot that it changes.
+    # The epoch of the snapshot that this update changes.
     snapshot_epoch: Int32 = 0
     leader_epoch: Int32 = 0
-    # -1 for the start offset that is stored.
+    # -1: the stored start offset stays.
     start_offset: Int64 = 0
     delivery_complete_count: Int32 = tagged(0, since=0, default=-1)
     state_batches: list[StateBatch] = []

@@ -19,7 +19,7 @@ from barnabas.kafka.security.acls.model import (
 
 
 class PatternRules:
-    """The entries of one resource pattern, found by principal."""
+    """The entries of one resource pattern, indexed by principal."""
 
     __slots__ = ("_by_principal", "entries")
 

@@ -29,12 +29,13 @@ _ALL_OPERATIONS = {
 class Access:
     """The permissions of a connection.
 
-    This class allows everything, for super users and for the broker itself. A subclass applies the rules.
+    This class allows everything: for super users, for the broker itself, and if there is no authorizer. A
+    subclass applies the rules.
     """
 
-    #: whether nothing has to be asked at all
+    #: whether everything is allowed, so that callers can skip their checks
     is_unrestricted = True
-    #: how often something was not allowed
+    #: the number of operations that were not allowed
     refusals = 0
     #: by operation and type, names on which `allows` has found it allowed; true right after `catch_up`
     known: Mapping[tuple[Operation, ResourceType], Container[str]] = {}
