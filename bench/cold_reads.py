@@ -3,8 +3,8 @@
     python -m bench.cold_reads [--folder FOLDER]
 
 The benchmark reads a log of 256 MB at its end and at random places. It makes each read twice: once as a read
-that may wait for the disk, and once as the event loop reads. The figures are microseconds of CPU time. Then
-the log is dropped from the page cache, and the same reads are timed again.
+that may wait for the disk, and once as the event loop reads. The figures are microseconds of CPU time. At the
+end it drops the log from the page cache, and times cold reads at random places.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Simulates hundreds of consumer group members in one event loop, with the codecs of Barnabas.
 
-Real clients have several threads each, and one machine can run about a thousand such threads. A simulated
-member does what a client does: it finds its coordinator and joins. With the classic protocol, it joins again
+Real clients have several threads each. One machine can run a thousand of these simulated members. A member
+does what a client does: it finds its coordinator and joins. With the classic protocol, it joins again
 with the assigned member id, the leader assigns partitions, and heartbeats tell it when to rejoin. With the
 consumer protocol (KIP-848), it sends heartbeats at the interval that the broker sets. It also reports at once
 which partitions it has taken over or given up.

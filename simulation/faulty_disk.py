@@ -2,8 +2,8 @@
 
 It implements `barnabas.base.environment.filesystem.FileSystem`. A power cut (`crash`) keeps all data that was
 fsynced. Chance decides about the rest. Of a file's unsynced bytes, each 64-byte sector may be on the disk or
-not. Of a folder's unsynced names, only the first few are on the disk. So a test finds code that relies on an
-order of writes without fsync.
+not. Of a folder's unsynced changes of names, only the first few are on the disk. So a test finds code that
+relies on an order of writes without fsync.
 """
 
 from __future__ import annotations

@@ -229,7 +229,7 @@ class BarnabasCluster(TemporaryCluster):
         self._node(broker).fill_disk(True)
 
     def free_disk(self, broker: int) -> None:
-        """Undo `fill_disk`. A broker that has taken its log directory offline must be restarted."""
+        """End `fill_disk`. A broker that has taken its log directory offline must be restarted."""
         self._node(broker).fill_disk(False)
 
     # -- what the cluster says

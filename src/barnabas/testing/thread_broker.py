@@ -23,7 +23,7 @@ _DYING = 1.0
 
 
 class ThreadBroker:
-    """A broker with its own event loop and thread, and a store that it shares with others.
+    """A broker with its own event loop and thread. It shares a metadata store with other brokers.
 
     A kill disconnects the broker from its files, connections and store at one moment. After that, code of the
     broker that still runs has no effect outside.
