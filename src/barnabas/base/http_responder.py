@@ -260,7 +260,7 @@ class _Exchange(asyncio.Protocol):
         self._transport.write(head + body if is_whole else head)
 
     async def _send_long(self, pieces: AsyncIterator[str], is_chunked: bool) -> None:
-        """Send a text in pieces, because it may be large. An error ends it early."""
+        """Send a text in pieces, because it may be large. An error ends the response early."""
         has_begun = False
         try:
             async with self._responder.long:

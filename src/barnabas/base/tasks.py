@@ -18,7 +18,7 @@ IS_VITAL = "is_vital"
 
 
 def start_task(work: Coroutine[Any, Any, T], name: str, *, is_vital: bool = False) -> asyncio.Task[T]:
-    """Start a task in the background, and report an error that ends it.
+    """Start a task in the background. The event loop's exception handler receives an error that ends it.
 
     Args:
         work: the coroutine to run.
@@ -39,7 +39,7 @@ async def stop_tasks(*tasks: asyncio.Task[Any] | None) -> None:
 
 
 async def first(*waits: Coroutine[Any, Any, object]) -> None:
-    """Wait until the first of several coroutines returns or raises, and cancel the others."""
+    """Wait until the first of several coroutines ends, and cancel the others. Raises its error, if any."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

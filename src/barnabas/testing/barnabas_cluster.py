@@ -136,7 +136,7 @@ class BarnabasCluster(TemporaryCluster):
 
     @property
     def data(self) -> Path:
-        """Return the folder with the data of each broker in ``broker-1``, ... Create it if missing."""
+        """Return the folder that has the data of broker 1 in ``broker-1``, and so on."""
         if self._data is None:
             self._data = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
             self._exits.callback(shutil.rmtree, self._data, ignore_errors=True)

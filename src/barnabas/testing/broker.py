@@ -67,7 +67,7 @@ class BarnabasBroker(TemporaryCluster):
 
     @property
     def data(self) -> Path:
-        """Return the folder of the broker's data. A temporary folder is created now if it is missing."""
+        """Return the folder of the broker's data. A temporary folder is created at the first call."""
         if self._data is None:
             self._temporary = tempfile.mkdtemp(prefix="barnabas-test-")
             self._data = Path(self._temporary)

@@ -26,7 +26,7 @@ class Pool(Protocol):
     def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
         """Submit a call of `function` to a thread; return a future of its result.
 
-        If the future is cancelled, a call that has not started is not made. A call that has started
+        If the future is cancelled before the call starts, the call is not made. A call that has started
         continues.
         """
         ...
@@ -76,7 +76,7 @@ class Blocking(Protocol):
     def side_by_side(self, threads: int) -> AbstractContextManager[ForEach]:
         """Return a context manager that gives a `ForEach` with that many threads.
 
-        For code that may itself block, such as code in a pool.
+        Use it only in code that may block, such as code in a pool.
         """
         ...
 

@@ -18,7 +18,7 @@ from barnabas.base.environment.randomness import system_random
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """All interfaces to the system that one broker uses. Its event loop gives timers, tasks and futures."""
+    """The interfaces to the system that one broker uses. Its event loop gives it timers and tasks."""
 
     clock: Clock
     filesystem: FileSystem

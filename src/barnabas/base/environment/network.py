@@ -87,7 +87,7 @@ class Network(Protocol):
     """The network of one machine. Only the event loop's thread uses it."""
 
     def bind(self, host: str, port: int) -> ServerSocket:
-        """Bind an address to listen on.
+        """Bind an address, and return its server socket.
 
         Args:
             host: a name or an address of this machine; empty for all addresses.

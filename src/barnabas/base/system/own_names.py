@@ -14,7 +14,7 @@ def own_names(claimed: socket.socket, scheme: str) -> frozenset[str] | None:
         scheme: ``http`` or ``https``, whose usual port may be left out.
 
     Returns:
-        None if other machines can reach it: the names that they use are unknown.
+        The headers; None if other machines can reach the server, because their names for it are unknown.
     """
     host, port = claimed.getsockname()[:2]
     if not ipaddress.ip_address(host).is_loopback:

@@ -41,8 +41,8 @@ def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
 def handle_reload_signal(loop: asyncio.AbstractEventLoop, handle: Callable[[], object]) -> None:
     """Call `handle` on the event loop at each SIGHUP. Only for the main thread.
 
-    A process with a terminal keeps the default. There SIGHUP means that the terminal has closed, and it ends
-    the process.
+    Does nothing in a process with a terminal. There SIGHUP means that the terminal has closed, and ends the
+    process.
     """
     if hasattr(signal, "SIGHUP") and not (sys.stdin is not None and sys.stdin.isatty()):
         _handle(loop, signal.SIGHUP, lambda number: handle())
@@ -71,7 +71,7 @@ def stop_this_process() -> None:
 
 
 def stop_with_stdin() -> None:
-    """Ask this process to stop when its stdin ends, since the process at the other end has ended."""
+    """Watch stdin in a thread. At its end the parent process has ended: ask this process to stop."""
 
     def wait() -> None:
         with contextlib.suppress(OSError, ValueError):

@@ -95,9 +95,9 @@ class Authority:
         return cls(_pem(made), _key_pem(key))
 
     def issue(self, name: str, hosts: Iterable[str], now: datetime, days: int = CERTIFICATE_DAYS) -> Issued:
-        """Return a new key with a certificate for `name`: a server's if it has `hosts`, otherwise a client's.
+        """Return a new key and a certificate for `name`: a server if there are `hosts`, otherwise a client.
 
-        A server's certificate is also valid for a client, because brokers connect to each other.
+        A certificate for a server is also valid for a client, because brokers connect to each other.
 
         Raises:
             ConfigError: the certificate cannot contain one of `hosts`.

@@ -103,8 +103,7 @@ def encode_chunks(message: Message, version: int, out: bytearray | None = None) 
     """Return the message as a list of buffers to send in order.
 
     The first buffer is `out`, if it is given, with the message appended. Large record batches become chunks
-    without a copy. Raises ProtocolError if a value does not
-    fit the wire type of its field.
+    without a copy. Raises ProtocolError if a value does not fit the wire type of its field.
     """
     cls = type(message)
     try:

@@ -129,7 +129,10 @@ def check_array_length(length: int, remaining: int, required: str | None) -> Non
 
 
 def string_length(length: int) -> bytes:
-    """Return the bytes of `length`, which is a compact string's size plus one, if one byte is too short."""
+    """Return the prefix of a compact string: `length`, which is its size plus one, as a varint.
+
+    Raises ProtocolError if the string is too long. Compiled code handles short strings inline.
+    """
     if length - 1 > MAX_STRING_LENGTH:
         raise ProtocolError(f"a string of {length - 1} bytes exceeds {MAX_STRING_LENGTH}")
     return uvarint(length)
@@ -140,12 +143,12 @@ def unexpected_null(field: str) -> NoReturn:
 
 
 def read_ints(code: str, buffer: Readable, pos: int, count: int) -> list[int]:
-    """Return the `count` integers at `pos`. `code` is the `struct` code of one."""
+    """Return the `count` integers at `pos`. `code` is the `struct` code of one integer."""
     return list(unpack_from(f">{count}{code}", buffer, pos))
 
 
 def ints(code: str, values: Sequence[int]) -> bytes:
-    """Return integers as bytes. `code` is the `struct` code of one."""
+    """Return integers as bytes. `code` is the `struct` code of one integer."""
     return pack(f">{len(values)}{code}", *values)
 
 

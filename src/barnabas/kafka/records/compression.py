@@ -65,7 +65,7 @@ def compress(codec: Compression, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
-    """Return `data` decompressed. For no input does the function allocate much more than `limit` bytes.
+    """Return `data` decompressed. Any input takes at most little more than `limit` bytes of memory.
 
     Raises:
         ExpandsTooFarError: the data decompresses to more than `limit`.

@@ -162,7 +162,7 @@ class Authorizer:
         self._accesses: dict[tuple[Principal, str], Access] = {}
 
     def access(self, principal: Principal, host: str) -> Access:
-        """Return the permissions of a principal at a host (an IP address). They follow later rules."""
+        """Return the permissions of a principal at a host (an IP address). The object follows later rules."""
         key = principal, host
         access = self._accesses.get(key)
         if access is None:
