@@ -38,7 +38,7 @@ class PatternSearch:
         self._thread = blocking.pool("regular expressions", 1)
 
     async def find(self, pattern: str, names: Sequence[str]) -> list[str]:
-        """Return those of `names` that match the whole pattern.
+        """Return the names in `names` that match the whole pattern.
 
         Raises:
             ValueError: the pattern is not valid in RE2.

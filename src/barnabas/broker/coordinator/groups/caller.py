@@ -11,10 +11,10 @@ def _everything(_topic: str) -> bool:
 
 
 class Caller(NamedTuple):
-    """The client that sent a request, and the request's version."""
+    """The client that sent a request, and the version of the API that the request uses."""
 
     api_version: int
     client_id: str
     client_host: str
-    #: whether the client may describe a topic
+    #: returns whether the client may describe the topic with this name
     may_see: Callable[[str], bool] = _everything

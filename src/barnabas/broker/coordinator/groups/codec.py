@@ -23,10 +23,10 @@ LEGACY_OFFSET_KIND = 0
 OFFSET_KIND = 1
 GROUP_KIND = 2
 
-#: as Kafka 4.2 writes them: 3 is the last for groups that older ones read, 4 holds the topic id of an offset
+#: the versions that Kafka 4.2 writes. 3 is the last group version that older Kafkas read; 4 has a topic id
 _GROUP_VERSION = 3
 _OFFSET_VERSION = 4
-#: the one version of an offset with an expiry of its own, which clients below OffsetCommit v5 may ask for
+#: the only version of an offset with its own expiry time, which clients below OffsetCommit v5 can request
 _EXPIRING_OFFSET_VERSION = 1
 _LATEST_VERSION = 4
 _KEY_LAYOUT = 0
@@ -36,7 +36,7 @@ NO_EXPIRY = -1
 
 
 class OffsetKey(NamedTuple):
-    """A group and a partition."""
+    """The key of a committed offset: a group and a partition."""
 
     group_id: str
     topic: str
@@ -51,18 +51,21 @@ class CommittedOffset(NamedTuple):
     metadata: str = ""
     #: milliseconds since the epoch
     committed_ms: int = 0
-    #: when it expires, whatever the broker's retention; most have NO_EXPIRY
+    #: expiry time in milliseconds since the epoch, instead of the broker's retention; usually NO_EXPIRY
     expires_ms: int = NO_EXPIRY
     topic_id: TopicId = ZERO_TOPIC_ID
 
 
 def committed_ms(committed: CommittedOffset) -> int:
-    """Time of the commit, in milliseconds."""
+    """Return the time of the commit, in milliseconds since the epoch."""
     return committed.committed_ms
 
 
 class OffsetRecord(NamedTuple):
-    """A committed offset, or its deletion. Use `offset_record` or `decode_offset_record` to make one."""
+    """The record of a committed offset; None for its deletion.
+
+    Use `offset_record` or `decode_offset_record` to make one.
+    """
 
     key: OffsetKey
     committed: CommittedOffset | None
@@ -85,7 +88,7 @@ class OffsetRecord(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    """A classic group's generation, or the group's deletion."""
+    """The record of a classic group's generation; a value of None deletes the group."""
 
     group_id: str
     value: GroupMetadataValue | None
@@ -98,7 +101,7 @@ class GroupRecord(NamedTuple):
 
 
 def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> OffsetRecord:
-    """Make the record that stores or deletes a committed offset."""
+    """Return the record that stores a committed offset, or deletes it if `committed` is None."""
     if committed is not None and committed.expires_ms != NO_EXPIRY:
         # The version that has an expiry has neither of these.
         committed = committed._replace(leader_epoch=NO_LEADER_EPOCH, topic_id=ZERO_TOPIC_ID)
@@ -122,10 +125,10 @@ def kind_of(key: bytes) -> int:
 
 
 def decode_offset_record(key: bytes, value: bytes | None) -> OffsetRecord:
-    """Decode a record whose key is of OFFSET_KIND or LEGACY_OFFSET_KIND.
+    """Decode a record whose key has the kind OFFSET_KIND or LEGACY_OFFSET_KIND.
 
     Raises:
-        ProtocolError: it cannot be decoded, or its value has a newer version.
+        ProtocolError: the record cannot be decoded, or its value has an unknown version.
     """
     of = decode(OffsetCommitKey, _KEY_LAYOUT, key, _PREFIX.size)
     offset_key = OffsetKey(of.group, of.topic, of.partition)
@@ -144,10 +147,10 @@ def decode_offset_record(key: bytes, value: bytes | None) -> OffsetRecord:
 
 
 def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord:
-    """Decode a record whose key is of GROUP_KIND.
+    """Decode a record whose key has the kind GROUP_KIND.
 
     Raises:
-        ProtocolError: it cannot be decoded, or its value has a newer version.
+        ProtocolError: the record cannot be decoded, or its value has an unknown version.
     """
     group_id = decode(GroupMetadataKey, _KEY_LAYOUT, key, _PREFIX.size).group
     if value is None:

@@ -69,12 +69,12 @@ class Commits:
                 self.pending.supersede(key)
 
     def replay_pending(self, producer_id: ProducerId, record: OffsetRecord) -> None:
-        """Keep an offset of an ongoing transaction; the commit of the transaction makes it visible."""
+        """Keep an offset of an open transaction. It becomes valid when the transaction commits."""
         if record.committed is not None:  # a transaction deletes no offsets
             self.pending.put(producer_id, record.key, record.committed)
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> list[OffsetKey]:
-        """End a producer's transaction. Returns its offsets if it was committed."""
+        """End a producer's transaction. If it commits, make its offsets valid and return their keys."""
         counting = []
         for key, committed in self.pending.end(producer_id):
             if commit:
@@ -85,7 +85,7 @@ class Commits:
     # --- commit ---
 
     def commit(self, request: OffsetCommitRequest) -> Result[OffsetCommitResponse]:
-        """Return the records that store the offsets; `replay` applies them once they are written.
+        """Return the response to OffsetCommit, and the records that store the offsets.
 
         Every topic of the request must have its name and its id.
         """
@@ -112,7 +112,7 @@ class Commits:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
     ) -> Result[TxnOffsetCommitResponse]:
-        """Return the records of offsets that become valid when the producer's transaction commits."""
+        """Return the response to TxnOffsetCommit, and the offset records for the producer's transaction."""
         now = self._view.clock.now_ms()
         records: list[OffsetRecord] = []
         response = TxnOffsetCommitResponse()
@@ -156,7 +156,10 @@ class Commits:
     # --- delete ---
 
     def delete(self, group: Group, keys: list[OffsetKey]) -> Result[dict[OffsetKey, ErrorCode]]:
-        """Delete offsets, except those of topics that members subscribe to."""
+        """Return an error code for each key, and the records that delete offsets.
+
+        Offsets of topics that members subscribe to get GROUP_SUBSCRIBED_TO_TOPIC, and stay.
+        """
         in_use = group.topics_in_use()
         outcome = {
             key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if key.topic in in_use else ErrorCode.NONE

@@ -1,6 +1,6 @@
-"""Records of `__consumer_offsets` of which each stores one fact of a group, as typed messages.
+"""Encodes and decodes the records of consumer groups and share groups, which each store one fact of a group.
 
-The key of a record begins with the number of its kind, the value with its version; see
+A key begins with the number of the record's kind, and a value with its version: see
 `barnabas.broker.coordinator.groups.codec`. A value of None deletes the fact that the key names.
 """
 
@@ -17,12 +17,12 @@ from barnabas.kafka.protocol.schema import Message
 K = TypeVar("K", bound=Message)
 
 _PREFIX = struct.Struct(">h")
-#: the one version of all these keys and values
+#: the only version of these keys and values
 _VERSION = 0
 
 
 def encode_fact(kind: int, key: Message, value: Message | None) -> tuple[bytes, bytes | None]:
-    """The key and the value in the log."""
+    """Return the key and the value for the log. `kind` is the number of the record's kind."""
     encoded = encode(key, _VERSION, _PREFIX.pack(kind))
     return encoded, None if value is None else encode(value, _VERSION, _PREFIX.pack(_VERSION))
 
@@ -30,10 +30,10 @@ def encode_fact(kind: int, key: Message, value: Message | None) -> tuple[bytes, 
 def decode_fact(
     kinds: Mapping[int, tuple[type[K], type[Message]]], kind: int, key: bytes, value: bytes | None
 ) -> tuple[K, Message | None]:
-    """The key and the value of a record of one of these kinds.
+    """Decode the key and the value of a record. `kinds` has the key class and value class of each kind.
 
     Raises:
-        ProtocolError: it cannot be read, or is of a version from the future.
+        ProtocolError: the record cannot be decoded, or its value has an unknown version.
     """
     key_class, value_class = kinds[kind]
     key_message = decode(key_class, _VERSION, key, _PREFIX.size)

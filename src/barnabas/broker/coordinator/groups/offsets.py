@@ -1,8 +1,10 @@
 """The offsets that groups have committed, and their expiry (KIP-211).
 
-Offsets of a group in use do not expire. When the last member of a group leaves, `offsets.retention.minutes`
-begins for all its offsets. It begins with the commit for a topic without a subscribed member, and for a
-consumer that assigns partitions to itself.
+Offsets of topics that members subscribe to do not expire. Other offsets expire `offsets.retention.minutes`
+after one of these times:
+
+- after the last member left, for all offsets of a classic group;
+- after the commit, for a topic without subscribers, and for consumers that assign partitions to themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ GroupOffsets: TypeAlias = dict[str, dict[int, CommittedOffset]]
 
 
 class Group(Protocol):
-    """The state of a group that the expiry depends on."""
+    """The state of a group on which the expiry of its offsets depends."""
 
     group_id: str
 
@@ -45,14 +47,17 @@ class OffsetStore:
             self._groups.pop(key.group_id, None)
 
     def get(self, key: OffsetKey, topic_id: TopicId = ZERO_TOPIC_ID) -> CommittedOffset | None:
-        """Return the committed offset; None if it belongs to a deleted topic of the same name."""
+        """Return a committed offset. Return None if there is none, or if it belongs to another topic id.
+
+        A deleted topic with the same name had another id. The id of all zeros matches any topic.
+        """
         committed = self._groups.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
         if committed is None or not _same_topic(committed.topic_id, topic_id):
             return None
         return committed
 
     def of_group(self, group_id: str) -> GroupOffsets:
-        """Return all offsets of a group, by topic and partition."""
+        """Return all committed offsets of a group, by topic and partition. They are not a copy."""
         return self._groups.get(group_id, {})
 
     def keys(self, group_id: str) -> Iterator[OffsetKey]:
@@ -62,11 +67,11 @@ class OffsetStore:
                 yield OffsetKey(group_id, topic, partition)
 
     def of_topics(self, group_id: str, topics: set[str]) -> list[OffsetKey]:
-        """Yield a group's offsets of these topics."""
+        """Return the keys of a group's offsets of these topics."""
         return [key for key in self.keys(group_id) if key.topic in topics]
 
     def expired(self, group: Group, now_ms: int, offsets_retention_ms: int) -> list[OffsetKey]:
-        """Yield a group's expired offsets."""
+        """Return the keys of a group's offsets that have expired at `now_ms`."""
         idle_since = group.offsets_idle_since()
         if idle_since is None:
             return []
@@ -85,5 +90,5 @@ def _expiry(committed: CommittedOffset, idle_since: int, offsets_retention_ms: i
 
 
 def _same_topic(stored: TopicId, asked: TopicId) -> bool:
-    """Whether two ids belong to the same topic. Older commits and requests have only the name."""
+    """Whether two ids can belong to the same topic. Older commits and requests have no id (all zeros)."""
     return ZERO_TOPIC_ID in (stored, asked) or stored == asked

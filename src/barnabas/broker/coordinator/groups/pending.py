@@ -1,4 +1,4 @@
-"""Offsets that open transactions have written (KIP-98, KIP-447)."""
+"""Offsets that open transactions have written, and that are not committed yet (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 
@@ -32,19 +32,22 @@ class PendingOffsets:
         written[key] = committed
 
     def supersede(self, key: OffsetKey) -> None:
-        """Record a commit outside of transactions, which takes precedence over their earlier offsets."""
+        """Drop the pending offsets of `key`, because a later commit outside of transactions replaces them.
+
+        The key stays pending until the transactions end.
+        """
         for written in self._producers.values():
             if key in written:
                 written[key] = None
 
     def drop(self, key: OffsetKey) -> None:
-        """Remove a deleted offset from the open transactions."""
+        """Remove `key` from all open transactions, because its offset was deleted."""
         if self.writers.pop(key, None):
             for written in self._producers.values():
                 written.pop(key, None)
 
     def end(self, producer_id: ProducerId) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """End a transaction. Yield its offsets, without those that later commits have replaced."""
+        """Remove a producer's open transaction. Yield its offsets, except offsets that `supersede` dropped."""
         for key, committed in self._producers.pop(producer_id, {}).items():
             self.writers[key] -= 1
             if not self.writers[key]:

@@ -1,6 +1,6 @@
 """The group coordinator, with the operations that the server's handlers call.
 
-It finds the shard of a group and runs the operation there. It also deletes expired offsets, and those of
+It finds the shard of a group and runs the operation there. It also deletes expired offsets, and offsets of
 deleted topics.
 """
 
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 #: the groups that are checked for expired offsets before the event loop serves others
 _GROUPS_A_TURN = 100
-#: the room for the unique part of a member id, in characters
+#: the length reserved for the unique part of a member id, in characters
 _UNIQUE = 40
 
 
@@ -65,7 +65,7 @@ class _OfGroup(Protocol):
 
 
 def _checked(group_id: str) -> str:
-    """Raise KafkaError INVALID_GROUP_ID if the group id is empty or too long."""
+    """Return the group id. Raises KafkaError INVALID_GROUP_ID if it is empty or too long."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     check_group_id(group_id)
@@ -101,10 +101,10 @@ class GroupCoordinator(Coordinator[GroupShard]):
         Args:
             view: settings and image of the broker.
             log: the partitions of `__consumer_offsets`.
-            unique: makes the unique part of a member id.
+            unique: returns a new unique part of a member id.
             search: finds topics by regular expressions.
             assigning: thread that computes assignments.
-            persister: reaches the states of the partitions of share groups.
+            persister: reads and writes the states of share partitions.
         """
         self._view = view
         self._unique = unique
@@ -144,7 +144,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             self.forget_share_topics({delta.before.topics[name].id for name in gone})
 
     def forget_share_topics(self, topics: set[TopicId]) -> None:
-        """Forget topics that have been deleted in the share groups that have states for them."""
+        """Remove deleted topics from the share groups that have states for them."""
         for partition, shard in self.active_shards():
             for group in list(shard.groups.values()):
                 if isinstance(group, ShareGroup) and not topics.isdisjoint(group.partitions.names()):
@@ -166,7 +166,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
                     )
 
     async def expire(self) -> None:
-        """Delete expired offsets, in slices of the event loop's time."""
+        """Begin to delete expired offsets. After each 100 groups the event loop serves others."""
         for partition, shard in self.active_shards():
             for number, group_id in enumerate(list(shard.groups), 1):
                 self.write_unattended(
@@ -188,10 +188,13 @@ class GroupCoordinator(Coordinator[GroupShard]):
     _join = writing(GroupShard.join, _group_of)
 
     def join(self, request: JoinGroupRequest, caller: Caller) -> MaybeAwaitable[JoinGroupResponse]:
-        """Run `GroupShard.join`, if the broker accepts the request's session timeout and strings.
+        """Handle JoinGroup: check the request, and run `GroupShard.join`.
+
+        If the group is an empty consumer group, a classic group replaces it first.
 
         Raises:
-            KafkaError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INVALID_REQUEST, and as `GroupShard.join`.
+            KafkaError: INVALID_GROUP_ID; INVALID_SESSION_TIMEOUT; INVALID_REQUEST, a string is too long for a
+                record; the errors of `GroupShard.join`.
         """
         _checked(request.group_id)
         config = self._view.config
@@ -212,7 +215,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._join(request, caller)
 
     async def _join_instead(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
-        """Replace an empty consumer group by a classic group, and join that."""
+        """Replace an empty consumer group by a classic group, and join the classic group."""
         await resolve(self._make_way(request.group_id))
         return await resolve(self._join(request, caller))
 
@@ -221,11 +224,13 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> MaybeAwaitable[ConsumerGroupHeartbeatResponse]:
-        """Run `GroupShard.consumer_heartbeat` for a valid request, with a new id for a new member.
+        """Handle ConsumerGroupHeartbeat: check the request, and run `GroupShard.consumer_heartbeat`.
+
+        A request without a member id gets a new one.
 
         Raises:
-            KafkaError: UNSUPPORTED_VERSION, the protocol is disabled; INVALID_REQUEST, UNSUPPORTED_ASSIGNOR,
-                and as `GroupShard.consumer_heartbeat`.
+            KafkaError: UNSUPPORTED_VERSION, the consumer protocol is disabled; INVALID_REQUEST;
+                UNSUPPORTED_ASSIGNOR; INVALID_GROUP_ID; the errors of `GroupShard.consumer_heartbeat`.
         """
         self.check_consumer_protocol()
         check_heartbeat(request, caller.api_version, self._view.config.group_consumer_assignors)
@@ -239,10 +244,10 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def share_heartbeat(
         self, request: ShareGroupHeartbeatRequest, caller: Caller
     ) -> MaybeAwaitable[ShareGroupHeartbeatResponse]:
-        """`GroupShard.share_heartbeat`, for a valid request.
+        """Handle ShareGroupHeartbeat: check the request, and run `GroupShard.share_heartbeat`.
 
         Raises:
-            KafkaError: INVALID_REQUEST, INVALID_GROUP_ID, and as `GroupShard.share_heartbeat`.
+            KafkaError: INVALID_REQUEST; INVALID_GROUP_ID; the errors of `GroupShard.share_heartbeat`.
         """
         check_share_heartbeat(request)
         check_group_id(request.group_id)
@@ -269,7 +274,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
     delete_offsets = writing(GroupShard.delete_offsets, _checked)
 
     def pending_offsets(self, group_id: str) -> PendingOffsets:
-        """Return the store with a group's offsets in open transactions.
+        """Return the offsets in open transactions of all groups in the shard of `group_id`.
 
         Raises:
             KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -277,7 +282,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._read(group_id, lambda shard: shard.commits.pending)
 
     def offsets(self, group_id: str) -> OffsetStore:
-        """Return the store with a group's committed offsets.
+        """Return the committed offsets of all groups in the shard of `group_id`.
 
         Raises:
             KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -296,11 +301,14 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self.loaded_groups()
 
     def loaded_groups(self) -> list[Group]:
-        """Yield all groups of loaded shards."""
+        """Return all groups of loaded shards."""
         return [group for _, shard in self.active_shards() for group in shard.groups.values()]
 
     def loaded_offsets(self) -> list[tuple[str, GroupOffsets]]:
-        """Yield the committed offsets of each of `loaded_groups` that has some. They are not copies."""
+        """Return the id and the committed offsets of each loaded group that has offsets.
+
+        The offsets are not copies: later commits change them.
+        """
         return [
             (group_id, offsets)
             for _, shard in self.active_shards()
@@ -322,7 +330,11 @@ class GroupCoordinator(Coordinator[GroupShard]):
     _delete_group = writing(GroupShard.delete_group, _unchecked)
 
     def delete_group(self, group_id: str) -> MaybeAwaitable[None]:
-        """`GroupShard.delete_group`; deletes the states of a share group before."""
+        """Delete an empty group with its offsets, or a share group with the states of its partitions.
+
+        Raises:
+            KafkaError: the errors of `GroupShard.delete_group` or of `ShareAdministration.delete_group`.
+        """
         if isinstance(self._read(group_id, lambda shard: shard.groups.get(group_id)), ShareGroup):
             return self.share_groups.delete_group(group_id)
         return self._delete_group(group_id)
@@ -339,7 +351,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
 
 class _ShareShards:
-    """The way of `ShareAdministration` to the shards."""
+    """Runs the operations of `ShareAdministration` on the coordinator's shards."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -353,7 +365,7 @@ class _ShareShards:
 
 
 def _is_deleted(topic: str, delta: ImageDelta) -> bool:
-    """Whether a topic was deleted. A topic can also be missing in a stale image."""
+    """Whether `delta` deletes a topic. A topic that is only missing from a stale image is not deleted."""
     before, after = delta.before.topics.get(topic), delta.after.topics.get(topic)
     if before is None or (after is not None and after.id == before.id):
         return False

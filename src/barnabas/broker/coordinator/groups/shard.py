@@ -87,7 +87,14 @@ class GroupShard:
     ) -> None:
         """Create a shard.
 
-        `metadata` limits the memory of members; see `GroupCoordinator` for the other arguments.
+        Args:
+            context: context from the runtime.
+            view: settings and image of the broker.
+            unique: returns a new unique part of a member id.
+            search: finds topics by regular expressions.
+            assigning: thread that computes assignments.
+            persister: reads and writes the states of share partitions.
+            metadata: counts and limits the metadata of members in all classic groups of the broker.
         """
         self.groups: dict[str, Group] = {}
         self.commits = Commits(view)
@@ -145,7 +152,7 @@ class GroupShard:
             self._replay_share(record)
 
     def replay_pending(self, producer_id: ProducerId, record: GroupsRecord) -> None:
-        """Keep an offset of an open transaction."""
+        """Keep an offset of an open transaction, which becomes valid when the transaction commits."""
         if not isinstance(record, OffsetRecord):
             logger.warning("__consumer_offsets holds a transaction's record that is no offset")
             return
@@ -153,12 +160,12 @@ class GroupShard:
         self._ensure_group(record.key.group_id)
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """End a producer's transaction: its offsets become valid, or are dropped."""
+        """End a producer's transaction: its offsets become valid on commit, and are dropped otherwise."""
         for offset_key in self.commits.end_transaction(producer_id, commit):
             self._ensure_group(offset_key.group_id)
 
     def loaded(self) -> None:
-        """Start the session timeouts of loaded members."""
+        """Start the session timeouts of loaded members. Rebalance classic groups over `group.max.size`."""
         limit = self._view.config.group_max_size
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
@@ -173,7 +180,7 @@ class GroupShard:
                 self._sessions.keep_alive(group, member)
 
     def unload(self, error: KafkaError) -> None:
-        """Answer waiting requests with NOT_COORDINATOR."""
+        """Answer waiting requests with `error`, and stop all work of the groups."""
         self._consumers.unload()
         self.shares.unload()
         for group in self.groups.values():
@@ -187,7 +194,7 @@ class GroupShard:
             group.members.drop()
 
     def _step(self, group_id: str, step: Callable[[], Sequence[StoredRecord]]) -> None:
-        """Run an internal operation under the group's lock."""
+        """Run `step` under the group's lock, and append the records that it returns."""
         self._context.write(group_id, lambda _: Result(records=step()))
 
     def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
@@ -258,7 +265,7 @@ class GroupShard:
     def share_heartbeat(
         self, request: ShareGroupHeartbeatRequest, caller: Caller
     ) -> Result[ShareGroupHeartbeatResponse]:
-        """ShareGroupHeartbeat: a member of a share group joins, stays or leaves.
+        """Handle ShareGroupHeartbeat: a member of a share group joins, stays or leaves.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
@@ -266,7 +273,7 @@ class GroupShard:
         return self.shares.heartbeat(request, caller)
 
     def join(self, request: JoinGroupRequest, caller: Caller) -> Result[JoinGroupResponse]:
-        """Handle JoinGroup. The response comes when the join phase completes, or at once.
+        """Handle JoinGroup. In a classic group the response can wait until the join phase completes.
 
         Raises:
             KafkaError: INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, and in a group of
@@ -334,9 +341,9 @@ class GroupShard:
         return self._membership.leave(group, members)
 
     def _downgraded(self, classic: ClassicGroup, reason: str) -> None:
-        """Complete the conversion of a consumer group to this classic group.
+        """Complete the conversion of a consumer group to the classic group `classic`.
 
-        Begin a rebalance if there is a reason.
+        If `reason` is not empty, begin a rebalance for this reason.
         """
         group = self.groups[classic.group_id]
         assert isinstance(group, ClassicGroup)
@@ -353,7 +360,7 @@ class GroupShard:
     # --- offsets ---
 
     def commit(self, request: OffsetCommitRequest, api_version: int) -> Result[OffsetCommitResponse]:
-        """Store offsets. Every topic of the request must have its name and its id.
+        """Handle OffsetCommit: store offsets. Every topic of the request must have its name and its id.
 
         Raises:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
@@ -377,7 +384,7 @@ class GroupShard:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
     ) -> Result[TxnOffsetCommitResponse]:
-        """Store offsets that become valid when the producer's transaction commits.
+        """Handle TxnOffsetCommit: store offsets that become valid when the producer's transaction commits.
 
         Raises:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
@@ -406,10 +413,13 @@ class GroupShard:
             group.check_fetch(member_id, epoch)
 
     def delete_offsets(self, group_id: str, keys: list[OffsetKey]) -> Result[dict[OffsetKey, ErrorCode]]:
-        """Delete offsets, except those of topics that members subscribe to.
+        """Handle OffsetDelete: delete offsets, and return an error code for each key.
+
+        Offsets of topics that members subscribe to get GROUP_SUBSCRIBED_TO_TOPIC, and stay.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP if the members' topics are unknown.
+            KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP, a classic group has members of another protocol
+                type than "consumer", so that their topics are unknown.
         """
         group = self._with_offsets(group_id)
         if group is None:
@@ -421,7 +431,7 @@ class GroupShard:
     # --- groups as a whole ---
 
     def delete_group(self, group_id: str) -> Result[None]:
-        """Delete an empty group with its offsets; the states of a share group must be gone already.
+        """Delete an empty group with its offsets. The states of a share group must be deleted before.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -451,14 +461,17 @@ class GroupShard:
         return Result(records=records)
 
     def _joinable(self, group_id: str) -> ClassicGroup | ConsumerGroup:
-        """A group that can have members of the classic protocol."""
+        """Return the group, which can have members of the classic protocol.
+
+        Raises KafkaError UNKNOWN_MEMBER_ID if it does not exist or is a share group.
+        """
         group = self.groups.get(group_id)
         if group is None or isinstance(group, ShareGroup):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
     def _with_offsets(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
-        """A group that can have committed offsets, if it exists."""
+        """Return the group, or None. Raises KafkaError GROUP_ID_NOT_FOUND for a share group."""
         group = self.groups.get(group_id)
         if isinstance(group, ShareGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a share group.")

@@ -30,7 +30,7 @@ M = TypeVar("M", bound=Message)
 
 
 def subscribed_topics(metadata: bytes) -> set[str]:
-    """Return the topics that a consumer subscribes to. They come first in every version.
+    """Return the topics in a consumer's subscription. This works for every version of the protocol.
 
     Raises:
         ValueError: the bytes are not a subscription.
@@ -53,7 +53,7 @@ def subscribed_topics(metadata: bytes) -> set[str]:
 
 
 def subscription_version(metadata: bytes) -> int:
-    """Return the version of a member's consumer protocol; 0 if it cannot be decoded."""
+    """Return the version of the consumer protocol in a member's metadata; 0 if the metadata is malformed."""
     if len(metadata) < _VERSION.size:
         return 0
     (version,) = _VERSION.unpack_from(metadata)
@@ -70,7 +70,7 @@ def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
 
 
 def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Decode a consumer's assignment, which is empty before its first one.
+    """Decode a consumer's assignment. Empty bytes are an empty assignment.
 
     Raises:
         ValueError: the bytes are not an assignment.
@@ -79,7 +79,7 @@ def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
 
 
 def encode_assignment(assignment: Mapping[str, frozenset[int]], version: int) -> bytes:
-    """Encode an assignment in `version` of the consumer protocol, or in the highest known one below it."""
+    """Encode an assignment. `version` is the consumer protocol's; the highest known version limits it."""
     version = min(version, ConsumerProtocolAssignment.versions[1])
     partitions = [
         TopicPartition(topic=topic, partitions=sorted(numbers)) for topic, numbers in assignment.items()

@@ -125,7 +125,11 @@ class MarkerQueue:
         return backoff_ms(failures)
 
     def write(self, transactional_id: str) -> None:
-        """Write the missing markers of a transaction, and retry until all are written. Then call `done`."""
+        """Write the missing markers of a transaction, and retry until all are written. Then call `done`.
+
+        If another coordinator or producer has taken over, log an error and stop. The transaction then stays
+        prepared.
+        """
         left, marker = self._left.get(transactional_id), self._markers.get(transactional_id)
         if left is None or marker is None:
             return

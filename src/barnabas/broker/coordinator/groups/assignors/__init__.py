@@ -6,7 +6,7 @@ from barnabas.broker.coordinator.groups.assignors import range as range_assignor
 from barnabas.broker.coordinator.groups.assignors import uniform
 from barnabas.broker.coordinator.groups.assignors.spec import Assignment, Assignor, MemberSpec, TopicSpec
 
-#: by the name that clients ask for (group.remote.assignor)
+#: the assignors by the name that clients request (group.remote.assignor)
 ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform.assign, "range": range_assignor.assign}
 
 __all__ = ["ASSIGNORS", "Assignment", "Assignor", "MemberSpec", "TopicSpec"]

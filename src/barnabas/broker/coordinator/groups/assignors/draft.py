@@ -14,18 +14,18 @@ class AssignmentDraft:
     """The owner of each partition while an assignor computes an assignment.
 
     A draft begins with the partitions that members have and can keep: existing partitions of topics that the
-    member subscribes to. Members have numbers in the order of `in_order`. Topics are in the order of their
+    member subscribes to. A member is an index into the list of `in_order`. Topics are in the order of their
     names.
     """
 
     def __init__(self, members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> None:
         self._members = [(member_id, members[member_id]) for member_id in in_order(members)]
         self._topics = topics
-        #: the topics that are subscribed to and exist, and the numbers of their subscribers
+        #: by existing topic with subscribers: the members that subscribe to it
         self.subscribers: dict[str, list[int]] = {}
-        #: the member each partition of a topic belongs to
+        #: by topic: the member that owns each partition, or `NOBODY`
         self.owners: dict[str, list[int]] = {}
-        #: how many partitions each member has
+        #: by member: the number of its partitions
         self.loads = [0] * len(self._members)
         wanted = [spec.topics & topics.keys() for _, spec in self._members]
         for topic in sorted(frozenset().union(*wanted)):
@@ -65,7 +65,7 @@ class AssignmentDraft:
                 yield topic, partition, owner
 
     def result(self) -> dict[str, Assignment]:
-        """Return the targets. A member whose target did not change gets the same object as before."""
+        """Return the target of each member by member id. An unchanged target is the same object as before."""
         owned: list[dict[str, list[int]]] = [{} for _ in self._members]
         for topic, partition, owner in self.partitions():
             if owner != NOBODY:

@@ -1,9 +1,9 @@
 """The assignor `range`: each subscriber of a topic gets a range of consecutive partitions.
 
-The ranges of a topic follow the order of its subscribers. Their lengths differ by one at most, and the first
-ones are the longer ones. So members with equal subscriptions get the same partition numbers of topics with
-equally many partitions, and can join them (co-partitioning). As in Apache Kafka 4, it ignores present
-assignments and racks: members keep partitions only because the order is stable.
+The ranges of a topic follow the order of its subscribers. Their lengths differ by one at most, and the longer
+ranges come first. So members with equal subscriptions get the same partition numbers of topics with
+equally many partitions, and can join them (co-partitioning). As in Apache Kafka 4, the assignor ignores
+current assignments and racks: members keep partitions only because the order is stable.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.broker.coordinator.groups.assignors.spec import Assignment, Member
 
 
 def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> dict[str, Assignment]:
-    """See `Assignor`."""
+    """Return the target of every member. See `Assignor` for the arguments."""
     subscribers: dict[str, list[str]] = {}
     for member_id in in_order(members):
         for topic in members[member_id].topics & topics.keys():

@@ -1,11 +1,12 @@
 """The assignor `simple` of share groups: members share the partitions evenly (KIP-932).
 
 Each partition goes to the same number of members: one, unless there are more members than partitions. The
-members' counts differ by one at most. As few partitions move as this allows. If subscriptions differ, this
-holds for the subscribers of each topic, and for the whole as far as the topics allow.
+members' numbers of partitions differ by one at most, and as few partitions move as possible. If subscriptions
+differ, the assignor does this for the subscribers of each topic.
 
-Apache Kafka 4.2 shares partitions by the same numbers. Which members have one partition more differs: here
-those that have it already, and then those with the fewest partitions of other topics.
+Apache Kafka 4.2 gives members the same numbers of partitions, except for the choice of the members that get
+one partition more. Here these are members that have more already, then those with the fewest partitions of
+other topics.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from barnabas.base.types import TopicId
 
-#: partitions by topic; topics without any are left out
+#: partitions by topic id; topics without partitions are left out
 _Partitions: TypeAlias = Mapping[TopicId, frozenset[int]]
 _Partition: TypeAlias = tuple[TopicId, int]
 
@@ -26,19 +27,18 @@ class ShareMemberSpec(NamedTuple):
 
     #: subscribed topics
     topics: frozenset[TopicId]
-    #: its target until now
+    #: the member's last target
     assigned: _Partitions
 
 
 def assign(members: Mapping[str, ShareMemberSpec], partitions: _Partitions) -> dict[str, _Partitions]:
-    """The target of every member.
+    """Return the target of every member. An unchanged target is the same object as before.
 
-    A pure function, which ignores the order of its arguments. A member whose target does not change has the
-    same object as before.
+    The function is pure, and the order of its arguments does not matter.
 
     Args:
-        members: by member id.
-        partitions: those that may be assigned.
+        members: the members by member id.
+        partitions: the partitions that may be assigned.
     """
     order = sorted(members)
     wanted = [members[member_id].topics & partitions.keys() for member_id in order]
@@ -58,14 +58,14 @@ def assign(members: Mapping[str, ShareMemberSpec], partitions: _Partitions) -> d
 
 
 class _Draft:
-    """The assignment of numbered members while it is computed."""
+    """The assignment while it is computed. A member is an index into the list of sorted member ids."""
 
     def __init__(self, before: Sequence[_Partitions]) -> None:
         self._before = before
         self._owned: list[set[_Partition]] = [set() for _ in before]
 
     def share(self, partitions: Sequence[_Partition], members: Sequence[int]) -> None:
-        """Share `partitions` among `members`, who have none of these topics yet."""
+        """Share `partitions` among `members`, which must have no partitions of these topics in the draft."""
         if not partitions or not members:
             return
         sharing = -(-len(members) // len(partitions))
@@ -77,7 +77,7 @@ class _Draft:
             self._owned[member] |= mine
 
     def result(self) -> list[_Partitions]:
-        """The partitions of each member by topic."""
+        """Return the partitions of each member by topic id."""
         targets: list[_Partitions] = []
         for owned in self._owned:
             topics: dict[TopicId, list[int]] = {}
@@ -89,7 +89,7 @@ class _Draft:
     def _kept(
         self, partitions: Sequence[_Partition], members: Sequence[int]
     ) -> tuple[dict[int, set[_Partition]], dict[_Partition, set[int]]]:
-        """Those of `partitions` that each member has, and the members that have each."""
+        """Return the partitions that each member had before, and the members that had each partition."""
         holders: dict[_Partition, set[int]] = {partition: set() for partition in partitions}
         topics = {topic for topic, _ in partitions}
         owned: dict[int, set[_Partition]] = {}
@@ -106,7 +106,11 @@ class _Draft:
         return owned, holders
 
     def _quotas(self, total: int, owned: Mapping[int, set[_Partition]]) -> dict[int, int]:
-        """The number of partitions for each member; those that come first get one more."""
+        """Return the number of partitions for each member, `total` together.
+
+        If some members must get one partition more, members with the most current partitions come first. At
+        equal numbers, members with the fewest partitions of other topics come first.
+        """
         least, longer = divmod(total, len(owned))
         ranked = sorted(owned, key=lambda member: (-len(owned[member]), len(self._owned[member]), member))
         return {member: least + (rank < longer) for rank, member in enumerate(ranked)}
@@ -118,7 +122,10 @@ def _give_up_surplus(
     quotas: Mapping[int, int],
     sharing: int,
 ) -> None:
-    """Take partitions from members above their quotas, and from members that share them with too many."""
+    """Take partitions from members above their quotas. Then take partitions that too many members share.
+
+    A partition may have at most `sharing` members.
+    """
 
     def take(member: int, partition: _Partition) -> None:
         owned[member].remove(partition)
@@ -127,7 +134,7 @@ def _give_up_surplus(
     for member, mine in owned.items():
         surplus = len(mine) - quotas[member]
         if surplus > 0:
-            # The partitions that most members share can be spared most easily.
+            # Take first the partitions that most members share.
             for partition in sorted(mine, key=lambda p: (-len(holders[p]), p))[:surplus]:
                 take(member, partition)
     for partition, sharers in holders.items():
@@ -142,9 +149,10 @@ def _hand_out(
     quotas: Mapping[int, int],
     sharing: int,
 ) -> None:
-    """Give every partition its number of members, and every member its number of partitions.
+    """Add members to partitions until each partition has `sharing` members, and each member its quota.
 
-    The two totals are equal, and no member or partition has too many.
+    The caller must have made both totals equal, with no member above its quota and no partition above
+    `sharing`.
     """
     takers = deque(member for member, mine in owned.items() if len(mine) < quotas[member])
 
@@ -153,7 +161,7 @@ def _hand_out(
         holders[partition].add(member)
 
     def find_taker(partition: _Partition) -> int | None:
-        """A member below its quota that does not have the partition; each in its turn."""
+        """Return the next member below its quota that does not have the partition; None if there is none."""
         for _ in range(len(takers)):
             member = takers.popleft()
             if partition not in owned[member]:

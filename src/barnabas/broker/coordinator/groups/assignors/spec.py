@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-#: the partitions of a member by topic name, without topics of which it has none
+#: the partitions of a member by topic name; topics without partitions are left out
 Assignment = Mapping[str, frozenset[int]]
 
 
 class MemberSpec(NamedTuple):
     """One member of the group."""
 
-    #: subscribed topics, regular expressions resolved
+    #: subscribed topics, including those that match a regular expression
     topics: frozenset[str]
     #: group.instance.id of a static member
     instance_id: str | None
     #: client.rack
     rack_id: str | None
-    #: its target until now
+    #: the member's last target
     assigned: Assignment
 
 
@@ -30,14 +30,15 @@ class TopicSpec(NamedTuple):
     racks: tuple[frozenset[str], ...] = ()
 
 
-#: Assigns each partition of an existing topic with subscribers to one of them. Gets members by id, and topics
-#: by name: subscribed topics may be missing, and others may be there. Returns the target of every member. A
-#: pure function, which ignores the order of its arguments.
+#: A function that assigns each partition of a topic to one of the topic's subscribers. Its arguments are the
+#: members by id, and the existing topics by name. It ignores topics without subscribers, and subscriptions to
+#: other topics. It returns the target of every member. It is pure, and the order of its arguments does not
+#: matter.
 Assignor = Callable[[Mapping[str, MemberSpec], Mapping[str, TopicSpec]], dict[str, Assignment]]
 
 
 def in_order(members: Mapping[str, MemberSpec]) -> list[str]:
-    """Return the members' ids in the order for assignors: static members by instance id, then others by id.
+    """Return the member ids in a stable order: static members by instance id, then the others by member id.
 
     So a static member that restarts with a new id keeps its position.
     """

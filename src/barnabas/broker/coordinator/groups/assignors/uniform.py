@@ -1,4 +1,4 @@
-"""The assignor `uniform`: equally many partitions for each member, with as few moves as possible.
+"""The assignor `uniform`: gives each member equally many partitions, with as few moves as possible.
 
 If all members subscribe to the same topics, their numbers of partitions differ by at most one, and no
 partition moves without need. Members with one partition more than others keep it if the numbers cannot be
@@ -23,7 +23,7 @@ MAX_ROUNDS = 16
 
 
 def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> dict[str, Assignment]:
-    """See `Assignor`."""
+    """Return the target of every member. See `Assignor` for the arguments."""
     draft = AssignmentDraft(members, topics)
     if all(len(subscribers) == len(members) for subscribers in draft.subscribers.values()):
         _level(draft)
@@ -39,7 +39,7 @@ def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -
 
 
 def _level(draft: AssignmentDraft) -> None:
-    """Move partitions from members above their share to the others."""
+    """Give unassigned partitions, and those of members above their share, to members below it."""
     if not draft.loads:
         return
     share, extras = divmod(sum(map(len, draft.owners.values())), len(draft.loads))
@@ -104,7 +104,7 @@ def _by_load(draft: AssignmentDraft, topic: str) -> list[int]:
 
 
 def _hand_out(draft: AssignmentDraft, topic: str) -> None:
-    """Give the unassigned partitions of a topic to the members with the fewest."""
+    """Give the unassigned partitions of a topic to the subscribers with the fewest partitions."""
     free = [partition for partition, owner in enumerate(draft.owners[topic]) if owner == NOBODY]
     if free:
         takers = _takers(draft, _by_load(draft, topic))
@@ -113,7 +113,7 @@ def _hand_out(draft: AssignmentDraft, topic: str) -> None:
 
 
 def _balance(draft: AssignmentDraft, order: list[str]) -> None:
-    """Balance topic by topic, until one pass over all topics moves no partition."""
+    """Balance topic by topic, until one pass over all topics moves no partition, or after `MAX_ROUNDS`."""
     still = 0
     for _ in range(MAX_ROUNDS):
         for topic in order:
@@ -125,7 +125,7 @@ def _balance(draft: AssignmentDraft, order: list[str]) -> None:
 def _balance_topic(draft: AssignmentDraft, topic: str) -> bool:
     """Move partitions of a topic from subscribers with the most to those with the fewest.
 
-    It stops when a move would not reduce the difference. Return whether any partition moved.
+    Stop when a move would not reduce the difference. Return whether any partition moved.
     """
     loads = [draft.loads[member] for member in draft.subscribers[topic]]
     if max(loads) - min(loads) <= 1:
@@ -148,8 +148,8 @@ def _balance_topic(draft: AssignmentDraft, topic: str) -> bool:
 def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, int]]:
     """Yield without end the member that gets the next partition, with its number of partitions.
 
-    `members` are sorted by their numbers of partitions. Members with the fewest come in turn, then also those
-    that had one more, and so on. The caller must give each member a partition before it takes the next one.
+    `members` must be sorted by their numbers of partitions. Members with the fewest come in turn, then also
+    those that had one more, and so on. The caller must give each member a partition before the next step.
     """
     end = 0
     for level in count(draft.loads[members[0]]):

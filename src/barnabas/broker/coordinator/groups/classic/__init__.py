@@ -1,1 +1,1 @@
-"""Classic groups: their members rebalance in rounds, and the leader among them assigns (KIP-62, KIP-345)."""
+"""Classic groups: all members join each rebalance, and the leader among them assigns (KIP-62, KIP-345)."""

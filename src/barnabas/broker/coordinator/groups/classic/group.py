@@ -1,8 +1,8 @@
-"""A classic group's state: its members, its generation, and the requests that wait for an answer.
+"""A classic group's state: its members, its generation, and its delayed requests.
 
 `apply` replays a record (`GroupMetadataValue`: generation, protocol, leader, members with their assignments).
-Only this method changes the state that a restart loads. The other state belongs to the rebalance in progress.
-The operations in `barnabas.broker.coordinator.groups.classic.rebalance` change it, and a restart loses it.
+Only `apply` changes the state that a restart loads. All other state belongs to the rebalance in progress:
+`barnabas.broker.coordinator.groups.classic.rebalance` changes it, and a restart loses it.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class ClassicGroup:
         self.pending: set[str] = set()
         #: members of this generation that have not sent SyncGroup
         self.pending_sync: set[str] = set()
-        #: a member has joined since the initial delay was last extended
+        #: whether a member has joined since the initial delay was last extended
         self.new_member_added = False
         #: consecutive rebalances whose result could not be stored
         self.store_failures = 0
-        #: the join phase is held open for a while: the last assignment could not be stored
+        #: whether the join phase must not complete yet, because the last assignment could not be stored
         self.is_held = False
 
     def has(self, *states: GroupState) -> bool:
@@ -62,7 +62,7 @@ class ClassicGroup:
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether the members' metadata contains subscribed topics."""
+        """Whether the protocol type is "consumer", so that the members' metadata has subscribed topics."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
@@ -71,17 +71,17 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of all members."""
+        """The longest rebalance timeout of all members, in milliseconds."""
         return max((member.rebalance_timeout_ms for member in self.members), default=0)
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Whether all members support one of these protocols."""
+        """Whether a member with these protocols can join: all members must support one of them."""
         if not self.members:
             return bool(protocol_type) and bool(protocols)
         return protocol_type == self.protocol_type and self.members.has_in_common(protocols)
 
     def topics_in_use(self) -> Container[str]:
-        """The topics that members subscribe to; all topics if a subscription cannot be decoded."""
+        """Return the topics that members subscribe to; all topics if a subscription cannot be decoded."""
         topics: set[str] = set()
         if not self.is_consumer_group:
             return topics
@@ -93,9 +93,9 @@ class ClassicGroup:
         return topics
 
     def offsets_idle_since(self) -> Callable[[CommittedOffset], int] | None:
-        """The time at which the expiry of offsets begins, for topics without subscribers.
+        """Return a function that gives the time from which the retention of an offset counts.
 
-        None means that no offset may expire.
+        Return None if no offset may expire now.
         """
         if self.protocol_type is None:
             return committed_ms
@@ -110,7 +110,7 @@ class ClassicGroup:
     # --- the rebalance in progress ---
 
     def react(self, event: Event) -> Action:
-        """Return the action for an event in the group's present state; see `states.TABLE`."""
+        """Return the action for an event in the group's current state; see `states.TABLE`."""
         return action_for(self.state, event)
 
     def enter(self, action: Action, now_ms: int) -> None:
@@ -128,7 +128,7 @@ class ClassicGroup:
         self.pending.discard(member.member_id)
 
     def remove(self, member: ClassicMember) -> None:
-        """Remove a member, and answer its waiting requests."""
+        """Remove a member, and answer its delayed requests with UNKNOWN_MEMBER_ID."""
         self.members.answer_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         self.members.remove(member)
@@ -137,7 +137,7 @@ class ClassicGroup:
             self.leader = next((other.member_id for other in self.members), None)
 
     def take_over(self, old: ClassicMember, new: ClassicMember) -> None:
-        """Replace the member that has the instance id of `new`, and fence its delayed requests."""
+        """Replace the static member `old` by `new`. Answer the delayed requests of `old` with an error."""
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.members.answer_join(old, JoinGroupResponse(error_code=fenced, member_id=old.member_id))
         old.answer_sync(SyncGroupResponse(error_code=fenced))
@@ -149,7 +149,7 @@ class ClassicGroup:
             self.leader = new.member_id
 
     def elect_joined_leader(self) -> bool:
-        """Choose a leader that has joined, if the present one has not; False if no member has."""
+        """If the leader has not joined, choose a member that has. Return False if no member has joined."""
         leader = self.members.get(self.leader or "")
         if leader is None:
             return False
@@ -161,7 +161,7 @@ class ClassicGroup:
         return True
 
     def next_generation(self, now_ms: int) -> None:
-        """Complete the join phase: choose the protocol and the generation."""
+        """Complete the join phase: choose the protocol, raise the generation, and expect SyncGroup of all."""
         self.generation += 1
         self.protocol = self.members.select_protocol()
         self.pending_sync = {member.member_id for member in self.members}
@@ -193,7 +193,7 @@ class ClassicGroup:
     def to_record(
         self, assignments: dict[str, bytes], members: Sequence[ClassicMember]
     ) -> GroupMetadataValue:
-        """Return the record of the generation that `apply` will install, with members and assignments."""
+        """Return the record of the current generation with these members and their assignments."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -216,9 +216,9 @@ class ClassicGroup:
         )
 
     def apply(self, value: GroupMetadataValue) -> None:
-        """Install a stored generation.
+        """Replay a stored generation: set its protocol, leader, members and assignments.
 
-        It has new assignments, the successor of a static member, or no members.
+        Members that the record lacks are removed. A member with the instance id of another one replaces it.
         """
         self.protocol_type = value.protocol_type or None
         self.generation = value.generation

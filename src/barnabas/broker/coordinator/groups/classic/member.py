@@ -21,7 +21,7 @@ class Protocol(NamedTuple):
 
 
 class ClassicMember:
-    """A member. `join` and `sync` are the futures of its delayed requests."""
+    """A member of a classic group. `join` and `sync` are the futures of its delayed requests."""
 
     __slots__ = (
         "assignment",
@@ -56,14 +56,14 @@ class ClassicMember:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = assignment
-        #: has not completed a join phase yet: its session may time out while it waits
+        #: whether the member has not completed a join phase yet: it can time out while its JoinGroup waits
         self.is_new = False
         self.join: asyncio.Future[JoinGroupResponse] | None = None
         self.sync: asyncio.Future[SyncGroupResponse] | None = None
 
     @classmethod
     def from_record(cls, record: MemberMetadata, protocol: str | None) -> ClassicMember:
-        """Make a member from its record, which has only the chosen one of its protocols."""
+        """Return a member from its record. The record has only the protocol that the group has chosen."""
         # Records of version 0 had one timeout for both.
         rebalance = record.rebalance_timeout if record.rebalance_timeout >= 0 else record.session_timeout
         return cls(
@@ -90,33 +90,30 @@ class ClassicMember:
         )
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return the member's metadata for `protocol`; empty if it does not support the protocol."""
+        """Return the member's metadata for `protocol`; empty if the member does not support the protocol."""
         return next((p.metadata for p in self.protocols if p.name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """Return the candidate protocol that the member prefers."""
+        """Return the protocol in `candidates` that the member prefers. It must support one of them."""
         return next(p.name for p in self.protocols if p.name in candidates)
 
     @property
     def may_expire(self) -> bool:
-        """Whether the session can time out.
-
-        While the member waits for an answer, it cannot, unless the member is new.
-        """
+        """Whether the member's session can time out: it is new, or none of its requests is delayed."""
         return self.is_new or (self.join is None and self.sync is None)
 
     def answer_join(self, response: JoinGroupResponse) -> bool:
-        """Answer the delayed JoinGroup (through `Members.answer_join`); False when there is none."""
+        """Answer the delayed JoinGroup; call `Members.answer_join` instead. Return False if there is none."""
         parked, self.join = self.join, None
         return _answer(parked, response)
 
     def take_sync(self) -> asyncio.Future[SyncGroupResponse] | None:
-        """Return the future of the delayed SyncGroup, which the caller must answer."""
+        """Remove and return the future of the delayed SyncGroup, if any. The caller must answer it."""
         parked, self.sync = self.sync, None
         return parked
 
     def answer_sync(self, response: SyncGroupResponse) -> bool:
-        """Answer the delayed SyncGroup; False when there is none."""
+        """Answer the delayed SyncGroup. Return False if there is none."""
         return _answer(self.take_sync(), response)
 
 

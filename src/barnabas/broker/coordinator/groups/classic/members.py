@@ -1,6 +1,6 @@
-"""The members of a group, with counters so that thousands of members join in linear time.
+"""The members of a classic group, with counters so that thousands of members join in linear time.
 
-Members hold the metadata of their protocols in memory. `HeldMetadata` limits it for all groups of a broker.
+Members hold the metadata of their protocols in memory. `HeldMetadata` limits the total for a broker.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ class HeldMetadata:
         self.bytes = 0
 
     def check(self, before: Sequence[Protocol], after: Sequence[Protocol]) -> None:
-        """Raise KafkaError COORDINATOR_NOT_AVAILABLE if a member's protocols would exceed the limit."""
+        """Raise KafkaError COORDINATOR_NOT_AVAILABLE if a member's new protocols would exceed the limit.
+
+        `before` are the protocols that the new ones (`after`) replace.
+        """
         more = _size(after) - _size(before)
         if more > 0 and self.bytes + more > MOST_METADATA:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "members hold too much metadata")
 
 
 class Members:
-    """Members by id, in the order in which they joined; static members also by group.instance.id."""
+    """The members of a group by id, in the order in which they joined; static ones also by instance id."""
 
     def __init__(self, held: HeldMetadata) -> None:
         self._members: dict[str, ClassicMember] = {}
@@ -46,21 +49,21 @@ class Members:
         return len(self._members)
 
     def __iter__(self) -> Iterator[ClassicMember]:
-        """Iterate over the present members. The caller may add and remove members meanwhile."""
+        """Iterate over the current members. The caller may add and remove members meanwhile."""
         return iter(list(self._members.values()))
 
     def get(self, member_id: str) -> ClassicMember | None:
         return self._members.get(member_id)
 
     def holder(self, instance_id: str | None) -> ClassicMember | None:
-        """Return the member with a group.instance.id."""
+        """Return the static member with this group.instance.id; None if there is none."""
         return None if instance_id is None else self._members.get(self._static.get(instance_id, ""))
 
     def check(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """Return the member that sent a request.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has its instance id.
+            KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, another member has the instance id.
         """
         if instance_id is not None:
             holder = self.holder(instance_id)
@@ -80,14 +83,14 @@ class Members:
         self._count(member.protocols, 1)
 
     def remove(self, member: ClassicMember) -> None:
-        """Remove a member whose requests have been answered."""
+        """Remove a member. Its delayed requests must have been answered."""
         del self._members[member.member_id]
         if member.instance_id is not None and self._static[member.instance_id] == member.member_id:
             del self._static[member.instance_id]
         self._count(member.protocols, -1)
 
     def replace(self, old: ClassicMember, new: ClassicMember) -> None:
-        """Replace a static member by its successor."""
+        """Replace a static member by its successor, which has another member id."""
         self._count(old.protocols, -1)
         members = [new if member is old else member for member in self._members.values()]
         self._members = {member.member_id: member for member in members}
@@ -96,7 +99,10 @@ class Members:
         self._static[new.instance_id] = new.member_id
 
     def drop(self) -> None:
-        """Remove all members, whose requests have been answered: the broker no longer has the group."""
+        """Remove all members, because the broker no longer has the group.
+
+        Their delayed requests must have been answered.
+        """
         for member in self:
             self.remove(member)
 
@@ -113,7 +119,7 @@ class Members:
         self._count(protocols, 1)
 
     def has_in_common(self, protocols: Sequence[Protocol]) -> bool:
-        """Whether all members support one of these protocols."""
+        """Whether at least one of these protocols has the support of all members."""
         return any(self._supporters[protocol.name] == len(self._members) for protocol in protocols)
 
     def select_protocol(self) -> str:
@@ -124,11 +130,11 @@ class Members:
 
     @property
     def joined(self) -> int:
-        """Number of members whose JoinGroup waits until the join phase completes."""
+        """The number of members whose JoinGroup waits until the join phase completes."""
         return len(self._joined)
 
     def park_join(self, member: ClassicMember, reply: asyncio.Future[JoinGroupResponse]) -> None:
-        """Delay a member's JoinGroup. An earlier delayed one gets REBALANCE_IN_PROGRESS."""
+        """Delay a member's JoinGroup. Answer an earlier delayed one with REBALANCE_IN_PROGRESS."""
         repeated = ErrorCode.REBALANCE_IN_PROGRESS
         self.answer_join(member, JoinGroupResponse(error_code=repeated, member_id=member.member_id))
         member.join = reply

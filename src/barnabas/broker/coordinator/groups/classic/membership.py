@@ -1,8 +1,8 @@
 """The membership of a classic group: JoinGroup, Heartbeat, LeaveGroup, and session timeouts.
 
-A dynamic member first gets its id (MEMBER_ID_REQUIRED from JoinGroup v4, KIP-394), and counts when it joins
-again with the id. A static member is known by its group.instance.id (KIP-345). When it restarts, it replaces
-and fences the member before it. The other members rebalance only if the group's protocol changes.
+From JoinGroup v4 on, a dynamic member first gets only an id (MEMBER_ID_REQUIRED, KIP-394). It becomes a
+member when it joins again with the id. A static member has a group.instance.id (KIP-345). When it restarts,
+it replaces and fences its predecessor. The other members then rebalance only if the group's protocol changes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ logger = logger_of(__name__, is_limited=True)
 
 #: from this version a dynamic member joins with the id it was given (KIP-394)
 _MEMBER_ID_REQUIRED_FROM = 4
-#: from this version a returning static leader learns the members and is told not to assign (KIP-814)
+#: from this version the response tells a restarted static leader not to assign (KIP-814)
 _SKIP_ASSIGNMENT_FROM = 9
 
 
 class ClassicMembership:
-    """Adds and removes members of one shard's groups; `GroupShard` has the operations' contracts."""
+    """Adds and removes members of one shard's classic groups. `GroupShard` documents the operations."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class ClassicMembership:
         successors: list[ClassicMember],
         caller: Caller,
     ) -> Result[JoinGroupResponse]:
-        """Store the new member id of a static member. No member must rebalance."""
+        """Store the new member id of a restarted static member, without a rebalance."""
         was_leader = group.is_leader(old)
         assignments = {other.member_id: other.assignment for other in successors}
         value = group.to_record(assignments, successors)
@@ -218,7 +218,7 @@ class ClassicMembership:
         return Result(LeaveGroupResponse(members=outcomes), records)
 
     def _remove(self, group: ClassicGroup, leaver: MemberIdentity) -> bool:
-        """Remove a member. Return False for a pending member: it leaves without a rebalance."""
+        """Remove a member. Return False for a pending member, which leaves without a rebalance."""
         if leaver.member_id in group.pending:
             group.pending.remove(leaver.member_id)
             self._sessions.unwatch(group, leaver.member_id)
@@ -239,7 +239,7 @@ class ClassicMembership:
         *,
         in_transaction: bool,
     ) -> None:
-        """Check that the sender may commit, and restart a member's session timeout.
+        """Check that the sender may commit offsets. If it is a member, restart its session timeout.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.

@@ -40,9 +40,14 @@ _TOO_LARGE = "the assignment is larger than max.message.bytes of __consumer_offs
 
 
 class Rebalance:
-    """Runs the rebalances of one shard's groups.
+    """Runs the rebalances of one shard's groups. Most methods return the records to append, often none.
 
-    Its methods return the records to append. In most cases there are none.
+    Args:
+        view: settings and clock of the broker.
+        timers: the timers of the shard.
+        most_bytes: returns the size of the largest batch that can be appended, in bytes.
+        write: runs a step under a group's lock, and appends the records that it returns.
+        sessions: the session timeouts of members.
     """
 
     def __init__(
@@ -62,11 +67,11 @@ class Rebalance:
     # --- join ---
 
     def advance(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
-        """Handle a change of the members: `Event.MEMBERS_CHANGED`."""
+        """Handle `Event.MEMBERS_CHANGED`: begin a rebalance, or continue the one in progress."""
         return self.act(group, group.react(Event.MEMBERS_CHANGED), reason)
 
     def act(self, group: ClassicGroup, action: Action, reason: str) -> list[GroupRecord]:
-        """Begin a rebalance, or complete the join phase if all members have joined."""
+        """Execute PREPARE (begin a rebalance) or CHECK_JOINED. Ignore any other action."""
         if action is Action.PREPARE:
             return self._prepare(group, reason)
         if action is Action.CHECK_JOINED:
@@ -74,7 +79,7 @@ class Rebalance:
         return []
 
     def _prepare(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
-        """Begin a rebalance, for which all members must join again."""
+        """Begin a rebalance: all members must join again."""
         logger.log(
             _level(group),
             "group %s, generation %d: rebalancing (%s)",
@@ -97,9 +102,9 @@ class Rebalance:
         return []
 
     def _prepare_held(self, group: ClassicGroup, error: KafkaError) -> None:
-        """Begin a rebalance after an assignment could not be stored.
+        """Begin a rebalance, because an assignment could not be stored.
 
-        Its join phase lasts for a minimum time.
+        Its join phase lasts at least for a pause that grows with each failure.
         """
         group.store_failures += 1
         pause_ms = backoff_ms(group.store_failures)
@@ -123,11 +128,11 @@ class Rebalance:
         return self.fewer_awaited(group)
 
     def fewer_awaited(self, group: ClassicGroup) -> list[GroupRecord]:
-        """Handle the loss of a pending member, or the end of a pause: `Event.FEWER_AWAITED`."""
+        """Handle `Event.FEWER_AWAITED`: a pending member was removed, or a pause after a failure is over."""
         return self.act(group, group.react(Event.FEWER_AWAITED), "")
 
     def _check_joined(self, group: ClassicGroup) -> list[GroupRecord]:
-        """Complete the join phase if all members have joined and no initial delay is pending."""
+        """Complete the join phase if all members have joined and no initial delay or pause is running."""
         if group.previous_state is not GroupState.EMPTY and group.all_joined and not group.is_held:
             return self._complete_join(group)
         return []
@@ -138,7 +143,7 @@ class Rebalance:
         return []
 
     def _complete_join(self, group: ClassicGroup) -> list[GroupRecord]:
-        """Complete the join phase: remove members that have not joined, and answer the others."""
+        """Complete the join phase: remove dynamic members that have not joined, and answer the others."""
         self._timers.cancel(_join_key(group))
         if group.is_held:  # a rebalance timeout may be shorter than that
             self._schedule_join(group, LONGEST_MS)
@@ -202,7 +207,11 @@ class Rebalance:
     def sync(
         self, group: ClassicGroup, member: ClassicMember, request: SyncGroupRequest
     ) -> Result[SyncGroupResponse]:
-        """Handle a member's SyncGroup in the current generation."""
+        """Handle a member's SyncGroup in the current generation. Store the assignment if the leader sent it.
+
+        Raises:
+            KafkaError: REBALANCE_IN_PROGRESS; for the leader, an error of the append.
+        """
         action = group.react(Event.SYNC)
         if action is Action.REFUSE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -274,12 +283,15 @@ class Rebalance:
     # --- members ---
 
     def forget(self, group: ClassicGroup, member: ClassicMember) -> None:
-        """Remove a member from the group."""
+        """Remove a member from the group, cancel its session timeout, and answer its delayed requests."""
         self._sessions.unwatch(group, member.member_id)
         group.remove(member)
 
     def drop(self, group: ClassicGroup) -> None:
-        """Answer the delayed requests of a group that was deleted or converted: the members retry."""
+        """Cancel all timers of a group that was deleted or converted, and answer its delayed requests.
+
+        The members get REBALANCE_IN_PROGRESS and retry.
+        """
         self._timers.cancel(_join_key(group))
         self._timers.cancel(_sync_key(group))
         self._timers.cancel(_hold_key(group))
@@ -298,10 +310,7 @@ def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
 
 
 def _level(group: ClassicGroup) -> int:
-    """Return the log level for a rebalance.
-
-    It is lower after an assignment could not be stored: the log already contains that error.
-    """
+    """Return the log level for a rebalance: DEBUG if it follows a failure that was logged, else INFO."""
     return logging.DEBUG if group.store_failures else logging.INFO
 
 

@@ -13,7 +13,7 @@ from barnabas.broker.coordinator.timers import Timers
 #: runs an operation under a group's lock and appends the records that it returns
 Step: TypeAlias = Callable[[str, Callable[[], list[GroupRecord]]], None]
 
-#: how long a new member may wait for its first round before its session times out (as in Kafka)
+#: the longest wait of a new member for its first join phase, in milliseconds (as in Kafka)
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
@@ -32,11 +32,11 @@ class SessionTimeouts:
         self.watch(group, member.member_id, member.session_timeout_ms)
 
     def watch(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Start the timeout of a member or a pending member: it must send a heartbeat within `timeout_ms`."""
+        """Start the session timeout of a member or a pending member. At its end, the member is removed."""
         key = _key(group, member_id)
 
         def expire() -> list[GroupRecord]:
-            # The group's turn may have come late, behind a slow append, and a sign of life before it.
+            # The member may have sent a request while this step waited for the group's lock.
             return [] if key in self._timers else self._expire(group, member_id)
 
         self._timers.set(key, timeout_ms, lambda: self._write(group.group_id, expire))

@@ -1,11 +1,10 @@
-"""The states of a classic group, the events that reach it, and the action for each pair.
+"""The states of a classic group, its events, and the action for each pair of state and event.
 
     EMPTY or STABLE ──► PREPARING_REBALANCE ──► COMPLETING_REBALANCE ──► STABLE
                         (all join again)        (the leader assigns)
 
-The table decides the action of an operation; the other modules of this package execute it. A pair that cannot
-occur has the reason instead of an action. `tests/unit/broker/coordinator/test_states.py` checks the whole
-table.
+`TABLE` has the action for each pair; the other modules of this package execute it. A pair that cannot occur
+has a text with the reason instead. `tests/unit/broker/coordinator/test_states.py` checks the whole table.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ class Event(Enum):
 
     #: a member joins, leaves, times out or changes its protocols
     MEMBERS_CHANGED = "members changed"
-    #: a follower joins again with the same protocols, because its answer was lost
+    #: a follower joins again with the same protocols, because the response was lost
     FOLLOWER_REPEATS = "follower repeats"
     #: the leader joins again with the same protocols: it requests a new rebalance
     LEADER_REPEATS = "leader repeats"
     #: a static member has restarted and joins with a new member id
     SUCCESSOR = "successor"
-    #: a pending member is gone, or the pause after a failure is over
+    #: a pending member was removed, or the pause after a failure is over
     FEWER_AWAITED = "fewer awaited"
     #: the rebalance timeout or the initial delay has passed
     JOIN_TIME_OVER = "join time over"
@@ -92,7 +91,7 @@ NEXT_STATE: Mapping[Action, GroupState] = {
     Action.BURY: GroupState.DEAD,
 }
 
-#: the reason why a pair of state and event cannot occur
+#: the reason that a pair of state and event cannot occur
 Illegal: TypeAlias = str
 
 _NO_MEMBERS = "an empty group has no member: the request fails with UNKNOWN_MEMBER_ID"

@@ -1,7 +1,8 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848).
 
-These members have no leader. A joining member gets its epoch as its generation at once, and later its
-assignment by SyncGroup. It gets REBALANCE_IN_PROGRESS until it has reached the target assignment.
+These members have no leader. JoinGroup returns the member's epoch as its generation at once, and SyncGroup
+returns the assignment. While the member must join again to advance to its target, Heartbeat and SyncGroup
+return REBALANCE_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MEMBER_ID_REQUIRED_FROM = 4
 
 
 class ClassicMembers:
-    """Serves members of the classic protocol in consumer groups. `GroupShard` describes the operations."""
+    """Serves members of the classic protocol in consumer groups. `GroupShard` documents the operations."""
 
     def __init__(self, membership: ConsumerMembership, unique: Callable[[], str]) -> None:
         self._membership = membership
@@ -41,7 +42,7 @@ class ClassicMembers:
     def join(
         self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        """Handle JoinGroup. It does not wait for other members."""
+        """Handle JoinGroup. The response does not wait for other members."""
         instance_id = request.group_instance_id
         member_id = request.member_id or f"{instance_id or caller.client_id}-{self._unique()}"
         self._membership.check_room(group, member_id)
@@ -92,7 +93,7 @@ class ClassicMembers:
         return Result(records=draft.records, then=then)
 
     def _find(self, draft: GroupDraft, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
-        """Return the member before the request, or a new one."""
+        """Return the member as it was before the request, or a new one. Replace a restarted static member."""
         group, instance_id = draft.group, request.group_instance_id
         if instance_id is None:
             return group.members.get(member_id, ConsumerMember(member_id))

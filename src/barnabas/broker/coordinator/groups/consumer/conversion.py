@@ -33,7 +33,7 @@ _DOWNGRADES = ("downgrade", "bidirectional")
 
 
 def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupDraft:
-    """Make a consumer group with the members of a classic group and their assignments.
+    """Return the draft that replaces a classic group by a consumer group with its members and assignments.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND, the group cannot be converted.
@@ -55,7 +55,10 @@ def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupD
 
 
 def may_downgrade(group: ConsumerGroup, staying: list[ConsumerMember], config: BrokerConfig) -> bool:
-    """Whether a group becomes a classic group when only the members `staying` remain."""
+    """Whether the group becomes a classic group if only the members `staying` remain.
+
+    All of them must use the classic protocol, and `group.consumer.migration.policy` must allow it.
+    """
     return (
         bool(staying)
         and all(member.classic is not None for member in staying)
@@ -67,7 +70,7 @@ def may_downgrade(group: ConsumerGroup, staying: list[ConsumerMember], config: B
 def downgrade(
     group: ConsumerGroup, staying: list[ConsumerMember], topics: Topics, now_ms: int
 ) -> tuple[ClassicGroup, GroupRecord]:
-    """Make a classic group in which each of these members has its target assignment, and its record."""
+    """Return a classic group with the members `staying` and their target assignments, and its record."""
     classic = ClassicGroup(group.group_id, now_ms, HeldMetadata())
     classic.generation = group.epoch
     for member in staying:
@@ -96,7 +99,7 @@ def downgrade(
 
 
 def classic_assignment(partitions: Partitions, topics: Topics, metadata: bytes) -> bytes:
-    """Encode an assignment in the version of a member's subscription."""
+    """Encode an assignment in the consumer protocol's version that the member's `metadata` has."""
     return encode_assignment(topics.named(partitions), subscription_version(metadata))
 
 

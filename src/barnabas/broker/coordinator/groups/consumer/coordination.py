@@ -48,7 +48,18 @@ class ConsumerGroups:
         assigning: Pool,
         downgraded: Callable[[ClassicGroup, str], None],
     ) -> None:
-        """`find` returns the group with an id, of any type; see `ConsumerMembership` for `downgraded`."""
+        """Create the coordination of one shard's consumer groups.
+
+        Args:
+            context: context from the runtime.
+            find: returns the group with an id, of any type; None if it does not exist.
+            view: settings and image of the broker.
+            unique: returns a new unique part of a member id.
+            search: finds topics by regular expressions.
+            assigning: thread that computes assignments.
+            downgraded: called when a group has become classic, with the group and the reason for a rebalance
+                (empty for none).
+        """
         self._context = context
         self._find = find
         self._view = view
@@ -67,7 +78,7 @@ class ConsumerGroups:
         self.classic_members = ClassicMembers(self._membership, unique)
 
     def loaded(self, group: ConsumerGroup) -> None:
-        """Start the session timeouts of loaded members."""
+        """Start the session timeouts of loaded members. Start rebalance timeouts of members that must revoke."""
         for member in group.members.values():
             timeout_ms = self._view.group_config(group.group_id).consumer_session_timeout_ms
             if member.classic is not None:
@@ -79,7 +90,7 @@ class ConsumerGroups:
                 )
 
     def unload(self) -> None:
-        """Drop the groups, because this broker no longer has the shard."""
+        """Cancel all searches and computations, because this broker no longer has the shard."""
         self._regexes.stop()
         self._delayed.stop()
 
@@ -111,7 +122,7 @@ class ConsumerGroups:
     def _upgrade(
         self, group: ClassicGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """Convert a classic group when its first member of the consumer protocol joins."""
+        """Convert a classic group to a consumer group, and let the requesting member join it."""
         draft = upgrade(group, self._topics, self._view.config)
         result = self._membership.heartbeat(draft, request, caller)
         finish = result.then
@@ -175,7 +186,7 @@ class ConsumerGroups:
 
 
 def _consumer_group(group_id: str, group: object) -> ConsumerGroup:
-    """Return the consumer group. Raise KafkaError GROUP_ID_NOT_FOUND if the group is not one."""
+    """Return `group` if it is a consumer group. Raises KafkaError GROUP_ID_NOT_FOUND otherwise."""
     if isinstance(group, ConsumerGroup):
         return group
     reason = "not found" if group is None else "is not a consumer group"

@@ -1,9 +1,10 @@
 """Computes the target assignments of large groups in a thread, and stores them in parts.
 
-A computation begins a short time after a change, so that members that join together share one target. The
+A computation begins 100 ms after a change, so that members that join together need only one target. The
 coordinator stores the targets of some members at a time, and the assignment epoch last. If the coordinator
-fails in between, the next one computes another target. Until the epoch is stored, members stay in their
-epochs. A member that advances meanwhile gets a partition of its new target only if no other member owns it.
+fails in between, the next coordinator computes another target. Until the assignment epoch is stored, members
+stay in their epochs. A member that advances meanwhile gets a partition of its new target only if no other
+member owns the partition.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ logger = logger_of(__name__)
 
 #: the time between a change and the computation, in seconds
 DELAY = 0.1
-#: the members whose targets are stored at once, and the partitions that these may have together
+#: the most members, and partitions in their targets, that are stored in one operation
 _MEMBERS = 20
 _PARTITIONS = 500
 
 
 class Group(Protocol):
-    """The epochs of a group."""
+    """A group with its group epoch, and the epoch of its last target assignment."""
 
     epoch: int
     assignment_epoch: int
 
 
 class Draft(Protocol):
-    """A change of a group."""
+    """A pending change of a group."""
 
     @property
     def group(self) -> Group: ...
@@ -49,28 +50,28 @@ D_contra = TypeVar("D_contra", contravariant=True)
 
 
 class Inputs(Protocol[D_contra]):
-    """The immutable inputs of a target assignment: a thread may compute it."""
+    """The inputs of a target assignment. They are immutable, so a thread can compute the assignment."""
 
     def assign(self) -> dict[str, Partitions]:
-        """The new target of each member whose target changes."""
+        """Return the new target of each member whose target changes."""
 
     def put(self, targets: Mapping[str, Partitions], draft: D_contra) -> None:
-        """Store some of the targets; members may have left since."""
+        """Write `targets` into the draft, except those of members that have left since the computation."""
 
 
-#: changes a group, under its lock
+#: changes a group's draft, under the group's lock
 Change: TypeAlias = Callable[[D], None]
 #: gets the error that kept a change from the log, or None
 Stored: TypeAlias = Callable[[KafkaError | None], None]
 
 
 class DelayedRounds(Generic[G, D]):
-    """The computations for the large groups of one shard.
+    """Computes and stores the targets of one shard's large groups.
 
     Args:
         find: returns the group with an id, if it exists.
         inputs: returns the inputs of a group's next target.
-        store: applies a change to a group, if it exists, and reports the outcome.
+        store: stores a change of the group with this id, and calls back with the outcome.
         thread: computes targets.
     """
 
@@ -88,7 +89,7 @@ class DelayedRounds(Generic[G, D]):
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, group_id: str) -> None:
-        """Compute and store the group's target, unless that is already in progress."""
+        """Start a task that computes and stores the group's target, unless it is running."""
         if group_id in self._under_way:
             return
         task = asyncio.get_running_loop().create_task(self._run(group_id))

@@ -1,6 +1,6 @@
-"""A pending change of a consumer group: its records, and the group after their replay.
+"""A pending change of a consumer group: its records, and a copy of the group to which they are applied.
 
-A decision of an operation often depends on the previous one. So the draft replays each record at once, on a
+A decision of an operation often depends on the previous one. So the draft applies each record at once to the
 copy. The group itself changes when the runtime replays the committed records.
 """
 
@@ -17,10 +17,10 @@ from barnabas.kafka.protocol.schema import Message
 
 
 class GroupDraft:
-    """A change of a group."""
+    """A pending change of a group. Each method adds records, and applies them to a copy of the group."""
 
     def __init__(self, group: ConsumerGroup, before: Iterable[StoredRecord] = ()) -> None:
-        """Create a draft. `before` are records of another kind that must come first."""
+        """Create a draft. `before` has records that must come first and are not applied to the copy."""
         self._committed = group
         #: the group after the records so far; changed only through the draft
         self.group = group

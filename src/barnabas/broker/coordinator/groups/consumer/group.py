@@ -47,7 +47,7 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerGroup:
-    """One group. Owned by its shard."""
+    """The state of one consumer group. Its shard owns it."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -61,14 +61,13 @@ class ConsumerGroup:
         self._static: MutableMapping[str, str] = {}
         #: the member that owns a partition, or may still own it
         self._owners: MutableMapping[tuple[TopicId, int], str] = {}
-        #: the number of members with the same topic names, the same regular expression, the same assignor:
-        #: many members have few subscriptions
+        #: the number of members by set of topic names, by regular expression, and by assignor
         self._names: dict[frozenset[str], int] = {}
         self._patterns: dict[str, int] = {}
         self._votes: dict[str, int] = {}
 
     def draft(self) -> ConsumerGroup:
-        """Make a copy that can be changed. Do not use it any more when this group has changed."""
+        """Return a copy that can be changed. The copy becomes invalid when this group changes."""
         other = ConsumerGroup(self.group_id)
         other.epoch, other.metadata_hash = self.epoch, self.metadata_hash
         other.assignment_epoch = self.assignment_epoch
@@ -107,7 +106,7 @@ class ConsumerGroup:
             ) from None
 
     def holder(self, instance_id: str | None) -> ConsumerMember | None:
-        """Return the static member with a group.instance.id."""
+        """Return the static member with this group.instance.id; None if there is none."""
         return None if instance_id is None else self.members.get(self._static.get(instance_id, ""))
 
     def static_member(self, instance_id: str, member_id: str) -> ConsumerMember:
@@ -131,7 +130,7 @@ class ConsumerGroup:
         return self.targets.get(member_id, NOTHING)
 
     def is_owned(self, topic: TopicId, partition: int) -> bool:
-        """Whether a member owns the partition, or could still own it."""
+        """Whether a member owns the partition, or is still revoking it."""
         return (topic, partition) in self._owners
 
     def subscription(self, member: ConsumerMember) -> frozenset[str]:
@@ -140,33 +139,33 @@ class ConsumerGroup:
         return member.topics if resolved is None else member.topics | resolved.topics
 
     def offsets_idle_since(self) -> Callable[[CommittedOffset], int]:
-        """The time from which offsets of topics without subscribers begin to expire."""
+        """Return a function that gives the time from which the retention of an offset counts: its commit."""
         return committed_ms
 
     def topics_in_use(self) -> frozenset[str]:
-        """The topics that members subscribe to."""
+        """Return the topics that members subscribe to, by name or by a resolved regular expression."""
         resolved = (self.regexes[regex].topics for regex in self._patterns if regex in self.regexes)
         return frozenset().union(*self._names, *resolved)
 
     def subscribers(self, regex: str) -> int:
-        """Return the number of members that subscribe with a regular expression."""
+        """Return the number of members that subscribe with this regular expression."""
         return self._patterns.get(regex, 0)
 
     def subscribed_regexes(self) -> frozenset[str]:
-        """The regular expressions with which members subscribe."""
+        """Return the regular expressions with which members subscribe."""
         return frozenset(self._patterns)
 
     def preferred_assignor(self) -> str | None:
-        """The assignor that most members request; None if no member requests one."""
+        """Return the assignor that most members request; None if no member requests one."""
         votes = self._votes
         return max(votes, key=lambda name: (votes[name], name), default=None)
 
     def classic_members(self) -> Iterator[ConsumerMember]:
-        """The members of the classic protocol."""
+        """Yield the members that use the classic protocol."""
         return (member for member in self.members.values() if member.classic is not None)
 
     def can_advance(self, member: ConsumerMember) -> bool:
-        """Whether all partitions that a member waits for are free now."""
+        """Whether no member owns a partition that `member` waits for."""
         return not any(
             self.is_owned(topic, partition)
             for topic, partitions in self.target(member.member_id).items()
@@ -179,7 +178,9 @@ class ConsumerGroup:
         """Check that the sender of a request may commit offsets.
 
         Args:
-            epoch: epoch of the member; -1 for a sender that is not in the group.
+            member_id: id in the request; empty for a sender that is not in the group.
+            epoch: epoch of the member; negative for a sender that is not in the group.
+            in_transaction: whether the request is TxnOffsetCommit.
             speaks_epochs: whether members of the consumer protocol can use the request's version.
 
         Raises:
@@ -196,7 +197,7 @@ class ConsumerGroup:
         _check_epoch(member, epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Check that the sender of a request may read offsets. A sender without a member id may.
+        """Check that the sender of a request may read offsets. Senders without a member id and epoch may.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
@@ -207,7 +208,7 @@ class ConsumerGroup:
     # --- records ---
 
     def replay(self, key: stored.Key, value: Any) -> None:
-        """Apply one record; a value of None deletes the key."""
+        """Apply one record to the group. A value of None deletes the key."""
         _REPLAY[type(key)](self, key, value)
 
     def tombstones(self) -> list[records.ConsumerGroupRecord]:

@@ -1,4 +1,4 @@
-"""A mapping of changes above another mapping: to make one costs the same for any number of keys."""
+"""A mutable view of a mapping that keeps changes apart. Its creation takes constant time, unlike a copy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ V = TypeVar("V")
 
 
 class Layered(MutableMapping[K, V]):
-    """A changeable view of a dict, which it leaves alone. The order is that of a changed copy.
+    """A mutable view of a dict. Changes of the view do not change the dict.
 
-    Do not use it any more when the dict has changed.
+    It iterates in the order of a copy of the dict with the same changes. The view becomes invalid when the
+    dict changes.
     """
 
     __slots__ = ("_below", "_changed", "_gone", "_size")
@@ -20,7 +21,7 @@ class Layered(MutableMapping[K, V]):
     def __init__(self, below: MutableMapping[K, V]) -> None:
         self._below = below
         self._changed: dict[K, V] = {}
-        #: keys of the mapping below that were removed; those that came back are behind all others
+        #: keys of the mapping below that were removed; a key that is set again moves to the end
         self._gone: dict[K, None] = {}
         self._size = len(below)
 

@@ -4,8 +4,8 @@
                (it has to give up       (it waits for partitions
                partitions first)        that others have to give up)
 
-A member moves to the target's epoch when it owns no partition that the target gives to other members. It
-gets a partition when no other member owns it. So two members never own one partition at the same time.
+A member moves to the epoch of the target when it has revoked all partitions that its target lacks. It gets a
+new partition when no other member owns that partition. So two members never own one partition at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 from barnabas.base.types import TopicId
 from barnabas.broker.coordinator.groups.classic.member import Protocol
 
-#: partitions by topic; topics without any are left out
+#: partitions by topic id; topics without partitions are left out
 Partitions: TypeAlias = Mapping[TopicId, frozenset[int]]
 
 #: the member epochs of a request to join or to leave
@@ -30,24 +30,24 @@ NOTHING: Partitions = {}
 
 
 class MemberState(IntEnum):
-    """The states of a member, by their stored numbers."""
+    """The states of a member, with their numbers in the stored record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
-    #: written by a version that knows more states
+    #: any other number, written by a later version that has more states
     UNKNOWN = 127
 
 
 class ClassicSide(NamedTuple):
-    """Fields of a classic member's JoinGroup."""
+    """The fields from JoinGroup that only members of the classic protocol have."""
 
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]
 
 
 class ConsumerMember(NamedTuple):
-    """The stored state of a member."""
+    """The stored state of a consumer group's member."""
 
     member_id: str
     instance_id: str | None = None
@@ -64,19 +64,19 @@ class ConsumerMember(NamedTuple):
 
     # --- its steps ---
     epoch: int = 0
-    #: if the answer with `epoch` was lost, the member still sends this one
+    #: the member still sends this epoch if the response with `epoch` was lost
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NOTHING
-    #: partitions that it has to revoke, and may still own
+    #: partitions that the member has to revoke, and may still own
     revoking: Partitions = NOTHING
 
     def at(self, epoch: int) -> ConsumerMember:
-        """Return the member in another epoch. Its present epoch becomes the previous one."""
+        """Return a copy of the member in another epoch. Its current epoch becomes `previous_epoch`."""
         return self._replace(epoch=epoch, previous_epoch=self.epoch)
 
     def is_reconciled(self, target_epoch: int) -> bool:
-        """Whether the member has exactly the partitions of its target."""
+        """Whether the member has reached its target in `target_epoch`."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def reconciled(
@@ -92,11 +92,12 @@ class ConsumerMember(NamedTuple):
         """Return the member after one step towards its target; the same member if there is no step.
 
         Args:
-            target: its target assignment in `target_epoch`.
-            owned: the partitions that it reports as owned; None if it reports nothing.
-            subscribed: the topics that it subscribes to; it keeps no partitions of other topics.
-            subscription_changed: whether its request changed these topics.
-            is_owned: whether any member owns a partition, or may still own it.
+            target: the member's target assignment in `target_epoch`.
+            target_epoch: the assignment epoch of the group.
+            owned: the partitions that the member reports as owned; None if it reports nothing.
+            subscribed: the topics that the member subscribes to. It keeps no partitions of other topics.
+            subscription_changed: whether the member's request changed these topics.
+            is_owned: returns whether any member owns a partition, or may still own it.
         """
         if self.state is MemberState.STABLE and self.epoch == target_epoch:
             return self._without_unsubscribed(owned, subscribed) if subscription_changed else self
@@ -127,9 +128,9 @@ class ConsumerMember(NamedTuple):
         )
 
     def _without_unsubscribed(self, owned: Partitions | None, subscribed: Set[TopicId]) -> ConsumerMember:
-        """Return the member without partitions of unsubscribed topics.
+        """Return a copy of the member without partitions of topics that it no longer subscribes to.
 
-        It must revoke them before there is a new target.
+        If the member may still own such partitions, it must revoke them before it gets a new target.
         """
         kept = {topic: partitions for topic, partitions in self.assigned.items() if topic in subscribed}
         if len(kept) == len(self.assigned):
@@ -149,7 +150,7 @@ def common(one: Partitions, other: Partitions) -> Partitions:
 
 
 def without(one: Partitions, other: Partitions) -> Partitions:
-    """Return the partitions of the first that are not in the second."""
+    """Return the partitions in `one` that are not in `other`."""
     left = {topic: partitions - other.get(topic, frozenset()) for topic, partitions in one.items()}
     return {topic: partitions for topic, partitions in left.items() if partitions}
 

@@ -44,10 +44,16 @@ _SOON_MS = 500
 
 
 class ConsumerMembership:
-    """Adds and removes members of one shard's consumer groups. `GroupShard` describes the operations.
+    """Adds and removes members of one shard's consumer groups. `GroupShard` documents the operations.
 
     Args:
-        downgraded: receives each group that has become classic, and the reason for its rebalance, or "".
+        view: settings of the broker and of groups.
+        topics: the topics of the cluster.
+        rounds: advances the groups after changes.
+        regexes: resolves regular expressions.
+        timeouts: the timeouts of members.
+        downgraded: called when a group has become classic, with the group and the reason for a rebalance
+            (empty for none).
     """
 
     def __init__(
@@ -71,7 +77,7 @@ class ConsumerMembership:
     def heartbeat(
         self, draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """Handle a heartbeat that joins a group or stays in it."""
+        """Handle the heartbeat of a member that joins or stays."""
         self.check_room(draft.group, request.member_id)
         owned = owned_partitions(request)
         before = self._find(draft, request, owned)
@@ -101,7 +107,7 @@ class ConsumerMembership:
         return Result(records=draft.records, then=then)
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
-        """Raise KafkaError GROUP_MAX_SIZE_REACHED if the group has no room for another member."""
+        """Raise KafkaError GROUP_MAX_SIZE_REACHED if a new member would exceed `group.consumer.max.size`."""
         limit = self.view.config.group_consumer_max_size
         if len(group.members) >= limit and member_id not in group.members:
             raise KafkaError(
@@ -110,13 +116,16 @@ class ConsumerMembership:
             )
 
     def subscribe(self, draft: GroupDraft, before: ConsumerMember, member: ConsumerMember) -> bool:
-        """Store the member's metadata. Return whether its subscribed topic names have changed."""
+        """Write the member's metadata into the draft. Return whether its subscribed topic names changed."""
         if member != before or member.member_id not in draft.group.members:
             draft.put_subscription(member)
         return member.topics != before.topics
 
     def replace(self, draft: GroupDraft, holder: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Give a restarted static member the state of its earlier member id."""
+        """Replace the static member `holder` by its restarted successor, and return the successor.
+
+        The successor has the id `member_id`, and the state and target of `holder`.
+        """
         logger.info("group %s: member %s replaces %s", draft.group_id, member_id, holder.member_id)
         target = draft.group.target(holder.member_id)
         successor = holder._replace(member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
@@ -129,7 +138,11 @@ class ConsumerMembership:
     def _find(
         self, draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None
     ) -> ConsumerMember:
-        """Return the member before the request; a new member if it joins."""
+        """Return the member as it was before the request; a new one if it joins.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID.
+        """
         group, member_id, instance_id = draft.group, request.member_id, request.instance_id
         joins = request.member_epoch == JOIN_EPOCH
         if instance_id is not None:
@@ -193,7 +206,7 @@ class ConsumerMembership:
     def leave(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """Handle a heartbeat that leaves the group. A static member can leave temporarily."""
+        """Handle the heartbeat of a member that leaves. A static member can leave temporarily."""
         response = ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
@@ -209,7 +222,10 @@ class ConsumerMembership:
     def remove(
         self, group: ConsumerGroup, gone: Iterable[ConsumerMember], reason: str, response: T
     ) -> Result[T]:
-        """Remove members. The group becomes classic when only members of the classic protocol remain."""
+        """Remove members, and return `response` when that is stored.
+
+        If only members of the classic protocol remain, the group can become classic: see `may_downgrade`.
+        """
         leavers = {member.member_id for member in gone}
         if not leavers:
             return Result(response)
@@ -234,14 +250,17 @@ class ConsumerMembership:
         return Result(records=draft.records, then=then)
 
     def downgrade(self, draft: GroupDraft, staying: list[ConsumerMember]) -> ClassicGroup:
-        """Convert the group to a classic one, with these members."""
+        """Convert the draft's group to a classic group with the members `staying`. Return the classic group.
+
+        The draft gets the records for the conversion.
+        """
         classic, record = downgrade(draft.group, staying, self.topics, self.view.clock.now_ms())
         draft.remove_group()
         draft.records.append(record)
         return classic
 
     def fence(self, group: ConsumerGroup, late: Late) -> Result[None]:
-        """Fence a member whose timeout has expired, if it is still late."""
+        """Remove a member whose timeout has expired, if it is still late. Retry later after a failure."""
         member = group.members.get(late.member_id)
         if member is None or not late.still_is():
             return Result()
@@ -267,11 +286,11 @@ class ConsumerMembership:
 
 
 def _classic_without(group: ConsumerGroup, leavers: Collection[str]) -> list[ConsumerMember]:
-    """Return the members without `leavers`, if all of these use the classic protocol; else none."""
+    """Return the members except `leavers`. Return an empty list if one uses the consumer protocol."""
     staying: list[ConsumerMember] = []
     for member in group.members.values():
         if member.member_id not in leavers:
-            if member.classic is None:  # of a large group usually the first
+            if member.classic is None:  # in a large group, usually the first member
                 return []
             staying.append(member)
     return staying
@@ -289,7 +308,7 @@ def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | Non
 def _updated(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> ConsumerMember:
-    """Return the member with the fields of a heartbeat."""
+    """Return the member updated with the fields of its heartbeat."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout = request.rebalance_timeout_ms
     return member._replace(
@@ -306,7 +325,10 @@ def _updated(
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
-    """Raise KafkaError FENCED_MEMBER_EPOCH unless the epoch is the member's present or previous one."""
+    """Raise KafkaError FENCED_MEMBER_EPOCH unless the epoch is the member's current or previous one.
+
+    With the previous epoch, the member must report no partitions that it does not own.
+    """
     if member.state is MemberState.UNKNOWN and (owned is None or owned):
         raise _fenced("The consumer group member is in a unknown state.")
     if epoch in (JOIN_EPOCH, member.epoch):

@@ -32,10 +32,10 @@ class ConsumerGroupRecord(NamedTuple):
 
 
 def decode_record(kind: int, key: bytes, value: bytes | None) -> ConsumerGroupRecord:
-    """Decode a record of one of `barnabas.kafka.protocol.records.consumer_group.KINDS`.
+    """Decode a record of one of the kinds in `barnabas.kafka.protocol.records.consumer_group.KINDS`.
 
     Raises:
-        ProtocolError: it cannot be decoded, or has a newer version.
+        ProtocolError: the record cannot be decoded, or its value has an unknown version.
     """
     return ConsumerGroupRecord(*decode_fact(stored.KINDS, kind, key, value))
 

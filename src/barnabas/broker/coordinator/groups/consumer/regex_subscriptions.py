@@ -1,4 +1,4 @@
-"""Resolves the regular expressions with which members subscribe to the matching topics (KIP-848).
+"""Finds the topics that match the regular expressions with which members subscribe (KIP-848).
 
 Expressions have the syntax of RE2 and match whole topic names. The coordinator resolves them in the
 background, when an expression or a topic is new, and periodically. It resolves all expressions of a group
@@ -49,10 +49,13 @@ async def resolve(
     names: Collection[str],
     may_see: Callable[[str], bool],
 ) -> dict[str, frozenset[str]]:
-    """Return the topics in `names` that match each expression, without those that `may_see` hides.
+    """Return the topics in `names` that match each expression.
 
     Args:
-        regexes: expressions, with their present topics; an expression that takes too long keeps these.
+        search: finds the matching names.
+        regexes: each expression, with its current topics. They stay if the search takes too long.
+        names: the names of all topics.
+        may_see: returns whether the client may describe a topic. Others are left out.
     """
     found = {}
     names = list(names)
@@ -72,10 +75,10 @@ async def resolve(
 
 
 class RegexChange(Enum):
-    """The change of a member's subscription by regular expression in a heartbeat."""
+    """The effect of a heartbeat on a member's subscription by regular expression."""
 
     NONE = "none"
-    #: the topics are unknown yet; their search raises the group epoch
+    #: the topics of the new expression are not known yet; when they are found, the group epoch rises
     PENDING = "pending"
     RESOLVED = "resolved"
 
@@ -99,9 +102,15 @@ class RegexSubscriptions:
         search: PatternSearch,
         resolved: Callable[[str, Mapping[str, frozenset[str]]], None],
     ) -> None:
-        """Create it.
+        """Create the subscriptions of one shard.
 
-        `resolved` receives a group id and the found topics, and must call `store` under the group's lock.
+        Args:
+            view: settings and clock of the broker.
+            topics: the topics of the cluster.
+            rounds: advances the groups after changes.
+            search: finds topics by regular expressions.
+            resolved: called with a group id and the found topics after a search. It must call `store` under
+                the group's lock, and then `stored` or `failed`.
         """
         self._view = view
         self._topics = topics
@@ -109,13 +118,15 @@ class RegexSubscriptions:
         self._search = search
         self._resolved = resolved
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        #: by group: the topic names of the last search
+        #: by group: the names of all topics at the time of the last search
         self._searched: dict[str, Collection[str]] = {}
         #: by group: consecutive failures to store the found topics, and the time of the next search, in ms
         self._failed: dict[str, tuple[int, int]] = {}
 
     def change(self, draft: GroupDraft, old: str, new: str) -> RegexChange:
-        """Handle a member's new expression. `draft` already has the new subscription.
+        """Handle a member's change of its expression from `old` to `new` (empty for none).
+
+        `draft` must already have the new subscription. If no member uses `old` any more, remove its topics.
 
         Raises:
             KafkaError: INVALID_REGULAR_EXPRESSION.
@@ -132,7 +143,10 @@ class RegexSubscriptions:
         return RegexChange.RESOLVED if new in group.regexes else RegexChange.PENDING
 
     def refresh(self, group: ConsumerGroup, may_see: Callable[[str], bool]) -> None:
-        """Search the topics that the client `may_see`, if the group needs a new search now."""
+        """Start a search for the group's topics in the background, if one is due and none is running.
+
+        The search finds only topics that the client may describe (`may_see`).
+        """
         if group.group_id in self._under_way:
             return
         wanted = group.subscribed_regexes()
@@ -147,7 +161,7 @@ class RegexSubscriptions:
         task.add_done_callback(partial(self._done, group.group_id))
 
     def store(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> GroupDraft:
-        """Return the draft with the found topics. If these have changed, it has a new group epoch."""
+        """Return a draft that stores the found topics. If they have changed, it raises the group epoch."""
         draft = GroupDraft(group)
         subscribed = group.subscribed_regexes()
         has_changed = False
@@ -161,11 +175,11 @@ class RegexSubscriptions:
         return draft
 
     def stored(self, group_id: str) -> None:
-        """Note that the resolved topics are stored."""
+        """Forget the failures of a group, because the found topics are stored."""
         self._failed.pop(group_id, None)
 
     def failed(self, group_id: str) -> None:
-        """Note that the topics could not be resolved or stored: a later heartbeat resolves them again."""
+        """Count a failure to find or store topics. A heartbeat after a pause begins a new search."""
         failures = self._failed.get(group_id, (0, 0))[0] + 1
         self._failed[group_id] = failures, self._view.clock.now_ms() + backoff_ms(failures)
 

@@ -14,12 +14,12 @@ from barnabas.broker.coordinator.groups.consumer.topics import Topics
 
 logger = logger_of(__name__, is_limited=True)
 
-#: the members and partitions, together, up to which a target is computed at once, in a millisecond or two
+#: the most members plus partitions for which the event loop computes a target: one or two milliseconds
 LARGE = 500
 
 
 class AssignmentInputs(NamedTuple):
-    """Immutable inputs of a target assignment, which a thread can use."""
+    """The inputs of a target assignment. They are immutable, so a thread can compute the assignment."""
 
     assignor: Assignor
     members: Mapping[str, ConsumerMember]
@@ -46,12 +46,15 @@ class AssignmentInputs(NamedTuple):
         return changed
 
     def put(self, targets: Mapping[str, Partitions], draft: GroupDraft) -> None:
-        """Store targets of present members; `members` are those at the time of the computation."""
+        """Store `targets`, except those of members that have left since the computation.
+
+        If a static member has restarted with a new member id meanwhile, its successor gets its target.
+        """
         for member_id, target in targets.items():
             if member_id in draft.group.members:
                 draft.put_target(member_id, target)
             elif (successor := draft.group.holder(self.members[member_id].instance_id)) is not None:
-                draft.put_target(successor.member_id, target)  # a static member that has restarted meanwhile
+                draft.put_target(successor.member_id, target)
 
 
 class Rounds:
@@ -59,8 +62,8 @@ class Rounds:
 
     Args:
         topics: the topics of the cluster.
-        assignors: names of the enabled assignors, the default first.
-        put_off: computes and stores the target of a large group later.
+        assignors: returns the names of the enabled assignors, the default first.
+        put_off: begins to compute the target of the large group with this id, and stores it later.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class Rounds:
         self._topics = topics
         self._assignors = assignors
         self._put_off = put_off
-        #: by group: its metadata hash, and the topics of the cluster for which the hash is right
+        #: by group: its metadata hash, and the topics of the cluster for which the hash was last checked
         self._verified: dict[str, tuple[int, object]] = {}
 
     def is_outdated(self, group: ConsumerGroup) -> bool:
@@ -94,9 +97,9 @@ class Rounds:
         logger.info("group %s: epoch %d", draft.group_id, epoch)
 
     def assign(self, draft: GroupDraft) -> None:
-        """Compute the target for the group's epoch, if there is none yet.
+        """Compute the target assignment for the group's epoch, if there is none yet.
 
-        For a large group, this happens later.
+        For a large group, only begin the computation: a thread computes the target.
         """
         group = draft.group
         if group.epoch <= group.assignment_epoch:
@@ -113,7 +116,7 @@ class Rounds:
         draft.put_assignment_epoch(group.epoch)
 
     def inputs(self, group: ConsumerGroup) -> AssignmentInputs:
-        """Return the inputs of the target for the group's epoch."""
+        """Return the inputs of the target assignment for the group's epoch."""
         return AssignmentInputs(
             ASSIGNORS[group.preferred_assignor() or self._assignors()[0]],
             dict(group.members),
@@ -130,7 +133,10 @@ class Rounds:
     def reconcile(
         self, draft: GroupDraft, member_id: str, owned: Partitions | None, *, subscription_changed: bool
     ) -> ConsumerMember:
-        """Advance a member by one step. Return the new member."""
+        """Advance a member by one step towards its target: see `ConsumerMember.reconciled`.
+
+        Write the change into the draft, and return the new member.
+        """
         group = draft.group
         member = group.members[member_id]
         if member.is_reconciled(group.assignment_epoch) and not subscription_changed:

@@ -12,14 +12,14 @@ _Key: TypeAlias = tuple[str, str, str]
 
 
 class Late(NamedTuple):
-    """A member whose timeout has expired."""
+    """A member whose timeout has expired, and that must be fenced."""
 
     group_id: str
     member_id: str
     reason: str
-    #: whether the member is still late: its request may arrive while the fencing waits for the group's lock
+    #: returns whether the member is still late: its request may arrive before the group's lock is free
     still_is: Callable[[], bool]
-    #: tries again later, after a failure to store the fencing
+    #: sets the timeout again, because the fencing could not be stored
     try_again: Callable[[], None]
 
 
@@ -27,9 +27,10 @@ class Timeouts:
     """Timers for the members of one shard's consumer groups."""
 
     def __init__(self, timers: Timers, fence: Callable[[Late], None]) -> None:
-        """Create the timers.
+        """Create the timeouts.
 
-        `fence` must fence a member under the group's lock, if the member is still late then.
+        `fence` is called when a timeout expires. It must remove the member under the group's lock, if the
+        member is still late then.
         """
         self._timers = timers
         self._fence = fence
@@ -37,7 +38,7 @@ class Timeouts:
         self._late: set[_Key] = set()
 
     def expect_heartbeat(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """Restart the session timeout."""
+        """Restart the member's session timeout."""
         self._set("session", group_id, member_id, timeout_ms, "its session has expired")
 
     def expect_revocation(self, group_id: str, member_id: str, timeout_ms: int) -> None:
@@ -48,12 +49,12 @@ class Timeouts:
         self._cancel("rebalance", group_id, member_id)
 
     def expect_join(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """Start the time within which a classic member must join again, at the first answer that says so."""
+        """Start the timeout within which a classic member must join again, unless it has started already."""
         if ("join", group_id, member_id) not in self._timers:
             self._set("join", group_id, member_id, timeout_ms, "it did not rejoin in time")
 
     def joined(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """Note that a classic member has joined. It must now send SyncGroup."""
+        """Cancel the join timeout of a classic member, and start its timeout for SyncGroup."""
         self._cancel("join", group_id, member_id)
         self._set("sync", group_id, member_id, timeout_ms, "it did not send SyncGroup in time")
 
@@ -61,7 +62,7 @@ class Timeouts:
         self._cancel("sync", group_id, member_id)
 
     def forget(self, group_id: str, member_id: str) -> None:
-        """Cancel the timers of a removed member."""
+        """Cancel all timeouts of a removed member."""
         for kind in ("session", "rebalance", "join", "sync"):
             self._cancel(kind, group_id, member_id)
 

@@ -1,4 +1,4 @@
-"""The topics of the cluster for assignors: numbers of partitions, racks, ids, and a hash of them."""
+"""The cluster's topics, as assignors need them: partition counts, racks, ids, and a hash of all these."""
 
 from __future__ import annotations
 
@@ -44,40 +44,40 @@ class Topics:
 
     @property
     def names(self) -> Collection[str]:
-        """The names of all topics: another object after each change of a topic."""
+        """The names of all topics. Each change of a topic gives a new object."""
         return self._view.image.topics
 
     def snapshot(self) -> Topics:
-        """The present topics, which later changes do not affect."""
+        """Return a view of the current topics that later changes of the cluster do not affect."""
         return Topics(_Snapshot(self._view.image))
 
     def partition_count(self, names: Collection[str]) -> int:
-        """Return the number of partitions of those of `names` that exist, together."""
+        """Return the total number of partitions of the topics in `names` that exist."""
         topics = self._view.image.topics
         return sum(len(topics[name].partitions) for name in names if name in topics)
 
     def ids(self, names: Collection[str]) -> frozenset[TopicId]:
-        """Return the ids of those of `names` that exist."""
+        """Return the ids of the topics in `names` that exist."""
         topics = self._view.image.topics
         return frozenset(topics[name].id for name in names if name in topics)
 
     def images(self, names: Collection[str]) -> list[TopicImage]:
-        """The topics that exist, in the order of their names."""
+        """Return the topics in `names` that exist, in the order of their names."""
         topics = self._view.image.topics
         return [topics[name] for name in sorted(names) if name in topics]
 
     def named(self, partitions: Partitions) -> Assignment:
-        """Return the partitions by topic name, without deleted topics."""
+        """Return `partitions` with topic names instead of ids, without deleted topics."""
         names = self._view.image.topic_names
         return {names[topic]: numbers for topic, numbers in partitions.items() if topic in names}
 
     def identified(self, assignment: Assignment) -> Partitions:
-        """Return the partitions by topic id, without topics that do not exist."""
+        """Return `assignment` with topic ids instead of names, without topics that do not exist."""
         topics = self._view.image.topics
         return {topics[name].id: numbers for name, numbers in assignment.items() if name in topics}
 
     def specs(self, names: Collection[str]) -> dict[str, TopicSpec]:
-        """Return the existing topics in the form for an assignor."""
+        """Return the assignor's input for the topics in `names` that exist."""
         image = self._view.image
         has_racks = any(broker.rack is not None for broker in image.brokers.values())
         return {
@@ -92,9 +92,9 @@ class Topics:
         }
 
     def metadata_hash(self, names: Collection[str]) -> int:
-        """Return a hash of the existing topics: their ids, names, partitions and racks (KIP-1101).
+        """Return a hash of the topics in `names` that exist: ids, names, partitions and racks (KIP-1101).
 
-        As in Apache Kafka, it is the XXH3 of the topics' hashes, in the order of their names.
+        As in Apache Kafka, the hash is the XXH3 of the topics' own hashes in the order of their names.
         """
         image = self._view.image
         hashes = [self._hash(image, image.topics[name]) for name in sorted(names) if name in image.topics]
@@ -109,7 +109,7 @@ class Topics:
 
 
 def topic_hash(topic: TopicImage, brokers: Mapping[BrokerId, BrokerImage]) -> int:
-    """Return one topic's part of the hash: its id, name, partitions and their racks."""
+    """Return the hash of one topic: its id, name, partitions and their racks."""
     high, low = struct.unpack(">qq", topic.id)
     parts = [
         bytes([_HASH_FORMAT]),
@@ -135,7 +135,7 @@ def _text(text: str) -> bytes:
 
 
 def _length(text: str) -> int:
-    """Return the length in Java's characters."""
+    """Return the length of a string in UTF-16 code units, as Java counts it."""
     return len(text.encode("utf-16-le")) // 2
 
 

@@ -1,8 +1,8 @@
-"""Sets start offsets of a share group and deletes it, in the group and at the share coordinator.
+"""Alters and deletes the offsets of a share group, and deletes the group.
 
-Each needs a group without members. The first step is stored in the group before the share coordinator is
-asked, and the last one when it has answered. So a failure in between leaves nothing that a repetition of the
-request cannot complete.
+Each operation needs a group without members. It first stores its beginning in the group's records. Then it
+sends requests to the share coordinator, and stores its end in the group's records. After a failure in
+between, the same request completes the operation.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from barnabas.broker.coordinator.share_state.persister import SharePartitionKey,
 
 T = TypeVar("T")
 
-#: the states that are read at the same time
+#: the most states that are read at the same time
 _AT_ONCE = 100
 
 
 class Shards(Protocol):
-    """Finds the share groups of the shard of a group.
+    """Accesses the share groups of the shard that coordinates a group.
 
-    Both raise KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+    Both methods raise KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
     """
 
     def read(self, group_id: str) -> ShareGroups: ...
@@ -50,9 +50,11 @@ class ShareAdministration:
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[SharePartitionKey, Offset], names: Mapping[TopicId, str]
     ) -> Failures:
-        """Set start offsets. This creates the group if there is none. Return the errors by partition.
+        """Set start offsets. If the group does not exist, create it. Return the errors by partition.
 
         Args:
+            group_id: the group.
+            offsets: the new start offsets.
             names: names of the topics by id.
 
         Raises:
@@ -71,7 +73,7 @@ class ShareAdministration:
         return failures
 
     async def delete_offsets(self, group_id: str, names: Collection[str]) -> dict[TopicId, KafkaError | None]:
-        """Delete the states of those topics that have some. Return the results.
+        """Delete the states of the topics in `names`. Return an error or None for each topic that had states.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP.
@@ -101,7 +103,7 @@ class ShareAdministration:
     async def summaries(
         self, keys: Collection[SharePartitionKey]
     ) -> dict[SharePartitionKey, ShareState | KafkaError]:
-        """Return the state of each partition without its batches, or the error."""
+        """Return for each share partition its state without batches, or the error of the request."""
         found: dict[SharePartitionKey, ShareState | KafkaError] = {}
 
         async def read(key: SharePartitionKey) -> None:

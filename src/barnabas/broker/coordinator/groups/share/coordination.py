@@ -30,7 +30,7 @@ from barnabas.kafka.protocol.messages.share_group_heartbeat import (
 
 
 class Deletion(NamedTuple):
-    """States that are being deleted."""
+    """The topics and share partitions whose states are to be deleted."""
 
     topics: Mapping[TopicId, str]
     keys: list[SharePartitionKey]
@@ -40,7 +40,9 @@ class ShareGroups:
     """Coordinates the share groups of one shard.
 
     Args:
-        find: returns the group with an id, of any type.
+        context: context from the runtime.
+        find: returns the group with an id, of any type; None if it does not exist.
+        view: settings and image of the broker.
         persister: sends requests about the states of partitions to the share coordinator.
         assigning: a thread that computes assignments.
     """
@@ -63,7 +65,7 @@ class ShareGroups:
         self._membership = ShareMembership(view, self._rounds, self._timeouts, self.states.begin)
 
     def loaded(self, group: ShareGroup) -> None:
-        """Start the session timeouts of loaded members, and continue initializations."""
+        """Start the session timeouts of loaded members, continue initializations, remove deleted topics."""
         timeout_ms = self._view.group_config(group.group_id).share_session_timeout_ms
         for member_id in group.members:
             self._timeouts.expect_heartbeat(group.group_id, member_id, timeout_ms)
@@ -74,12 +76,12 @@ class ShareGroups:
             self.states.begin(group.group_id)
 
     def unload(self) -> None:
-        """Stop all work, because this broker no longer has the shard."""
+        """Cancel all computations and initializations, because this broker no longer has the shard."""
         self._delayed.stop()
         self.states.stop()
 
     def forget(self, group: ShareGroup) -> None:
-        """Forget a group that was deleted."""
+        """Remove all state of a deleted group."""
         self._rounds.forget(group.group_id)
 
     # --- membership ---
@@ -99,9 +101,12 @@ class ShareGroups:
     # --- states ---
 
     def begin_alteration(self, group_id: str) -> Result[int]:
-        """Return the epoch for new start offsets, above that of every state.
+        """Raise the group epoch, and return it: it is the state epoch for new start offsets.
 
-        Create the group if there is none.
+        If the group does not exist, create it.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, the group has another type; NON_EMPTY_GROUP.
         """
         found = self._find(group_id)
         group = ShareGroup(group_id) if found is None else share_group(group_id, found)
@@ -111,7 +116,7 @@ class ShareGroups:
         return Result(draft.group.epoch, draft.records)
 
     def end_alteration(self, group_id: str, altered: Mapping[SharePartitionKey, str]) -> Result[None]:
-        """Record that partitions have states; `altered` has the name of each topic."""
+        """Record that partitions are initialized. `altered` has each partition with the name of its topic."""
         group = self._group(group_id)
         if group is None:
             return Result()
@@ -124,7 +129,7 @@ class ShareGroups:
         return Result(records=draft.records)
 
     def begin_deletion(self, group_id: str, names: Collection[str] | None) -> Result[Deletion]:
-        """Record that the states of topics, or of all topics, are being deleted, and return them.
+        """Record that the topics in `names` (None: all topics) are deleting. Return their states.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -148,7 +153,7 @@ class ShareGroups:
         return Result(Deletion(topics, deleted), draft.records)
 
     def end_deletion(self, group_id: str, topics: Collection[TopicId]) -> Result[None]:
-        """Record that the states of topics are deleted, unless a member has begun to use them again."""
+        """Record that the states of topics are deleted. Skip topics that are no longer deleting."""
         group = self._group(group_id)
         if group is None:
             return Result()
@@ -156,7 +161,7 @@ class ShareGroups:
         return Result(records=_forgetting(group, gone).records)
 
     def delete(self, group_id: str) -> Result[None]:
-        """Delete a group whose states are deleted.
+        """Delete an empty group. The states of its partitions must be deleted before.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -166,17 +171,17 @@ class ShareGroups:
         return Result(records=group.tombstones())
 
     def forget_topics(self, group_id: str, topics: Collection[TopicId]) -> Result[None]:
-        """Forget topics that have been deleted; the share coordinator deletes their states itself."""
+        """Remove deleted topics from a group. The share coordinator itself deletes their states."""
         group = self._group(group_id)
         if group is None:
             return Result()
         return Result(records=_forgetting(group, group.partitions.names().keys() & set(topics)).records)
 
     def _numbers(self, group: ShareGroup, topic_id: TopicId) -> frozenset[int]:
-        """Return the partitions of a topic that can have a state."""
+        """Return the partitions of a topic that can have a state: the known ones, or all if none is known."""
         topic = self._view.image.topic_by_id(topic_id)
         known = group.partitions.known(topic_id)
-        # A topic that is deleting already has lost its numbers.
+        # A topic that is deleting already has no known partitions.
         return known or frozenset(range(0 if topic is None else len(topic.partitions)))
 
     # --- inside ---
@@ -186,7 +191,7 @@ class ShareGroups:
         return group if isinstance(group, ShareGroup) else None
 
     def _began(self, draft: ShareGroupDraft) -> None:
-        """Allow members to have the partitions that are initialized now."""
+        """Raise the epoch and assign again, so that members get newly initialized partitions."""
         if draft.group.members:
             self._rounds.raise_epoch(draft)
             self._rounds.assign(draft)
@@ -230,7 +235,7 @@ class ShareGroups:
 
 
 def share_group(group_id: str, group: object) -> ShareGroup:
-    """Return the share group. Raises KafkaError GROUP_ID_NOT_FOUND if it is of another type."""
+    """Return `group` if it is a share group. Raises KafkaError GROUP_ID_NOT_FOUND otherwise."""
     if isinstance(group, ShareGroup):
         return group
     reason = "not found" if group is None else "is not a share group"

@@ -1,4 +1,4 @@
-"""A change of a share group while the coordinator decides on it: a copy that each record changes at once."""
+"""A pending change of a share group: its records, and a copy of the group to which they are applied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.kafka.protocol.schema import Message
 
 
 class ShareGroupDraft:
-    """A change of a group."""
+    """A pending change of a share group. Its methods add records, and apply them to a copy of the group."""
 
     def __init__(self, group: ShareGroup) -> None:
         self._committed = group
@@ -34,7 +34,7 @@ class ShareGroupDraft:
         self._write(records.current_key(self.group_id, member.member_id), records.current_value(member))
 
     def put_targets(self, targets: Mapping[str, Partitions]) -> None:
-        """Store targets of members that are still there."""
+        """Store `targets`, except those of members that have left."""
         for member_id, target in targets.items():
             if member_id in self.group.members:
                 value = stored.ShareGroupTargetAssignmentMemberValue(

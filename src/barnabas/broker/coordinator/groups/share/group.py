@@ -30,7 +30,7 @@ class ShareGroupState(Enum):
 
 
 class ShareGroup:
-    """One group. Owned by its shard."""
+    """The state of one share group. Its shard owns it."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -40,7 +40,7 @@ class ShareGroup:
         self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, Partitions] = {}
         self.partitions = SharePartitions()
-        #: the number of members with the same topic names: many members have few subscriptions
+        #: by set of subscribed topics: the number of members with it
         self._names: Counter[frozenset[str]] = Counter()
 
     def copy(self) -> ShareGroup:
@@ -89,7 +89,7 @@ class ShareGroup:
     # --- records ---
 
     def replay(self, key: stored.Key, value: Any) -> None:
-        """Apply one record; a value of None deletes the key."""
+        """Apply one record to the group. A value of None deletes the key."""
         _REPLAY[type(key)](self, key, value)
 
     def tombstones(self) -> list[records.ShareGroupRecord]:

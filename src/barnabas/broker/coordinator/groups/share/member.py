@@ -1,4 +1,4 @@
-"""A member of a share group as a value."""
+"""A member of a share group as an immutable value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.broker.coordinator.groups.consumer.member import NOTHING, Partitio
 
 
 class ShareMember(NamedTuple):
-    """The stored state of a member."""
+    """The stored state of a share group's member."""
 
     member_id: str
     rack_id: str | None = None
@@ -20,14 +20,14 @@ class ShareMember(NamedTuple):
 
     # --- its steps ---
     epoch: int = 0
-    #: if the answer with `epoch` was lost, the member still sends this one
+    #: the member still sends this epoch if the response with `epoch` was lost
     previous_epoch: int = -1
     assigned: Partitions = NOTHING
 
     def reconciled(self, target: Partitions, target_epoch: int, subscribed: Set[TopicId]) -> ShareMember:
-        """Return the member with its target, without topics to which it does not subscribe.
+        """Return the member with its target in `target_epoch`, limited to the topics in `subscribed`.
 
-        Members share partitions, so no member waits until another one gives a partition up.
+        Members share partitions, so a member never waits until another member revokes a partition.
         """
         if self.epoch != target_epoch:
             assigned = _only(target, subscribed)

@@ -24,15 +24,18 @@ from barnabas.kafka.protocol.messages.share_group_heartbeat import (
 
 logger = logger_of(__name__, is_limited=True)
 
-#: the heartbeat interval of a member without partitions, while some of the group are not ready
+#: heartbeat interval of a member without partitions, while its group is being assigned or initialized, in ms
 _SOON_MS = 500
 
 
 class ShareMembership:
-    """Adds and removes members of one shard's share groups; `GroupShard` has the operations' contracts.
+    """Adds and removes members of one shard's share groups. `GroupShard` documents the operations' errors.
 
     Args:
-        initialize: begins to initialize the partitions of a group.
+        view: settings of the broker and of groups.
+        rounds: advances the groups after changes.
+        timeouts: the session timeouts of members.
+        initialize: begins to initialize the partitions of the group with this id.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class ShareMembership:
         return Result(records=self._removal(group, member).records, then=then)
 
     def fence(self, group: ShareGroup, late: Late) -> Result[None]:
-        """Remove a member whose session has expired, unless it has sent a heartbeat since."""
+        """Remove a member whose session has expired, unless it has sent a heartbeat meanwhile."""
         member = group.members.get(late.member_id)
         if member is None or not late.still_is():
             return Result()
@@ -146,7 +149,11 @@ class ShareMembership:
 
 
 def _find(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
-    """Return the member before the request; a new one if it joins."""
+    """Return the member as it was before the request; a new one if it joins.
+
+    Raises:
+        KafkaError: UNKNOWN_MEMBER_ID; FENCED_MEMBER_EPOCH, the epoch is neither the current nor the previous.
+    """
     member_id, epoch = request.member_id, request.member_epoch
     if epoch == JOIN_EPOCH:
         return group.members.get(member_id, ShareMember(member_id))

@@ -1,7 +1,7 @@
-"""The partitions of a share group by the state that the share coordinator has of them.
+"""The partitions of a share group: initializing, initialized or deleting.
 
-A new partition is *initializing* until the share coordinator has made its state. Members get only
-*initialized* ones. A topic is *deleting* until its states are known to be gone.
+A new partition is *initializing* until the share coordinator has stored its first state. Members get only
+*initialized* partitions. A topic is *deleting* until the share coordinator has deleted all its states.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ NO_NAMES: Mapping[TopicId, str] = MappingProxyType({})
 
 
 class SharePartitions(NamedTuple):
-    """An immutable value: a record replaces it as a whole."""
+    """The partitions of one share group, as an immutable value. One record stores all of them."""
 
     initializing: StateTopics = NO_TOPICS
     initialized: StateTopics = NO_TOPICS
-    #: topics by id and name
+    #: the names of topics by id
     deleting: Mapping[TopicId, str] = NO_NAMES
 
     @property
@@ -57,13 +57,13 @@ class SharePartitions(NamedTuple):
         return missing
 
     def with_initializing(self, topics: StateTopics) -> SharePartitions:
-        """Return the value with `topics` initializing. Topics that were being deleted are not any more."""
+        """Return a copy in which these partitions are initializing. Their topics are no longer deleting."""
         return self._replace(
             initializing=_united(self.initializing, topics), deleting=_without(self.deleting, topics)
         )
 
     def with_initialized(self, topics: StateTopics) -> SharePartitions:
-        """Return the value with `topics` initialized: their states exist."""
+        """Return a copy in which these partitions are initialized. Their topics are no longer deleting."""
         return SharePartitions(
             _subtracted(self.initializing, topics),
             _united(self.initialized, topics),
@@ -71,7 +71,7 @@ class SharePartitions(NamedTuple):
         )
 
     def with_deleting(self, topics: Mapping[TopicId, str]) -> SharePartitions:
-        """Return the value in which the states of `topics` are being deleted."""
+        """Return a copy in which `topics` are deleting, and none of their partitions is initialized."""
         return SharePartitions(
             _without(self.initializing, topics),
             _without(self.initialized, topics),
@@ -79,7 +79,7 @@ class SharePartitions(NamedTuple):
         )
 
     def without(self, topics: Collection[TopicId]) -> SharePartitions:
-        """Return the value without `topics`, whose states are deleted."""
+        """Return a copy without `topics`."""
         return SharePartitions(
             _without(self.initializing, topics),
             _without(self.initialized, topics),
@@ -87,20 +87,20 @@ class SharePartitions(NamedTuple):
         )
 
     def names(self) -> dict[TopicId, str]:
-        """Return the names of all topics by id."""
+        """Return the names of all topics in any state, by id."""
         names = {id: topic.name for id, topic in {**self.initializing, **self.initialized}.items()}
         return {**self.deleting, **names}
 
 
 def keys(group_id: str, topics: StateTopics) -> Iterator[SharePartitionKey]:
-    """Return the key of each partition at the share coordinator."""
+    """Yield the share coordinator's key of each partition in `topics`."""
     for topic_id, topic in topics.items():
         for partition in sorted(topic.partitions):
             yield SharePartitionKey(group_id, topic_id, partition)
 
 
 def topics_of(keys: Iterable[SharePartitionKey], names: Mapping[TopicId, str]) -> StateTopics:
-    """Return the partitions of some keys by topic; `names` has the name of each."""
+    """Return the partitions of `keys`, grouped by topic id. `names` has each topic's name."""
     numbers: dict[TopicId, set[int]] = {}
     for _, topic_id, partition in keys:
         numbers.setdefault(topic_id, set()).add(partition)

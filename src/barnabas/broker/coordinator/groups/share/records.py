@@ -20,7 +20,7 @@ _STABLE = 0
 
 
 class ShareGroupRecord(NamedTuple):
-    """One record of a share group; a value of None deletes what the key names."""
+    """One record of a share group. A value of None deletes the key."""
 
     key: stored.Key
     value: Message | None
@@ -30,10 +30,10 @@ class ShareGroupRecord(NamedTuple):
 
 
 def decode_record(kind: int, key: bytes, value: bytes | None) -> ShareGroupRecord:
-    """Decode a record of a type in `barnabas.kafka.protocol.records.share_group.KINDS`.
+    """Decode a record of one of the kinds in `barnabas.kafka.protocol.records.share_group.KINDS`.
 
     Raises:
-        ProtocolError: the record is damaged, or has an unknown later version.
+        ProtocolError: the record cannot be decoded, or its value has an unknown version.
     """
     return ShareGroupRecord(*decode_fact(stored.KINDS, kind, key, value))
 

@@ -1,4 +1,4 @@
-"""Validates a ShareGroupHeartbeat without its group."""
+"""Validates a ShareGroupHeartbeat without the state of its group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.kafka.protocol.messages.share_group_heartbeat import ShareGroupHea
 
 
 def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """Raise an error for a request that is never valid.
+    """Reject a request that would be invalid in any state of its group.
 
     Raises:
         KafkaError: INVALID_REQUEST.

@@ -1,4 +1,4 @@
-"""The effects of a change of a share group: initialization of partitions, a group epoch, an assignment."""
+"""Follows up a change of a share group: a new group epoch, new partitions to initialize, an assignment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logger_of(__name__, is_limited=True)
 
 
 class ShareAssignmentInputs(NamedTuple):
-    """The immutable inputs of a target assignment: a thread may compute it."""
+    """The inputs of a target assignment. They are immutable, so a thread can compute the assignment."""
 
     members: Mapping[str, ShareMember]
     targets: Mapping[str, Partitions]
@@ -44,12 +44,12 @@ class ShareAssignmentInputs(NamedTuple):
         }
 
     def put(self, targets: Mapping[str, Partitions], draft: ShareGroupDraft) -> None:
-        """Store some of the targets. Members that have left since are omitted."""
+        """Store `targets`, except those of members that have left."""
         draft.put_targets(targets)
 
 
 class _Verified(NamedTuple):
-    """The state of a group in which it needs no new epoch."""
+    """The state in which a group was last found to be up to date. While it is the same, skip the check."""
 
     metadata_hash: int
     topics: object
@@ -57,11 +57,11 @@ class _Verified(NamedTuple):
 
 
 class ShareRounds:
-    """Advances the share groups of one shard. Writes its decisions into drafts.
+    """Advances the share groups of one shard, and writes its decisions into drafts.
 
     Args:
         topics: the topics of the cluster.
-        put_off: computes and stores the target of a large group later.
+        put_off: begins to compute the target of the large group with this id, and stores it later.
     """
 
     def __init__(self, topics: Topics, put_off: Callable[[str], None]) -> None:
@@ -70,7 +70,11 @@ class ShareRounds:
         self._verified: dict[str, _Verified] = {}
 
     def is_outdated(self, group: ShareGroup) -> bool:
-        """Whether subscribed topics have changed since the last epoch, or are not initialized."""
+        """Whether the group needs a new epoch.
+
+        It does if subscribed topics have changed since its last epoch, or have partitions that are neither
+        initialized nor initializing.
+        """
         verified = _Verified(group.metadata_hash, self._topics.names, group.partitions)
         last = self._verified.get(group.group_id)
         if (
@@ -89,7 +93,7 @@ class ShareRounds:
         return False
 
     def forget(self, group_id: str) -> None:
-        """Forget a group that was deleted."""
+        """Remove all state of a deleted group."""
         self._verified.pop(group_id, None)
 
     def raise_epoch(self, draft: ShareGroupDraft) -> None:
@@ -99,14 +103,17 @@ class ShareRounds:
         logger.info("share group %s: epoch %d", draft.group_id, epoch)
 
     def initialize(self, draft: ShareGroupDraft) -> None:
-        """Record the partitions that must be initialized before members get them."""
+        """Record new partitions of subscribed topics as initializing. Members do not get them yet."""
         partitions = draft.group.partitions
         missing = partitions.missing(self._topics.images(draft.group.topics_in_use()))
         if missing:
             draft.put_partitions(partitions.with_initializing(missing))
 
     def assign(self, draft: ShareGroupDraft) -> None:
-        """Compute the target for the group's epoch, if there is none; for a large group, later."""
+        """Compute the target assignment for the group's epoch, if there is none yet.
+
+        For a large group, only begin the computation: a thread computes the target.
+        """
         group = draft.group
         if group.epoch <= group.assignment_epoch:
             return
@@ -121,13 +128,13 @@ class ShareRounds:
         draft.put_assignment_epoch(group.epoch)
 
     def inputs(self, group: ShareGroup) -> ShareAssignmentInputs:
-        """Return the inputs of the target for the group's epoch."""
+        """Return the inputs of the target assignment for the group's epoch."""
         return ShareAssignmentInputs(
             dict(group.members), dict(group.targets), group.partitions, self._topics.snapshot()
         )
 
     def reconcile(self, draft: ShareGroupDraft, member_id: str) -> ShareMember:
-        """Give a member its target. Return the changed member."""
+        """Give a member its target, and write the change into the draft. Return the new member."""
         group = draft.group
         member = group.members[member_id]
         moved = member.reconciled(
@@ -138,6 +145,6 @@ class ShareRounds:
         return moved
 
     def _is_large(self, group: ShareGroup) -> bool:
-        """Whether the computation of a target is too long for a turn of the event loop."""
+        """Whether the computation of a target takes too long for one turn of the event loop."""
         size = len(group.members)
         return size > LARGE or size + self._topics.partition_count(group.topics_in_use()) > LARGE

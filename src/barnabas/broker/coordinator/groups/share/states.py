@@ -1,8 +1,9 @@
-"""The states of share partitions at the share coordinator: initialized, set anew and deleted (KIP-932).
+"""Initializes and deletes the states of share partitions at the share coordinator (KIP-932).
 
-A group has one conversation with the share coordinator at a time. So a state cannot be deleted while it is
-being made. The coordinator repeats an initialization until its outcome is known (KAFKA-19204). The group's
-record names the partitions that wait for one. So the next coordinator of the group goes on with them.
+At most one task at a time sends requests about a group to the share coordinator: it is in a *conversation*.
+So a state cannot be deleted while another task initializes it. The group coordinator repeats an
+initialization until it succeeds (KAFKA-19204). The group's record has the partitions that are not initialized
+yet. So the next coordinator of the group continues with them.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from barnabas.broker.view import BrokerView
 
 logger = logger_of(__name__)
 
-#: in place of an offset: the leader of the partition chooses by share.auto.offset.reset
+#: in place of a start offset: the partition's leader chooses one by share.auto.offset.reset
 UNINITIALIZED = -1
-#: the states that the share coordinator is asked for at the same time
+#: the most concurrent requests to the share coordinator
 _AT_ONCE = 100
 
-#: the error of each key that has failed
+#: the error of each share partition whose request failed
 Failures = dict[SharePartitionKey, KafkaError]
 
 
@@ -40,9 +41,11 @@ class ShareStates:
     """The states of the partitions of one shard's share groups.
 
     Args:
+        view: has the broker's image.
+        persister: sends the requests to the share coordinator.
         find: returns the share group with an id, if it exists.
         change: stores a change of a group under its lock; raises KafkaError.
-        began: raises the epoch of a group some of whose partitions have been initialized.
+        began: called with a draft in which partitions have become initialized. It raises the group epoch.
     """
 
     def __init__(
@@ -59,13 +62,13 @@ class ShareStates:
         self._change = change
         self._began = began
         self._conversations: dict[str, asyncio.Lock] = {}
-        #: by group: how many have a conversation, or wait for one
+        #: by group: the number of tasks that have a conversation, or wait for one
         self._speakers: Counter[str] = Counter()
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._complaints = Complaints(logger)
 
     def begin(self, group_id: str) -> None:
-        """Initialize the partitions for which the group waits, if that has not begun yet."""
+        """Start a task that initializes the group's initializing partitions, unless it is running."""
         if group_id in self._under_way:
             return
         work = self._initialize_group(group_id)
@@ -78,7 +81,7 @@ class ShareStates:
 
     @asynccontextmanager
     async def conversation(self, group_id: str) -> AsyncIterator[None]:
-        """A context in which no other request about the group goes to the share coordinator."""
+        """Return a context in which no other task sends requests about the group to the share coordinator."""
         lock = self._conversations.setdefault(group_id, asyncio.Lock())
         self._speakers[group_id] += 1
         try:
@@ -90,11 +93,15 @@ class ShareStates:
                 del self._speakers[group_id], self._conversations[group_id]
 
     async def initialize(self, offsets: Mapping[SharePartitionKey, Offset], state_epoch: int) -> Failures:
-        """Set the start offsets of partitions, in a conversation."""
+        """Initialize the states of partitions with these start offsets. Return the failures.
+
+        The caller must be in a `conversation`. A state that an earlier group of the same name has left is
+        replaced.
+        """
         return await self._each(offsets, lambda key: self._initialize(key, state_epoch, offsets[key]))
 
     async def delete(self, deleted: Collection[SharePartitionKey]) -> Failures:
-        """Delete states, in a conversation."""
+        """Delete the states of partitions. Return the failures. The caller must be in a `conversation`."""
         return await self._each(deleted, self._persister.delete)
 
     # --- inside ---
@@ -159,7 +166,7 @@ class ShareStates:
         except KafkaError as error:
             if error.code is not ErrorCode.FENCED_STATE_EPOCH:
                 raise
-            # An earlier group of this name has left a state: the new one follows it.
+            # An earlier group of this name has left a state: use a higher state epoch.
             left = await self._persister.summary(key)
             await self._persister.initialize(key, left.state_epoch + 1, start_offset)
 
