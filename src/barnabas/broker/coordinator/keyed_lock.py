@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 
 
 class _Key:
-    """The running and the waiting operations of one key. The lock removes it when there are none."""
+    """The running and the waiting operations of one key. `KeyedLock` drops a key without operations."""
 
     __slots__ = ("exclusive", "shared", "waiting")
 

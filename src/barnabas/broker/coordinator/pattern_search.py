@@ -77,7 +77,10 @@ def _matching(matches: Callable[[str], Any], names: Sequence[str]) -> list[str]:
 
 
 def _pieces(names: Sequence[str], size: int, most: int) -> Iterator[Sequence[str]]:
-    """Yield groups of names: each takes at most `most` steps, but has at least one name."""
+    """Yield slices of `names`: each takes at most `most` steps, but has at least one name.
+
+    `size` is the number of instructions in the compiled expression.
+    """
     start, steps = 0, 0
     for end, name in enumerate(names):
         more = size * len(name)

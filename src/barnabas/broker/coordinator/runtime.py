@@ -67,7 +67,7 @@ class _State(Enum):
 
 
 class _Append:
-    """Appended records that may not be committed yet, and the operations that wait for them."""
+    """The appended records of one operation that may not be committed yet, and its reply."""
 
     __slots__ = ("error", "is_settled", "key", "reply", "result", "shared", "timeout")
 
@@ -84,7 +84,7 @@ class _Append:
 
 
 class _Slot(Generic[S]):
-    """A partition that this broker coordinates."""
+    """A partition that this broker coordinates: its shard, locks, timers and pending appends."""
 
     __slots__ = ("appends", "epoch", "loading", "lock", "shard", "state", "timers")
 

@@ -1,4 +1,4 @@
-"""Timers that are set again far more often than they fire: a heartbeat only moves the deadline."""
+"""Timers that are cheap to set again: a heartbeat only moves the deadline of the timer."""
 
 from __future__ import annotations
 

@@ -21,7 +21,10 @@ MOST_RENEWERS = 100
 
 
 class TokenPrincipal(Principal):
-    """A user who has logged in with a delegation token. It equals the user, but may not manage tokens."""
+    """The principal of a client that logged in with a delegation token.
+
+    It equals the owner's principal, but it may not manage tokens.
+    """
 
     __slots__ = ()
 

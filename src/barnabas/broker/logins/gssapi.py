@@ -53,7 +53,7 @@ class GssapiExchange:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Return the answer to the client's next message.
+        """Return the answer to the client's next message: tokens first, then the offer of no security layer.
 
         Raises:
             SaslError: the login has failed.

@@ -39,7 +39,7 @@ class KerberosPrincipal(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """`RULE:[parts:format](match)s/pattern/replacement/g/L`."""
+    """A rule `RULE:[parts:format](match)s/pattern/replacement/g/L` that maps a principal to a user's name."""
 
     parts: int
     format: str

@@ -46,7 +46,7 @@ class Exchange(Protocol):
     token_id: str | None
 
     def respond(self, message: bytes) -> bytes:
-        """Return the answer to the client's next message. This may take tens of milliseconds of CPU time.
+        """Return the answer to the client's next message. The call may take tens of milliseconds of CPU time.
 
         Raises:
             SaslError: the login has failed.

@@ -61,7 +61,7 @@ class _Shape(NamedTuple):
 
 
 class _Weighted(NamedTuple):
-    """A shape, and the number of users with it."""
+    """A shape, its text for the computation of random numbers, and the number of users with it."""
 
     shape: _Shape
     label: str

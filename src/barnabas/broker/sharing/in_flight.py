@@ -616,7 +616,7 @@ class InFlight:
 
 
 class _Plan:
-    """The changes that an acquisition is going to make."""
+    """The changes that `acquire` is going to make."""
 
     def __init__(self, max_records: int, batch_size: int, is_strict: bool) -> None:
         self.max_records = max_records

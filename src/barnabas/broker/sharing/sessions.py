@@ -23,14 +23,14 @@ MAX_PARTITIONS = 100_000
 
 
 class Member(NamedTuple):
-    """A member of a share group."""
+    """The identity of a share group's member: the group id and the member id."""
 
     group: str
     member_id: str
 
 
 class Target(NamedTuple):
-    """A partition in a session."""
+    """A partition in a share session: the topic id and the partition index."""
 
     topic_id: TopicId
     partition: int

@@ -1,1 +1,1 @@
-"""Groups of the classic and the consumer protocol, and the offsets that groups commit."""
+"""The group coordinator: classic groups, consumer groups, share groups, and committed offsets."""

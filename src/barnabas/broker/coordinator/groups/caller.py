@@ -1,4 +1,4 @@
-"""The sender of a request."""
+"""The client that sent a request to the group coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores the offsets that groups of both protocols commit."""
+"""Stores and deletes the offsets that classic groups and consumer groups commit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Partition(Protocol):
 
 
 class Commits:
-    """Operations on the committed offsets of one shard's groups."""
+    """The committed and pending offsets of one shard's groups, and the operations on them."""
 
     def __init__(self, view: BrokerView) -> None:
         self.offsets = OffsetStore()
@@ -58,7 +58,7 @@ class Commits:
     # --- replay ---
 
     def replay(self, record: OffsetRecord) -> None:
-        """Apply one committed record."""
+        """Apply one record from outside of transactions: store or delete an offset."""
         key, committed = record
         if committed is None:
             self.offsets.remove(key)

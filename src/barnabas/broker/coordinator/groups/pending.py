@@ -22,7 +22,7 @@ class PendingOffsets:
         return key in self.writers
 
     def of_group(self, group_id: str) -> Collection[OffsetKey]:
-        """Return the keys of a group that open transactions have written."""
+        """Return the keys of a group's pending offsets: open transactions have written them."""
         return [key for key in self.writers if key.group_id == group_id]
 
     def put(self, producer_id: ProducerId, key: OffsetKey, committed: CommittedOffset) -> None:
@@ -47,7 +47,7 @@ class PendingOffsets:
                 written.pop(key, None)
 
     def end(self, producer_id: ProducerId) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """Remove a producer's open transaction. Yield its offsets, except offsets that `supersede` dropped."""
+        """Remove a producer's open transaction. Yield its offsets, without any that `supersede` dropped."""
         for key, committed in self._producers.pop(producer_id, {}).items():
             self.writers[key] -= 1
             if not self.writers[key]:

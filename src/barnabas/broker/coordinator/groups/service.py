@@ -155,7 +155,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
                     )
 
     def forget_topics(self, topics: set[str]) -> None:
-        """Delete the offsets of topics that have been deleted."""
+        """Begin to delete the offsets of deleted topics, by name."""
         for partition, shard in self.active_shards():
             for group_id in list(shard.groups):
                 if shard.commits.has_offsets_of(group_id, topics):
@@ -317,7 +317,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         ]
 
     def group(self, group_id: str) -> Group:
-        """Return a group.
+        """Return the group with this id, of any type.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.

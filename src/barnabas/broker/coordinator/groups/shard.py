@@ -73,7 +73,7 @@ def check_group_id(group_id: str) -> None:
 
 
 class GroupShard:
-    """One shard of the group coordinator."""
+    """One shard of the group coordinator: the groups and offsets of one `__consumer_offsets` partition."""
 
     def __init__(
         self,
@@ -319,7 +319,7 @@ class GroupShard:
         return self._rebalance.sync(group, member, request)
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Handle Heartbeat: restart the member's session timeout. It does not wait for pending appends.
+        """Handle Heartbeat: restart the member's session timeout, without waiting for pending appends.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.

@@ -108,7 +108,7 @@ class ShareShard:
         )
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """Ignore the end of a transaction: see `replay_pending`."""
+        """Ignore the end of a transaction, because `replay_pending` ignores its records."""
 
     def loaded(self) -> None:
         """Delete the states of topics that were deleted before this broker loaded the partition."""

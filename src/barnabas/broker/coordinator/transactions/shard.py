@@ -386,9 +386,9 @@ def _may_go_on(transaction: Transaction, expected: ProducerIdentity) -> bool:
 
 
 def _required(producer_id: ProducerId) -> ProducerId:
-    """Return the unused producer id.
+    """Return `producer_id`. Raises KafkaError CONCURRENT_TRANSACTIONS if it is NO_PRODUCER_ID.
 
-    Without one, raise KafkaError CONCURRENT_TRANSACTIONS, so that the client retries.
+    The client retries after this error.
     """
     if producer_id == NO_PRODUCER_ID:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -1,4 +1,4 @@
-"""An assignment while an assignor computes it."""
+"""A partly computed assignment: the owner of each partition so far."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AssignmentDraft:
                         self.give(topic, partition, member)
 
     def racks(self, topic: str, partition: int) -> frozenset[str]:
-        """Return the known racks of the partition's replicas."""
+        """Return the racks of the partition's replicas, as far as they are known."""
         racks = self._topics[topic].racks
         return racks[partition] if partition < len(racks) else frozenset()
 

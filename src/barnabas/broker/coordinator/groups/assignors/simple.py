@@ -23,7 +23,7 @@ _Partition: TypeAlias = tuple[TopicId, int]
 
 
 class ShareMemberSpec(NamedTuple):
-    """One member of a share group."""
+    """A member's input for the assignor: its subscription and its last target."""
 
     #: subscribed topics
     topics: frozenset[TopicId]

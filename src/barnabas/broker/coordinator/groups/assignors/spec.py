@@ -10,7 +10,7 @@ Assignment = Mapping[str, frozenset[int]]
 
 
 class MemberSpec(NamedTuple):
-    """One member of the group."""
+    """A member's input for an assignor: its subscription, identity, rack and last target."""
 
     #: subscribed topics, including those that match a regular expression
     topics: frozenset[str]
@@ -23,7 +23,7 @@ class MemberSpec(NamedTuple):
 
 
 class TopicSpec(NamedTuple):
-    """One topic whose partitions the group can get."""
+    """A topic's input for an assignor: its number of partitions, and their racks."""
 
     partitions: int
     #: for each partition the racks of its replicas; empty if they are unknown

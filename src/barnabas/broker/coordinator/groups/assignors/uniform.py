@@ -162,7 +162,12 @@ def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, i
 def _givers(
     draft: AssignmentDraft, members: list[int], owned: dict[int, list[int]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the member that gives up the next partition, with its number of partitions."""
+    """Yield the member that gives up the next partition, with its number of partitions.
+
+    Members with the most partitions come first. `members` must be sorted by their numbers of partitions, and
+    `owned` has the topic's partitions of each member. The caller must take a partition from each yielded
+    member, there and in the draft.
+    """
     start = end = len(members)
     level = draft.loads[members[-1]]
     while end:

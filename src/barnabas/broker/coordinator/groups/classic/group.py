@@ -114,7 +114,7 @@ class ClassicGroup:
         return action_for(self.state, event)
 
     def enter(self, action: Action, now_ms: int) -> None:
-        """Move to the state that an action leads to."""
+        """Set the group's state to the one that follows `action` (`NEXT_STATE`)."""
         self.previous_state = self.state
         self.state = NEXT_STATE[action]
         self.state_since_ms = now_ms
@@ -206,7 +206,7 @@ class ClassicGroup:
         )
 
     def empty_record(self, now_ms: int) -> GroupMetadataValue:
-        """Return the record of the next generation, without members."""
+        """Return the record of the next generation for a group that has become empty."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation + 1,

@@ -123,7 +123,7 @@ class Members:
         return any(self._supporters[protocol.name] == len(self._members) for protocol in protocols)
 
     def select_protocol(self) -> str:
-        """Return the protocol of the next generation: see `most_preferred`."""
+        """Return the protocol for the next generation: see `most_preferred`."""
         return most_preferred(self._members.values())
 
     # --- the join phase ---
@@ -147,7 +147,7 @@ class Members:
 
 
 def most_preferred(members: Collection[ClassicMember]) -> str:
-    """Return the protocol that most members prefer, among those that all members support."""
+    """Return the protocol that most members prefer. Only protocols that all members support count."""
     candidates = set.intersection(*(_names(member.protocols) for member in members))
     votes = Counter(member.vote(candidates) for member in members)
     return votes.most_common(1)[0][0]

@@ -127,7 +127,7 @@ class ClassicMembership:
     def _take_over(
         self, group: ClassicGroup, member: ClassicMember, old: ClassicMember, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        """Replace a static member that has restarted with a new member id."""
+        """Replace a static member that has restarted with a new member id. Rebalance if that is necessary."""
         member.assignment = old.assignment
         logger.info("group %s: member %s replaces %s", group.group_id, member.member_id, old.member_id)
         action = group.react(Event.SUCCESSOR)
@@ -259,7 +259,7 @@ class ClassicMembership:
         self._sessions.keep_alive(group, member)
 
     def expire(self, group: ClassicGroup, member_id: str) -> list[GroupRecord]:
-        """Remove a member, or a pending member, whose session has timed out."""
+        """Remove a member or a pending member whose session has timed out. Return the records to append."""
         if member_id in group.pending:
             group.pending.remove(member_id)
             return self._rebalance.fewer_awaited(group)

@@ -186,7 +186,10 @@ class Rebalance:
         return []
 
     def _wait_for_first_members(self, group: ClassicGroup, delay: int, remaining: int) -> None:
-        """Wait for more members of a new group, so that one rebalance is enough."""
+        """Extend the join phase of an empty group by `delay` ms, so that more members join in one rebalance.
+
+        While new members arrive, extend it again, by `remaining` ms at most.
+        """
 
         def fire() -> list[GroupRecord]:
             if group.new_member_added and remaining > 0:

@@ -18,7 +18,13 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
 class SessionTimeouts:
-    """The session timers of one shard's groups."""
+    """The session timers of one shard's classic groups.
+
+    Args:
+        timers: the timers of the shard.
+        write: runs an operation under a group's lock, and appends the records that it returns.
+        expire: removes the member with an id from a group, and returns the records to append.
+    """
 
     def __init__(
         self, timers: Timers, write: Step, expire: Callable[[ClassicGroup, str], list[GroupRecord]]

@@ -28,7 +28,7 @@ class GroupState(Enum):
 
 
 class Event(Enum):
-    """The events that reach a group."""
+    """The events that can change a classic group or decide the response to a request."""
 
     #: a member joins, leaves, times out or changes its protocols
     MEMBERS_CHANGED = "members changed"
@@ -58,7 +58,7 @@ class Event(Enum):
 
 
 class Action(Enum):
-    """The actions that the coordinator takes."""
+    """The coordinator's actions in response to events."""
 
     #: begin a rebalance: all members have to join again
     PREPARE = "prepare"

@@ -36,7 +36,7 @@ from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
 
 
 class ConsumerGroups:
-    """Coordinates the consumer groups of one shard."""
+    """Coordinates the consumer groups of one shard. `GroupShard` documents the operations."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class ConsumerGroups:
         self.classic_members = ClassicMembers(self._membership, unique)
 
     def loaded(self, group: ConsumerGroup) -> None:
-        """Start the session timeouts of loaded members. Start rebalance timeouts of members that must revoke."""
+        """Start the timeouts of loaded members: session timeouts, and rebalance timeouts for revocations."""
         for member in group.members.values():
             timeout_ms = self._view.group_config(group.group_id).consumer_session_timeout_ms
             if member.classic is not None:

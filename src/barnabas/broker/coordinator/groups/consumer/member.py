@@ -144,7 +144,7 @@ class ConsumerMember(NamedTuple):
 
 
 def common(one: Partitions, other: Partitions) -> Partitions:
-    """Return the partitions that are in both."""
+    """Return the partitions that are in both mappings."""
     both = {topic: partitions & other.get(topic, frozenset()) for topic, partitions in one.items()}
     return {topic: partitions for topic, partitions in both.items() if partitions}
 
@@ -156,7 +156,7 @@ def without(one: Partitions, other: Partitions) -> Partitions:
 
 
 def union(one: Partitions, other: Partitions) -> Partitions:
-    """Return the partitions that are in either."""
+    """Return the partitions that are in at least one of the mappings."""
     topics = {
         topic: one.get(topic, frozenset()) | other.get(topic, frozenset()) for topic in {**one, **other}
     }

@@ -14,7 +14,7 @@ _OWN_MEMBER_ID_FROM = 1
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
-    """Reject a request that would be invalid from any member.
+    """Reject a request that would be invalid in any state of its group.
 
     Raises:
         KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.

@@ -91,7 +91,7 @@ class Rounds:
         self._verified.pop(group_id, None)
 
     def raise_epoch(self, draft: GroupDraft) -> None:
-        """Raise the group epoch, because the members need another target assignment."""
+        """Raise the group epoch in the draft, because the members need a new target assignment."""
         epoch = draft.group.epoch + 1
         draft.put_epoch(epoch, self._topics.metadata_hash(draft.group.topics_in_use()))
         logger.info("group %s: epoch %d", draft.group_id, epoch)

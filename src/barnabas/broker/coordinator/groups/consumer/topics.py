@@ -36,7 +36,7 @@ class _Snapshot(NamedTuple):
 
 
 class Topics:
-    """The topics of the current cluster image."""
+    """The topics of a cluster image: the broker's current one, or that of a `snapshot`."""
 
     def __init__(self, view: HasImage) -> None:
         self._view = view

@@ -88,7 +88,7 @@ class ShareAdministration:
         return outcomes
 
     async def delete_group(self, group_id: str) -> None:
-        """Delete a group with all its states.
+        """Delete a share group, and before that the states of all its partitions.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP, or the error of a state that could not be deleted.

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: members join, stay and leave, and get their assignments (KIP-932)."""
+"""Handles ShareGroupHeartbeat: members join, stay and leave, and get their assignments (KIP-932)."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _find(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember
 
 
 def _updated(member: ShareMember, request: ShareGroupHeartbeatRequest, caller: Caller) -> ShareMember:
-    """Return the member with the fields of a heartbeat."""
+    """Return the member updated with the fields of its heartbeat."""
     names = request.subscribed_topic_names
     return member._replace(
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,

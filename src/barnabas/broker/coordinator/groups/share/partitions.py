@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 class StateTopic(NamedTuple):
-    """Some partitions of a topic."""
+    """A topic's name, and those of its partitions that are in one state."""
 
     name: str
     partitions: frozenset[int]

@@ -96,7 +96,7 @@ def advanced(member: ShareMember, value: stored.ShareGroupCurrentMemberAssignmen
 
 
 def partitions_value(partitions: SharePartitions) -> stored.ShareGroupStatePartitionMetadataValue:
-    """Return the stored form of a group's partitions by state."""
+    """Return the stored form of a group's initializing, initialized and deleting partitions."""
     return stored.ShareGroupStatePartitionMetadataValue(
         initializing_topics=_to_infos(partitions.initializing),
         initialized_topics=_to_infos(partitions.initialized),
@@ -108,7 +108,7 @@ def partitions_value(partitions: SharePartitions) -> stored.ShareGroupStateParti
 
 
 def partitions_of(value: stored.ShareGroupStatePartitionMetadataValue) -> SharePartitions:
-    """Return the stored partitions of a group by state."""
+    """Return a group's initializing, initialized and deleting partitions from their stored form."""
     return SharePartitions(
         _from_infos(value.initializing_topics),
         _from_infos(value.initialized_topics),
