@@ -54,7 +54,7 @@ class Result(Generic[T]):
     #: the marker to append instead of records; it ends the producer's transaction
     marker: EndTransaction | None = None
     then: Callable[[KafkaError | None], MaybeAwaitable[T]] | None = None
-    #: called after the records were replayed and the response (or the error of `then`) was sent
+    #: called soon after the replay, when the caller has got the response or the error of `then`
     afterwards: Callable[[], None] | None = None
 
 

@@ -63,7 +63,7 @@ class KeyedLock:
             self.keys.pop(key, None)
 
     def clear(self) -> None:
-        """Drop all locks, and run every waiting operation. The caller makes them fail."""
+        """Drop all locks, and run every waiting operation, which must notice that its shard is gone."""
         keys, self.keys = self.keys, {}
         for state in keys.values():
             for _, run in state.waiting:

@@ -141,7 +141,8 @@ class CoordinatorRuntime(Generic[S]):
         """Start to coordinate `partition`, which this broker now leads in `epoch`.
 
         Load the partition's state in the background, and serve requests after that. If this broker already
-        coordinates the partition in this epoch or a later one, do nothing.
+        coordinates the partition in this epoch or a later one, do nothing. If the loading in this epoch has
+        failed, load again.
         """
         slot = self._slots.get(partition)
         if slot is not None:

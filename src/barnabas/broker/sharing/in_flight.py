@@ -178,7 +178,7 @@ class InFlight:
 
     @classmethod
     def restored(cls, state: ShareState, limits: Limits, log_end: Offset) -> InFlight:
-        """Make the state that an earlier leader has stored, without records from `log_end` on."""
+        """Return the records in flight from a stored state, without records from `log_end` on."""
         in_flight = cls(state.start_offset, limits, state.batches)
         in_flight._cut_off(log_end)
         return in_flight

@@ -246,7 +246,10 @@ class SharePartition:
         return self.partition.log.high_watermark
 
     def wake(self) -> None:
-        """Schedule a call of the first waiter's `try_now`; each waiter with a result wakes the next one."""
+        """Let the first waiting fetch try to acquire records, in a later turn of the event loop.
+
+        If it gets a result, the next waiting fetch tries after that.
+        """
         if self.waiters and not self._is_waking:
             self._is_waking = True
             self._loop.call_soon(self._wake)
