@@ -18,7 +18,7 @@ class _Timer:
 
 
 class Timers:
-    """One-shot timers by key, owned by one coordinator shard."""
+    """The one-shot timers of one coordinator shard, each with a key."""
 
     def __init__(self) -> None:
         self._timers: dict[Hashable, _Timer] = {}

@@ -66,10 +66,10 @@ class ShareSession:
 
 
 class ShareSessions:
-    """All share sessions of a broker. Owned by the event loop.
+    """All share sessions of a broker. The event loop owns this object.
 
     Args:
-        most: ``group.share.max.share.sessions``.
+        most: returns the most sessions that the broker allows (``group.share.max.share.sessions``).
         on_end: called when a session ends, with its member and two bools: whether the member's records count
             as delivered, and whether it was the group's last session.
     """

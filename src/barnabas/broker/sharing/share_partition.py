@@ -90,7 +90,7 @@ class Surroundings:
 
 
 class SharePartition:
-    """A partition as one share group consumes it, for one leader epoch. Owned by the event loop.
+    """A partition as one share group consumes it, for one leader epoch. The event loop owns this object.
 
     The constructor begins to load the stored state; fetches wait until it is loaded. Acknowledgements are
     answered when they are stored. One write is in progress at a time. The next write contains everything

@@ -22,7 +22,7 @@ _LOADED_AT_ONCE = 100
 
 
 class SharePartitions:
-    """Every share partition in use. Owned by the event loop.
+    """Every share partition in use on this broker. The event loop owns this object.
 
     The first fetch creates a share partition. It ends with the leader epoch, or with the last share session
     of its group on this broker. An administrator can change or delete its stored state after that.

@@ -167,7 +167,7 @@ class Transaction(NamedTuple):
         return self.state is TransactionState.ONGOING and self.started_ms + self.timeout_ms < now_ms
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether no producer has used the transactional id for `expiration_ms`."""
+        """Whether the id has no open or prepared transaction, and has not changed for `expiration_ms`."""
         is_idle = self.state is not TransactionState.ONGOING and not self.state.is_prepared
         return is_idle and self.updated_ms + expiration_ms <= now_ms
 

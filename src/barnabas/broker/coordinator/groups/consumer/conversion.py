@@ -99,7 +99,7 @@ def downgrade(
 
 
 def classic_assignment(partitions: Partitions, topics: Topics, metadata: bytes) -> bytes:
-    """Encode an assignment in the consumer protocol's version that the member's `metadata` has."""
+    """Encode an assignment for a classic member, in the protocol version of the member's `metadata`."""
     return encode_assignment(topics.named(partitions), subscription_version(metadata))
 
 

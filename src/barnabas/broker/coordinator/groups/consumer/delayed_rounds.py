@@ -36,7 +36,7 @@ class Group(Protocol):
 
 
 class Draft(Protocol):
-    """A pending change of a group."""
+    """A pending change of a group: a `GroupDraft` or a `ShareGroupDraft`."""
 
     @property
     def group(self) -> Group: ...

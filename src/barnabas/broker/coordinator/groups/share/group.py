@@ -83,7 +83,7 @@ class ShareGroup:
         return self.targets.get(member_id, NOTHING)
 
     def topics_in_use(self) -> frozenset[str]:
-        """Return the topics to which members subscribe."""
+        """Return the names of the topics that members subscribe to."""
         return frozenset().union(*self._names)
 
     # --- records ---
