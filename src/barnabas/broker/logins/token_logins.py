@@ -37,7 +37,7 @@ class TokenLogins:
         self._clock = clock
 
     def find(self, token_id: str) -> TokenLogin | None:
-        """Return the data to check a login with a token. Return None if it does not exist or has expired."""
+        """Return the data for a login with the token `token_id`. Return None if it is unknown or expired."""
         token = self._stored.delegation_tokens.get(token_id)
         if token is None or token.has_expired(self._clock.now_ms()):
             return None

@@ -264,7 +264,8 @@ class SharePartition:
     def progressed(self, new_bytes: int) -> None:
         """Wake a waiting fetch, because the partition has changed (`Watcher`).
 
-        `new_bytes` is 0 if not its records, but its leadership or the bounds of its log have changed.
+        If `new_bytes` is 0, the change is one of the leadership or of the log's bounds. Then also check later
+        whether this share partition must end.
         """
         if not new_bytes and self._in_flight is not None:  # leadership, or the bounds of the log
             self._loop.call_soon(self._check_partition)

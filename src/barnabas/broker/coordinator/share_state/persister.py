@@ -97,7 +97,7 @@ class SharePersister(Protocol):
         """
 
     async def delete(self, key: SharePartitionKey) -> None:
-        """Delete the state. If there is none, do nothing."""
+        """Delete the state of a share partition. If there is none, do nothing."""
 
     async def summary(self, key: SharePartitionKey, leader_epoch: LeaderEpoch = -1) -> ShareState:
         """Return the state without its batches, or `ShareState()` if there is none. Fence no leader.

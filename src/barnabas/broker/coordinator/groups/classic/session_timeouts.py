@@ -38,7 +38,7 @@ class SessionTimeouts:
         self.watch(group, member.member_id, member.session_timeout_ms)
 
     def watch(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Start the session timeout of a member or a pending member. At its end, the member is removed."""
+        """Restart the session timeout of a member or a pending member. When it expires, remove the member."""
         key = _key(group, member_id)
 
         def expire() -> list[GroupRecord]:

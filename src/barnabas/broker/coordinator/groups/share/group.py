@@ -93,7 +93,7 @@ class ShareGroup:
         _REPLAY[type(key)](self, key, value)
 
     def tombstones(self) -> list[records.ShareGroupRecord]:
-        """Return the records that delete the group, in the order of their replay."""
+        """Return the records that delete the group, in the order in which they must be replayed."""
         group_id = self.group_id
         keys: list[stored.Key] = [
             *(records.current_key(group_id, member_id) for member_id in self.members),
