@@ -132,7 +132,13 @@ def copied(folder: Path) -> tuple[str, Path]:
 
 
 def _git(*arguments: str) -> bytes:
-    return subprocess.run(["git", "-C", str(ROOT), *arguments], check=True, capture_output=True).stdout
+    """Return what git prints. Exits with its error, for example because this is no checkout."""
+    try:
+        return subprocess.run(["git", "-C", str(ROOT), *arguments], check=True, capture_output=True).stdout
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(
+            f"a night runs a commit of a git checkout: {error.stderr.decode().strip()}"
+        ) from None
 
 
 def run(nights: Nights, kinds: Sequence[Kind], minutes: float | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -115,18 +116,41 @@ def code_that_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "code" / "played.py").write_text("raise SystemExit(3)\n")
 
 
-def test_a_night_runs_the_commit_that_is_checked_out_and_can_be_stopped(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}"}
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A git checkout of the code of a night: CI runs the tests in a copy without a history."""
+    folder = tmp_path / "checkout"
+    for part in night._CODE:
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    author = ("-c", "user.name=tester", "-c", "user.email=tester@localhost")
+    for command in (("init", "-q"), ("add", "."), (*author, "commit", "-q", "-m", "a commit")):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return folder
+
+
+def test_a_night_runs_the_commit_that_is_checked_out_and_can_be_stopped(tmp_path, checkout):
+    environment = {**os.environ, "PYTHONPATH": f"{checkout}"}
     command = [sys.executable, "-m", "soak.night", "--folder", str(tmp_path)]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     file = tmp_path / "done.jsonl"
-    while not (file.exists() and file.read_text().endswith("\n")):
-        assert process.poll() is None, "the night ended"
-    process.send_signal(signal.SIGTERM)
-    process.communicate()
+    with subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.PIPE) as process:
+        while not (file.exists() and file.read_text().endswith("\n")):
+            assert process.poll() is None, "the night ended"
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
     commit = subprocess.run(
-        ["git", "rev-parse", "--short=10", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
+        ["git", "rev-parse", "--short=10", "HEAD"], cwd=checkout, check=True, capture_output=True, text=True
     ).stdout.strip()
     first = json.loads(file.read_text().splitlines()[0])
     assert (first["commit"], first["seed"], first["findings"]) == (commit, CLUSTERS.first, [])
     assert (tmp_path / "code" / commit / "soak" / "night.py").is_file()
+
+
+def test_a_night_outside_of_a_checkout_says_so(checkout):
+    shutil.rmtree(checkout / ".git")
+    command = [sys.executable, "-m", "soak.night", "--folder", str(checkout / "night")]
+    environment = {**os.environ, "PYTHONPATH": f"{checkout}", "GIT_CEILING_DIRECTORIES": f"{checkout.parent}"}
+    ended = subprocess.run(
+        command, cwd=checkout, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("a night runs a commit of a git checkout: fatal: not a git repository")
