@@ -28,12 +28,12 @@ class OauthbearerExchange:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Check the token in the client's message. Return an empty answer, or an error in JSON.
+        """Check the token in the client's message. Return nothing if it is valid, else an error in JSON.
 
-        The client must answer the error. The next call then raises SaslError.
+        After an error SASL requires one more message of the client. The call for it raises SaslError.
 
         Raises:
-            SaslError: the login has failed.
+            SaslError: the previous call rejected the token, or the message is malformed.
         """
         if self._refused:
             raise SaslError(self._refused)

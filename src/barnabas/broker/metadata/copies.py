@@ -197,7 +197,12 @@ class JournalCopies:
         return copies
 
     def commit(self, changes: Sequence[Change], transaction: int) -> None:
-        """Apply changes to `journal`, and write them as one generation to each copy that works, with fsync.
+        """Apply changes to `journal`. Append them to each copy that works as one commit, with fsync.
+
+        A commit has the next generation number.
+
+        Args:
+            transaction: the number of the store's transaction, which the commit contains.
 
         Raises:
             StoreUnavailableError: no copy could be written; the store has not changed.

@@ -245,7 +245,7 @@ class MetadataStore(Protocol):
         """Wait until reads and watchers see all earlier writes of any session."""
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes are deleted, and listeners receive only CLOSED."""
+        """End the session, which deletes its ephemeral nodes. Its listeners are told CLOSED, not LOST."""
 
 
 class SingleOperations(ABC):

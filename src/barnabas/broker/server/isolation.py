@@ -92,7 +92,7 @@ class IsolationWatch:
             await self.look()
 
     async def look(self) -> None:
-        """Check once, and update `is_isolated`.
+        """Test once whether this broker reaches the others, and update `is_isolated`.
 
         The controller sends a request to up to eight brokers, and any other broker sends one to the
         controller.

@@ -83,7 +83,7 @@ class MarkerQueue:
         self._under_way: dict[asyncio.Future[Outcomes], None] = {}
 
     def add(self, transactional_id: str, transaction: Transaction) -> None:
-        """Add a prepared transaction. `write` then begins to write its markers."""
+        """Add a prepared transaction. This writes nothing: call `write` to write its markers."""
         self._left[transactional_id] = set(transaction.partitions)
         self._failures.pop(transactional_id, None)
         self._markers[transactional_id] = Marker(

@@ -73,7 +73,10 @@ async def open_coordination(
     membership: Membership,
     replication: Replication,
 ) -> Coordination:
-    """Open this broker's partitions and the coordinators, and subscribe them to changes of the image."""
+    """Open this broker's partitions, and the coordinators of groups, transactions and share groups.
+
+    From then on each new image of the cluster's metadata tells them what this broker leads.
+    """
     view, environment, replicas = foundation.view, foundation.environment, replication.replicas
     leadership, cold_reads = membership.leadership, foundation.cold_reads
     shares = ShareCoordinator(

@@ -120,7 +120,7 @@ def current_value(member: ConsumerMember) -> stored.ConsumerGroupCurrentMemberAs
 def advanced(
     member: ConsumerMember, value: stored.ConsumerGroupCurrentMemberAssignmentValue
 ) -> ConsumerMember:
-    """Return `member` with the stored epoch, state and partitions."""
+    """Return a copy of `member` with the epochs, the state and the partitions of the record `value`."""
     return member._replace(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
