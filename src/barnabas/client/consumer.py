@@ -13,11 +13,11 @@ import confluent_kafka
 from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.client.asking import ask
-from barnabas.client.errors import ClientError, translate
+from barnabas.client.errors import translate
 from barnabas.client.keep_alive import KeepAlive
 from barnabas.client.outages import OutageWarning
 from barnabas.client.reach import explain_silence
-from barnabas.client.record import Record
+from barnabas.client.record import Record, take_records
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
 from barnabas.client.topic_check import not_a_name
@@ -261,15 +261,7 @@ class Consumer:
         Raises:
             ClientError: fewer records have arrived within `timeout` seconds.
         """
-        records: list[Record] = []
-        deadline = time.monotonic() + timeout
-        while len(records) < count:
-            record = self.poll(max(deadline - time.monotonic(), 0))
-            if record is not None:
-                records.append(record)
-            elif time.monotonic() >= deadline:
-                raise ClientError(f"only {len(records)} of {count} records came within {timeout:g} s")
-        return records
+        return take_records(self.poll, count, timeout)
 
     def commit(self) -> None:
         """Commit the offsets of all records that the caller has got, and wait for the answer."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from barnabas.base.types import TopicPartition
+from barnabas.client.errors import ClientError
 
 
 @dataclass(slots=True)  # not frozen: making one would take three times as long
@@ -54,3 +57,20 @@ class Record:
     def json(self) -> Any:
         """Return the value read as JSON. Raises ValueError when it is not JSON."""
         return None if self.value is None else json.loads(self.value)
+
+
+def take_records(poll: Callable[[float], Record | None], count: int, timeout: float) -> list[Record]:
+    """Return exactly `count` records from calls of `poll`, whose argument is its time limit in seconds.
+
+    Raises:
+        ClientError: fewer records have arrived within `timeout` seconds.
+    """
+    records: list[Record] = []
+    deadline = time.monotonic() + timeout
+    while len(records) < count:
+        record = poll(max(deadline - time.monotonic(), 0))
+        if record is not None:
+            records.append(record)
+        elif time.monotonic() >= deadline:
+            raise ClientError(f"only {len(records)} of {count} records came within {timeout:g} s")
+    return records

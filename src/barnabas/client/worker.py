@@ -15,7 +15,7 @@ from barnabas import __version__
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.client.brokers import Brokers
 from barnabas.client.errors import ClientError, translate
-from barnabas.client.record import Record
+from barnabas.client.record import Record, take_records
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
 from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
@@ -115,15 +115,7 @@ class Worker:
         Raises:
             ClientError: fewer records have arrived within `timeout` seconds.
         """
-        records: list[Record] = []
-        deadline = time.monotonic() + timeout
-        while len(records) < count:
-            record = self.poll(max(deadline - time.monotonic(), 0))
-            if record is not None:
-                records.append(record)
-            elif time.monotonic() >= deadline:
-                raise ClientError(f"only {len(records)} of {count} records came within {timeout:g} s")
-        return records
+        return take_records(self.poll, count, timeout)
 
     def close(self) -> None:
         """Release the records that are not done, commit those that are done, and leave the group.
