@@ -168,7 +168,7 @@ class _Requests(asyncio.Protocol):
     def _fail(self, reason: str) -> None:
         self.ended.set_exception(RuntimeError(reason))
         if not self.answered.done():
-            self.answered.set_result(None)  # nobody waits for an answer any longer
+            self.answered.set_result(None)  # so that the wait for the first answers ends
 
     def _count(self, answers: int) -> None:
         now = time.monotonic()

@@ -41,7 +41,7 @@ PIPELINED = 8
 
 
 def fill(peer: Barnabas, segments: int, segment_bytes: int) -> int:
-    """Fill so many segments of one partition; return the number of records."""
+    """Fill segments of one partition. Return the number of records."""
     batches = segments * (segment_bytes // BATCH_BYTES)
     record = os.urandom(BATCH_BYTES // RECORDS - 16)
     with Connection(peer.bootstrap) as connection:

@@ -43,7 +43,7 @@ _KEPT = 5
 
 @dataclass(frozen=True)
 class Kind:
-    """What is run: the arguments of `soak.simulated`, or of `soak`."""
+    """A kind of run, with the arguments of `soak.simulated` or of `soak`."""
 
     name: str
     arguments: Sequence[str]

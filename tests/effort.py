@@ -10,7 +10,7 @@ THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
 
 #: in tests that do not ask for a number of their own
 _USUAL = 60
-#: the fast tests try one of so many examples
+#: the fast tests try one example in this number
 _SAMPLED = 3
 
 

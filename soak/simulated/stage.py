@@ -56,7 +56,7 @@ class Trace:
 
     def __init__(self, *, keep: bool = False, is_off: bool = False) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
-        #: whether nobody compares the run: then nothing is noted
+        #: whether the trace is left out, because no other run is compared with this one
         self.is_off = is_off
         #: the lines themselves, where they are wanted
         self.lines: list[str] | None = [] if keep else None

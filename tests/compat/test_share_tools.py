@@ -47,7 +47,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def join(wire: Wire, group: str, topic: str, partitions: int) -> None:
-    """Join as the member `m`, until it has so many partitions."""
+    """Join as the member `m`, until it has `partitions` partitions."""
     epoch, deadline = 0, time.monotonic() + PATIENCE
     while True:
         assert time.monotonic() < deadline

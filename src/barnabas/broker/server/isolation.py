@@ -122,7 +122,7 @@ class IsolationWatch:
                 self._set(isolated=True)
 
     def _is_alone(self, others: int) -> bool:
-        """Whether so many consecutive checks have failed that this broker is isolated.
+        """Whether enough consecutive checks have failed to call this broker isolated.
 
         Args:
             others: number of other brokers that are not isolated.

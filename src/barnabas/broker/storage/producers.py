@@ -110,7 +110,7 @@ class _Refused:
     sequence: int
     #: the error in the response
     code: ErrorCode
-    #: how many later batches get the same error: a producer has at most so many in flight
+    #: the number of later batches that get the same error, which is the most that a producer has in flight
     followers: int = WINDOW
 
 

@@ -80,7 +80,7 @@ class FlushSchedule(Generic[P]):
 
     @property
     def _is_much_unsynced(self) -> bool:
-        """Whether the records without an fsync are so many that one is due."""
+        """Whether the number of records without an fsync makes an fsync due."""
         log = self._log
         every = log.config.flush_messages if self._every is None else self._every
         return log.log_end_offset - log.recovery_point >= every

@@ -62,7 +62,7 @@ class LongWork:
         return self.now() + SLICE
 
     def is_long(self, items: Sized) -> bool:
-        """Whether there are so many items that `listed` describes them in slices."""
+        """Whether the number of items makes `listed` describe them in slices."""
         return len(items) > LISTED_AT_ONCE
 
     def listed(
