@@ -64,19 +64,20 @@ def test_listing_of_many_topics_follows_their_changes(wire, monkeypatch):
                 found = [wire(request_, 12) for _ in range(2)]
             assert found == [wire(request_, 12)] * 2
         listed = {topic.name: len(topic.partitions) for topic in found[0].topics}
-        return [listed.get(name) for name in ("growing", "leaving", "coming")]
+        return [listed.get(name) for name in ("listed-growing", "listed-leaving", "listed-coming")]
 
     topics = [
-        CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in ("growing", "leaving")
+        CreatableTopic(name=name, num_partitions=2, replication_factor=1)
+        for name in ("listed-growing", "listed-leaving")
     ]
     wire(CreateTopicsRequest(topics=topics, timeout_ms=10_000))
     assert check() == [2, 2, None]
-    more = CreatePartitionsTopic(name="growing", count=5, assignments=None)
+    more = CreatePartitionsTopic(name="listed-growing", count=5, assignments=None)
     (grown,) = wire(CreatePartitionsRequest(topics=[more], timeout_ms=10_000)).results
     assert not grown.error_code, grown
-    new = CreatableTopic(name="coming", num_partitions=1, replication_factor=1)
+    new = CreatableTopic(name="listed-coming", num_partitions=1, replication_factor=1)
     wire(CreateTopicsRequest(topics=[new], timeout_ms=10_000))
-    wire(DeleteTopicsRequest(topic_names=["leaving"], timeout_ms=10_000), 5)
+    wire(DeleteTopicsRequest(topic_names=["listed-leaving"], timeout_ms=10_000), 5)
     assert check() == [5, None, 1]
 
 
