@@ -18,7 +18,7 @@ from barnabas.broker.coordinator.groups.classic.session_timeouts import SessionT
 from barnabas.broker.coordinator.groups.codec import OffsetRecord
 from barnabas.broker.coordinator.groups.commits import Commits
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.broker.coordinator.groups.consumer.timeouts import Timeouts
+from barnabas.broker.coordinator.groups.modern.timeouts import Timeouts
 from barnabas.broker.coordinator.groups.pending import PendingOffsets
 from barnabas.broker.coordinator.transactions.shard import TransactionShard
 from barnabas.broker.logs.directory import LogDirectory

@@ -12,7 +12,7 @@ from barnabas.base.tasks import IS_VITAL, start_task, stop_tasks
 BROKER = Path(__file__).parents[3] / "src" / "barnabas" / "broker"
 #: their callbacks read the tasks' errors
 READ_THEIR_ERRORS = {
-    "coordinator/groups/consumer/delayed_rounds.py",
+    "coordinator/groups/modern/delayed_assignment.py",
     "coordinator/groups/consumer/regex_subscriptions.py",
     "metadata/loader.py",
 }

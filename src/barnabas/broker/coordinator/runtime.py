@@ -377,13 +377,15 @@ class CoordinatorRuntime(Generic[S]):
         loop = asyncio.get_running_loop()
         append.timeout = loop.call_later(self._write_timeout, _fail, append.reply, late)
         if committed is None:
-            append.is_settled = True  # so are those before it: `_settle` is about to run for them
+            append.is_settled = True  # so are those before it: `_on_committed` is about to run for them
         else:
             task = asyncio.ensure_future(committed)
-            task.add_done_callback(partial(self._settle, partition, slot, append))
+            task.add_done_callback(partial(self._on_committed, partition, slot, append))
         return append.reply
 
-    def _settle(self, partition: int, slot: _Slot[S], append: _Append, outcome: asyncio.Future[None]) -> None:
+    def _on_committed(
+        self, partition: int, slot: _Slot[S], append: _Append, outcome: asyncio.Future[None]
+    ) -> None:
         failure = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
         append.error = None if failure is None else _coordinator_error(failure)
         append.is_settled = True

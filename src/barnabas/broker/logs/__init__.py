@@ -1,4 +1,4 @@
-"""All logs of a broker: log directories, checkpoints, deletion, retention, compaction, group commit."""
+"""All logs of a broker: log directories, checkpoints, deletion, retention, compaction, shared fsyncs."""
 
 from barnabas.broker.logs.directory import DirectoryLocked, LogDirectory
 

@@ -64,14 +64,14 @@ class IncompleteReplicas:
         """Note that a replica lacks records. `opened` is its log; None if the log cannot be opened."""
         self._replicas[topic_partition] = _Replica(topic_id, mark, opened)
 
-    def must_begin_anew(self, opened: PartitionLog) -> bool:
+    def must_be_emptied(self, opened: PartitionLog) -> bool:
         """Whether a log must be emptied before it follows a leader, because it may lack earlier records."""
         if not self._replicas:
             return False
         replica = self._replicas.get(opened.topic_partition)
         return replica is not None and replica.opened is opened and not replica.mark.is_emptied
 
-    async def begun_anew(self, opened: PartitionLog) -> None:
+    async def note_emptied(self, opened: PartitionLog) -> None:
         """Note in the mark that a log was emptied, so that a restart keeps the records copied from now on.
 
         Raises:

@@ -931,17 +931,17 @@ class LogManager:
             except OSError as error:
                 raise directory.env.judge(LOG_STARTS, error) from error
 
-    def must_begin_anew(self, opened: PartitionLog) -> bool:
-        return self.incomplete.must_begin_anew(opened)
+    def must_be_emptied(self, opened: PartitionLog) -> bool:
+        return self.incomplete.must_be_emptied(opened)
 
-    async def begun_anew(self, opened: PartitionLog) -> None:
+    async def note_emptied(self, opened: PartitionLog) -> None:
         """Store that an incomplete log was emptied, so that a restart keeps the records copied from now on.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the disk failed.
         """
         await self.store_log_start(opened)  # else the old start would hide new records after a crash
-        await self.incomplete.begun_anew(opened)
+        await self.incomplete.note_emptied(opened)
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
         """Compute a truncation to `offset`, and make the lower recovery point durable that it needs.

@@ -57,7 +57,7 @@ def acknowledging_of(
 ) -> Acknowledging:
     """Return the acknowledgements in a request, ready to be applied (`Acknowledging.steps`)."""
     member = member_of(request)
-    wanted = [
+    by_target = [
         (
             Target(topic.topic_id, partition.partition_index),
             [
@@ -73,7 +73,7 @@ def acknowledging_of(
         context.api_version >= _RENEW_VERSION
         and ports.view.group_config(member.group).share_renew_acknowledge_enable
     )
-    return Acknowledging(member, ports.partitions, refuses(ports, context), may_renew, wanted)
+    return Acknowledging(member, ports.partitions, refuses(ports, context), may_renew, by_target)
 
 
 def lock_timeout_ms(ports: SharePorts, member: Member) -> int:

@@ -23,7 +23,7 @@ class Acknowledging:
         partitions: finds the share partitions.
         refuses: returns the error for a partition that the client may not read, None for any other.
         may_renew: whether the group and the version of the request allow renewals (KIP-1222).
-        wanted: each partition of the request, with its acknowledgements.
+        by_target: each partition of the request, with its acknowledgements.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class Acknowledging:
         partitions: SharePartitions,
         refuses: Callable[[Target], KafkaError | None],
         may_renew: bool,
-        wanted: Sequence[tuple[Target, Sequence[Acknowledgement]]],
+        by_target: Sequence[tuple[Target, Sequence[Acknowledgement]]],
     ) -> None:
         self._member = member
         self._partitions = partitions
         self._refuses = refuses
         self._may_renew = may_renew
-        self._wanted = wanted
+        self._by_target = by_target
         #: the error for each partition, or None; also None while the acknowledgements are being stored
         self.outcomes: dict[Target, KafkaError | None] = {}
         self._unstored = 0
@@ -47,7 +47,7 @@ class Acknowledging:
     @property
     def elements(self) -> int:
         """The number of acknowledgements plus the number of acknowledgement types in them."""
-        return sum(_elements(acknowledgements) for _, acknowledgements in self._wanted)
+        return sum(_elements(acknowledgements) for _, acknowledgements in self._by_target)
 
     @property
     def is_stored(self) -> bool:
@@ -59,7 +59,7 @@ class Acknowledging:
 
         The errors are in `outcomes`; the iterator raises none.
         """
-        for target, acknowledgements in self._wanted:
+        for target, acknowledgements in self._by_target:
             try:
                 if target in self.outcomes:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names a partition twice")
@@ -70,7 +70,7 @@ class Acknowledging:
                 self.outcomes[target] = None
                 if stored is not None:
                     self._unstored += 1
-                    stored.add_done_callback(partial(self._settle, target))
+                    stored.add_done_callback(partial(self._on_stored, target))
             yield
 
     def when_stored(self, then: Callable[[], object]) -> None:
@@ -93,7 +93,7 @@ class Acknowledging:
         group, member_id = self._member
         return self._partitions.get(group, *target).acknowledge(member_id, acknowledgements)
 
-    def _settle(self, target: Target, stored: asyncio.Future[None]) -> None:
+    def _on_stored(self, target: Target, stored: asyncio.Future[None]) -> None:
         error = None if stored.cancelled() else stored.exception()
         if isinstance(error, KafkaError):
             self.outcomes[target] = error

@@ -9,7 +9,7 @@ from barnabas.base.errors import KafkaError
 from barnabas.base.types import Chunk
 from barnabas.broker.sharing.in_flight import Acquired
 from barnabas.broker.sharing.sessions import Member, Target
-from barnabas.broker.sharing.share_partition import SharePartition, Wanted
+from barnabas.broker.sharing.share_partition import FetchLimits, SharePartition
 from barnabas.broker.sharing.share_partitions import SharePartitions
 
 #: how many targets are tried in one step
@@ -37,7 +37,7 @@ class ShareFetch:
         targets: the partitions, in the order in which to try them.
         partitions: finds the share partitions.
         refuses: returns the error for a partition that the client may not read, None for any other.
-        wanted: limits for all partitions together.
+        limits: apply to all partitions together.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class ShareFetch:
         targets: Iterable[Target],
         partitions: SharePartitions,
         refuses: Callable[[Target], KafkaError | None],
-        wanted: Wanted,
+        limits: FetchLimits,
     ) -> None:
         self._member = member
         self._targets = list(targets)
         self._partitions = partitions
         self._refuses = refuses
-        self._wanted = wanted
+        self._limits = limits
         self._bytes = self._records = 0
         #: the partitions that have given records or failed so far
         self.results: list[Fetched] = []
@@ -66,11 +66,11 @@ class ShareFetch:
         return self._bytes
 
     def steps(self) -> Iterator[None]:
-        """Acquire records from the targets, 64 targets a step, until a limit of `wanted` is reached."""
-        wanted = self._wanted
+        """Acquire records from the targets, 64 targets a step, until one of the `limits` is reached."""
+        limits = self._limits
         for begin in range(0, len(self._targets), _TARGETS_A_STEP):
             for target in self._targets[begin : begin + _TARGETS_A_STEP]:
-                if self._records >= wanted.max_records or (self._bytes and self._bytes >= wanted.max_bytes):
+                if self._records >= limits.max_records or (self._bytes and self._bytes >= limits.max_bytes):
                     return
                 self._try(target)
             yield
@@ -82,14 +82,14 @@ class ShareFetch:
         """
         self._on_result = on_result
         for source in self._sources:
-            source.waiters[self] = None
+            source.waiting_fetches[self] = None
             source.wake()
 
     def leave(self, _future: object = None) -> None:
         """Stop waiting for records. The argument is ignored: it makes this method a future's callback."""
         self._on_result = None
         for source in self._sources:
-            source.waiters.pop(self, None)
+            source.waiting_fetches.pop(self, None)
         self._sources.clear()
 
     def try_now(self, source: SharePartition) -> bool:
@@ -97,13 +97,13 @@ class ShareFetch:
 
         If there is a result, also call `on_result`.
         """
-        return self._settle(self._take(source, self._sources[source]))
+        return self._report(self._acquire(source, self._sources[source]))
 
     def failed(self, source: SharePartition, error: KafkaError) -> None:
         """Add `error` as the result for `source`, which has ended, and call `on_result`."""
-        self._settle(self._note(self._sources[source], error))
+        self._report(self._note(self._sources[source], error))
 
-    def _settle(self, has_result: bool) -> bool:
+    def _report(self, has_result: bool) -> bool:
         if has_result and self._on_result is not None:
             self._on_result()
         return has_result
@@ -114,28 +114,28 @@ class ShareFetch:
         except KafkaError as error:
             self._note(target, error)
             return
-        if not self._take(source, target):
+        if not self._acquire(source, target):
             self._sources[source] = target
 
-    def _take(self, source: SharePartition, target: Target) -> bool:
+    def _acquire(self, source: SharePartition, target: Target) -> bool:
         """Acquire records from one partition. Return whether `results` has got an entry, or an error."""
         error = self._refuses(target)
         if error is not None:
             return self._note(target, error)
-        left = self._wanted._replace(
-            max_bytes=max(0, self._wanted.max_bytes - self._bytes),
+        left = self._limits._replace(
+            max_bytes=max(0, self._limits.max_bytes - self._bytes),
             min_one=not self._bytes,
-            max_records=self._wanted.max_records - self._records,
+            max_records=self._limits.max_records - self._records,
         )
         try:
-            taken = source.take(self._member.member_id, left)
+            found = source.acquire(self._member.member_id, left)
         except KafkaError as failure:
             return self._note(target, failure)
-        if taken is None:
+        if found is None:
             return False
-        self._bytes += len(taken.records)
-        self._records += sum(last - first + 1 for first, last, _ in taken.acquired)
-        self.results.append(Fetched(target, taken.records, tuple(taken.acquired)))
+        self._bytes += len(found.records)
+        self._records += sum(last - first + 1 for first, last, _ in found.acquired)
+        self.results.append(Fetched(target, found.records, tuple(found.acquired)))
         return True
 
     def _note(self, target: Target, error: KafkaError) -> bool:

@@ -48,7 +48,7 @@ _RETRIABLE = {
 _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
 
 
-class Wanted(NamedTuple):
+class FetchLimits(NamedTuple):
     """The limits of a fetch, and how to divide the acquired records: see `InFlight.acquire`."""
 
     max_bytes: int
@@ -59,14 +59,14 @@ class Wanted(NamedTuple):
     is_strict: bool
 
 
-class Taken(NamedTuple):
+class AcquiredRecords(NamedTuple):
     """Records that a fetch has acquired: the bytes of their batches, and their offsets."""
 
     records: Chunk
     acquired: list[Acquired]
 
 
-class Waiter(Protocol):
+class WaitingFetch(Protocol):
     """A fetch that waits for records of share partitions."""
 
     def try_now(self, source: SharePartition) -> bool:
@@ -77,7 +77,7 @@ class Waiter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Dependencies:
     """Dependencies that all share partitions of a broker have in common."""
 
     view: BrokerView
@@ -99,7 +99,7 @@ class SharePartition:
     Args:
         key: group, topic id and partition index.
         partition: the partition, led by this broker.
-        surroundings: dependencies that all share partitions have in common.
+        dependencies: the objects that all share partitions use.
         on_end: called once, when the share partition ends.
     """
 
@@ -107,15 +107,15 @@ class SharePartition:
         self,
         key: SharePartitionKey,
         partition: Partition,
-        surroundings: Surroundings,
+        dependencies: Dependencies,
         on_end: Callable[[SharePartition], None],
     ) -> None:
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         #: the fetches that wait for records, in the order of their arrival
-        self.waiters: dict[Waiter, None] = {}
-        self._with = surroundings
+        self.waiting_fetches: dict[WaitingFetch, None] = {}
+        self._dependencies = dependencies
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._in_flight: InFlight | None = None
@@ -140,7 +140,7 @@ class SharePartition:
 
     @property
     def config(self) -> GroupConfig:
-        return self._with.view.group_config(self.key.group)
+        return self._dependencies.view.group_config(self.key.group)
 
     @property
     def lock_seconds(self) -> float:
@@ -161,8 +161,8 @@ class SharePartition:
     # --- fetches ---
 
     @property
-    def can_take(self) -> bool:
-        """Whether `take` may find records: the state is loaded, no disk read runs, and locks are left."""
+    def can_acquire(self) -> bool:
+        """Whether `acquire` may find records: the state is loaded, no disk read runs, and locks are left."""
         flight = self._in_flight
         return (
             flight is not None
@@ -171,7 +171,7 @@ class SharePartition:
             and not flight.is_full
         )
 
-    def take(self, member: str, wanted: Wanted) -> Taken | None:
+    def acquire(self, member: str, limits: FetchLimits) -> AcquiredRecords | None:
         """Acquire records for a member. Return None if no records are available now.
 
         If the records are on disk only, begin to read them into memory, and return None. `_read_ahead` then
@@ -181,21 +181,21 @@ class SharePartition:
             KafkaError: the log cannot be read.
         """
         for _ in range(_GAPS_AT_ONCE):
-            if not self.can_take:
+            if not self.can_acquire:
                 return None
             try:
-                taken = self._take(member, wanted, may_wait=False)
+                records = self._acquire(member, limits, may_wait=False)
             except ColdRead as cold:
                 if cold.place != self._warmed:
                     self._reading = start_task(self._read_ahead(cold), f"cold read of {self}")
                     return None
-                taken = self._take(member, wanted, may_wait=True)
-            if taken is not None:
-                return taken
+                records = self._acquire(member, limits, may_wait=True)
+            if records is not None:
+                return records
         self.wake()  # there was nothing but gaps so far
         return None
 
-    def _take(self, member: str, wanted: Wanted, *, may_wait: bool) -> Taken | None:
+    def _acquire(self, member: str, limits: FetchLimits, *, may_wait: bool) -> AcquiredRecords | None:
         flight, partition_log, config = self._in_flight, self.partition.log, self.config
         assert flight is not None
         flight.limits = _limits(config)
@@ -203,14 +203,14 @@ class SharePartition:
         at, bound = flight.next_offset, self._bound(config)
         if at >= bound:
             return None
-        most_bytes = wanted.max_bytes
+        most_bytes = limits.max_bytes
         if flight.available_end is not None:
             most_bytes = min(most_bytes, _REDELIVERED_BYTES)
         traffic = self.partition.traffic
         traffic.fetches += 1
-        fetched = partition_log.read(at, most_bytes, bound, wanted.min_one, may_wait)
+        fetched = partition_log.read(at, most_bytes, bound, limits.min_one, may_wait)
         if not fetched.size:
-            if wanted.min_one:  # compaction has left nothing
+            if limits.min_one:  # compaction has left nothing
                 flight.acquire(member, at, [ReadBatch(at, bound - 1, False)], until=0.0, max_records=1)
             return None
         is_committed = config.share_isolation_level == READ_COMMITTED
@@ -221,20 +221,20 @@ class SharePartition:
             at,
             read,
             until=self._loop.time() + self.lock_seconds,
-            max_records=wanted.max_records,
-            batch_size=wanted.batch_size,
-            is_strict=wanted.is_strict,
+            max_records=limits.max_records,
+            batch_size=limits.batch_size,
+            is_strict=limits.is_strict,
         )
         if not acquired:
             return None
         self._watch_locks()
         records = read.part(acquired[0].first, acquired[-1].last)
         traffic.bytes_out += len(records)
-        return Taken(records, acquired)
+        return AcquiredRecords(records, acquired)
 
     async def _read_ahead(self, cold: ColdRead) -> None:
         try:
-            await self._with.cold_reads.warm([cold])
+            await self._dependencies.cold_reads.warm([cold])
         finally:
             self._warmed, self._reading = cold.place, None
         self.wake()
@@ -250,7 +250,7 @@ class SharePartition:
 
         If it gets a result, the next waiting fetch tries after that.
         """
-        if self.waiters and not self._is_waking:
+        if self.waiting_fetches and not self._is_waking:
             self._is_waking = True
             self._loop.call_soon(self._wake)
 
@@ -258,7 +258,7 @@ class SharePartition:
         self._is_waking = False
         if self.is_ended:
             self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        elif self.waiters and self.can_take and next(iter(self.waiters)).try_now(self):
+        elif self.waiting_fetches and self.can_acquire and next(iter(self.waiting_fetches)).try_now(self):
             self.wake()
 
     def progressed(self, new_bytes: int) -> None:
@@ -348,8 +348,8 @@ class SharePartition:
         failures = 0
         while not self.is_ended:
             try:
-                async with self._with.loading:
-                    state = await self._with.persister.read(self.key, self.leader_epoch)
+                async with self._dependencies.loading:
+                    state = await self._dependencies.persister.read(self.key, self.leader_epoch)
                 self._begin(state, await self._start_of(state))
                 return
             except KafkaError as error:
@@ -360,7 +360,7 @@ class SharePartition:
                 failures += 1
                 log.debug("the state of %s cannot be read yet: %s", self, error)
             await asyncio.sleep(backoff_ms(failures) / 1000)
-            if not self.waiters:
+            if not self.waiting_fetches:
                 break  # no fetch waits any more; the next fetch makes a new share partition
         self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
@@ -374,11 +374,13 @@ class SharePartition:
             return state.start_offset
         if not self.partition.has_committed_former_epochs:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        timestamp = start_timestamp(self.config.share_auto_offset_reset, self._with.view.clock.now_ms())
+        timestamp = start_timestamp(
+            self.config.share_auto_offset_reset, self._dependencies.view.clock.now_ms()
+        )
         if timestamp == EARLIEST:
             return self.partition.log.log_start_offset
         if timestamp != LATEST:
-            found = await self._with.find_offset(self.partition, timestamp)
+            found = await self._dependencies.find_offset(self.partition, timestamp)
             if found is not None:
                 return min(found.offset, self.partition.log.high_watermark)
         return self.partition.log.high_watermark
@@ -413,7 +415,7 @@ class SharePartition:
             waiting, self._unwritten = self._unwritten, []
             start, finished, batches = flight.begin_write()
             try:
-                await self._with.persister.write(
+                await self._dependencies.persister.write(
                     self.key, self._state_epoch, self.leader_epoch, start, finished, batches
                 )
             except KafkaError as error:
@@ -421,7 +423,7 @@ class SharePartition:
                     self.wake()
                 told = self._told(error)
                 for each in waiting:
-                    _settle(each, told)
+                    _complete(each, told)
                 if error.code not in _RETRIABLE:
                     self._writing = None
                     self._fail("written", error)
@@ -434,7 +436,7 @@ class SharePartition:
                 if flight.written():
                     self.wake()
                 for each in waiting:
-                    _settle(each, None)
+                    _complete(each, None)
         self._writing = None
         self._leave()
 
@@ -460,11 +462,11 @@ class SharePartition:
             self._expiry.cancel()
         self._on_end(self)
         for stored in self._unwritten:
-            _settle(stored, error)
+            _complete(stored, error)
         self._unwritten.clear()
-        for waiter in list(self.waiters):
-            waiter.failed(self, error)
-        self.waiters.clear()
+        for fetch in list(self.waiting_fetches):
+            fetch.failed(self, error)
+        self.waiting_fetches.clear()
 
     def stop(self) -> list[asyncio.Task[None]]:
         """End the share partition, because the broker stops. Return its tasks, which the caller must stop."""
@@ -481,7 +483,7 @@ def _read(stored: asyncio.Future[None]) -> None:
         stored.exception()
 
 
-def _settle(stored: asyncio.Future[None], error: KafkaError | None) -> None:
+def _complete(stored: asyncio.Future[None], error: KafkaError | None) -> None:
     if stored.done():
         return
     if error is None:

@@ -13,7 +13,7 @@ from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.sharing.sessions import Member
-from barnabas.broker.sharing.share_partition import SharePartition, Surroundings
+from barnabas.broker.sharing.share_partition import Dependencies, SharePartition
 from barnabas.broker.storage import OffsetAtTimestamp
 from barnabas.broker.view import BrokerView
 
@@ -44,7 +44,7 @@ class SharePartitions:
         find_offset: Callable[[Partition, int], Awaitable[OffsetAtTimestamp | None]],
     ) -> None:
         self._replicas = replicas
-        self._surroundings = Surroundings(
+        self._dependencies = Dependencies(
             view, persister, cold_reads, find_offset, asyncio.Semaphore(_LOADED_AT_ONCE)
         )
         #: by group, because `end_session` needs all share partitions of one group
@@ -66,7 +66,7 @@ class SharePartitions:
             found.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             found = None
         if found is None:
-            found = SharePartition(key, partition, self._surroundings, self._forget)
+            found = SharePartition(key, partition, self._dependencies, self._forget)
             self._groups.setdefault(group, {})[key] = found
         found.keep()
         return found

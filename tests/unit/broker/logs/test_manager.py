@@ -570,7 +570,7 @@ def test_a_replica_of_which_nothing_is_left_begins_anew_and_is_registered_until_
         log = again.logs.get(TopicPartition("t", 0))
         assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 0, 0)
         assert incomplete(again) == ["t-0"]
-        assert again.logs.must_begin_anew(log)
+        assert again.logs.must_be_emptied(log)
         await again.logs.stop()
 
         again = Bench("/a", disk=bench.disk, is_clustered=True)
@@ -578,8 +578,8 @@ def test_a_replica_of_which_nothing_is_left_begins_anew_and_is_registered_until_
         await again.logs.load(hosted("tu"), lambda _: CONFIG)
         assert incomplete(again) == ["t-0"], "a restart before it has copied anything changes nothing"
         log = again.logs.get(TopicPartition("t", 0))
-        await again.logs.begun_anew(log)
-        assert not again.logs.must_begin_anew(log)
+        await again.logs.note_emptied(log)
+        assert not again.logs.must_be_emptied(log)
         log.append_as_follower(encode_batch([Record(None, b"1", 0)]))
         await again.logs.stop()
 
@@ -587,7 +587,7 @@ def test_a_replica_of_which_nothing_is_left_begins_anew_and_is_registered_until_
         await again.logs.load(hosted("tu"), lambda _: CONFIG)
         log = again.logs.get(TopicPartition("t", 0))
         assert (incomplete(again), log.log_end_offset) == (["t-0"], 1)
-        assert not again.logs.must_begin_anew(log), "it goes on with what it has copied"
+        assert not again.logs.must_be_emptied(log), "it goes on with what it has copied"
         told = []
         again.logs.incomplete.on_change = lambda: told.append(incomplete(again))
         again.logs.incomplete.complete(TopicPartition("t", 0))
@@ -762,7 +762,7 @@ def test_a_mark_read_late_counts(play):
         bench.disk.refuse = None
         assert await again.logs.open_postponed() == hosted("t").keys()
         opened = again.logs.get(TopicPartition("t", 0))
-        assert incomplete(again) == ["t-0"] and again.logs.must_begin_anew(opened)
+        assert incomplete(again) == ["t-0"] and again.logs.must_be_emptied(opened)
         again.logs.close()
 
     play(scenario, "/a")
@@ -938,7 +938,7 @@ def test_the_start_of_what_a_replica_was_does_not_hide_what_it_copies_after_a_cr
         assert (log.log_start_offset, log.high_watermark) == (4, 4), "nobody is to read what has holes"
         await again.logs.prepare_truncation(log, 0)
         truncate_fully_and_start_at(log, 0)
-        await again.logs.begun_anew(log)
+        await again.logs.note_emptied(log)
         for _ in range(6):
             log.append_as_leader(encode_batch([Record(None, b"1", 0)]), 0)
         log.flush()

@@ -25,7 +25,7 @@ from barnabas.broker.replication.partition import Partition
 from barnabas.broker.sharing.fetch import ShareFetch
 from barnabas.broker.sharing.in_flight import ACCEPT, Acknowledgement
 from barnabas.broker.sharing.sessions import Member, Target
-from barnabas.broker.sharing.share_partition import Wanted
+from barnabas.broker.sharing.share_partition import FetchLimits
 from barnabas.broker.sharing.share_partitions import SharePartitions
 from barnabas.broker.storage import OpenFiles, Origin
 from barnabas.kafka.records import Record, encode_batch
@@ -142,14 +142,14 @@ class Queue:
 
     def fetch(self, member: str = "a", **fields: Any) -> Poll:
         """A fetch of a member, which waits until there is something."""
-        wanted = {"max_bytes": 2**20, "max_records": 500, "batch_size": 0, "is_strict": False} | fields
+        limits = {"max_bytes": 2**20, "max_records": 500, "batch_size": 0, "is_strict": False} | fields
         return Poll(
             ShareFetch(
                 Member(GROUP, member),
                 [TARGET],
                 self.partitions,
                 lambda _: None,
-                Wanted(min_one=True, **wanted),
+                FetchLimits(min_one=True, **limits),
             )
         )
 

@@ -81,10 +81,10 @@ class Logs(Protocol):
     async def store_log_start(self, opened: PartitionLog) -> None:
         """Make the log's present start offset durable. Raises KafkaError."""
 
-    def must_begin_anew(self, opened: PartitionLog) -> bool:
+    def must_be_emptied(self, opened: PartitionLog) -> bool:
         """Whether a log must be emptied before it is copied, because it may lack earlier records."""
 
-    async def begun_anew(self, opened: PartitionLog) -> None:
+    async def note_emptied(self, opened: PartitionLog) -> None:
         """Store durably that the log was emptied. Raises KafkaError."""
 
 
@@ -220,7 +220,7 @@ class ReplicaFetcher:
 
     def _fetch_soon(self, followed: Followed) -> None:
         """Include the partition in the next fetch. If a fetch is delayed at the leader, send a second one."""
-        if self._dependencies.logs.must_begin_anew(followed.partition.log):
+        if self._dependencies.logs.must_be_emptied(followed.partition.log):
             self._set_aside(followed)
             self._begin(self._begin_anew(followed), f"new beginning of {followed!r}")
             return
@@ -592,7 +592,7 @@ class ReplicaFetcher:
                 return
             follower.start_at(0)
             await follower.durable()
-            await self._dependencies.logs.begun_anew(partition_log)
+            await self._dependencies.logs.note_emptied(partition_log)
         except KafkaError as error:
             if self._is_current(followed):
                 self._put_off(followed, error)

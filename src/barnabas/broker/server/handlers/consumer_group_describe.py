@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.coordinator import ConsumerGroup, GroupCoordinator
-from barnabas.broker.coordinator.groups.consumer.member import ConsumerMember, Partitions
+from barnabas.broker.coordinator.groups.consumer.member import ConsumerMember
+from barnabas.broker.coordinator.groups.modern.member import Partitions
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext

@@ -28,7 +28,7 @@ from barnabas.broker.server.share_requests import (
 )
 from barnabas.broker.sharing.fetch import Fetched, ShareFetch
 from barnabas.broker.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, Target
-from barnabas.broker.sharing.share_partition import Wanted
+from barnabas.broker.sharing.share_partition import FetchLimits
 from barnabas.kafka.protocol.messages.share_fetch import (
     AcquiredRecords,
     PartitionData,
@@ -138,7 +138,7 @@ class _Exchange:
             () if wants_none else session.targets,
             ports.partitions,
             refuses(ports, context),
-            Wanted(
+            FetchLimits(
                 max_bytes=max_bytes,
                 min_one=True,
                 max_records=request.max_records,
@@ -178,9 +178,9 @@ class _Exchange:
     def _fetched(self, poll: LongPoll[ShareFetchResponse]) -> None:
         """End the fetch, and send the response when the acknowledgements are stored."""
         self._fetch.leave()
-        self.acknowledging.when_stored(partial(self._settle, poll))
+        self.acknowledging.when_stored(partial(self._respond, poll))
 
-    def _settle(self, poll: LongPoll[ShareFetchResponse]) -> None:
+    def _respond(self, poll: LongPoll[ShareFetchResponse]) -> None:
         if not poll.done():
             poll.set_result(self._response())
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.coordinator import GroupCoordinator, ShareGroup
-from barnabas.broker.coordinator.groups.consumer.member import Partitions
+from barnabas.broker.coordinator.groups.modern.member import Partitions
 from barnabas.broker.coordinator.groups.share.member import ShareMember
 from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.metadata.image import ClusterImage

@@ -276,7 +276,7 @@ class ClientSession(asyncio.Protocol):
         if self._unanswered:
             waiting = Unanswered(None, False)
             self._unanswered.append(waiting)
-            self._settle(waiting, chunks)
+            self._send_in_order(waiting, chunks)
         elif not self._closing:
             self._send(chunks)
 
@@ -307,7 +307,7 @@ class ClientSession(asyncio.Protocol):
                 return
             chunks = finish(done)
             if not self._closing:
-                self._settle(waiting, chunks)
+                self._send_in_order(waiting, chunks)
                 self._continue()
 
         future.add_done_callback(settled)
@@ -429,7 +429,7 @@ class ClientSession(asyncio.Protocol):
                 waiting.future.give_way(key)
         return False
 
-    def _settle(self, waiting: Unanswered, chunks: Chunks | None) -> None:
+    def _send_in_order(self, waiting: Unanswered, chunks: Chunks | None) -> None:
         waiting.done = True
         waiting.chunks = chunks
         queue = self._unanswered

@@ -95,7 +95,7 @@ class Metered(Protocol):
     def admits_fetch(self, size: int) -> bool:
         """Charge `size` bytes of records to the client's quota. Return False if they exceed the quota now."""
 
-    def settle(self, response: Any) -> Any:
+    def throttled(self, response: Any) -> Any:
         """Return the response with the throttle time, and mute the client for this time."""
 
 

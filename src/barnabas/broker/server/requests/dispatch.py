@@ -182,7 +182,7 @@ class Dispatcher:
         api = served.api
         usage = context.usage  # the handler may have found that it is a broker's
         if not is_awaitable(answer):
-            response = answer if usage is None else usage.settle(answer)
+            response = answer if usage is None else usage.throttled(answer)
             if response is not None:
                 if api.listing and count_along(response, api.listing) > DIRECT_ELEMENTS:
                     encoding = self._long_work.run(encode_response, header, response)
@@ -295,7 +295,7 @@ class Dispatcher:
             error = done.exception()
             response = done.result() if error is None else self._failure(served.api, request, error)
             if context.usage is not None:
-                response = context.usage.settle(response)
+                response = context.usage.throttled(response)
             return None if response is None else encode_response(header, response)
         except ProtocolError as error:
             client.close(str(error))
@@ -363,7 +363,7 @@ class Dispatcher:
         else:
             response = await self._answer(served, context, request)
         if context.usage is not None:
-            response = context.usage.settle(response)
+            response = context.usage.throttled(response)
         return None if response is None else await self._long_work.run(encode_response, header, response)
 
     async def _answer_divided(
@@ -373,7 +373,7 @@ class Dispatcher:
         divide = partial(pieces.divide, request)
         response = await self._in_pieces(served, context, request, pieces, divide)
         if context.usage is not None:
-            response = context.usage.settle(response)
+            response = context.usage.throttled(response)
         if response is None:
             return None
         if has_more_elements(response, DIRECT_ELEMENTS):
@@ -419,7 +419,7 @@ class Dispatcher:
         except Exception as error:
             response = self._failure(api, request, error)
         if context.usage is not None:
-            response = context.usage.settle(response)
+            response = context.usage.throttled(response)
         return None if response is None else await self._long_work.run(encode_response, header, response)
 
     def _refusal(self, api: AnyApi, request: Request) -> Response:

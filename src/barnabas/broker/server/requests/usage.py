@@ -77,7 +77,7 @@ class Usage:
         """Start the request's clock again, because the event loop continues with the request."""
         self._began = self._clock.monotonic()
 
-    def settle(self, response: T) -> T:
+    def throttled(self, response: T) -> T:
         """Charge the request's time, and return the response with the throttle time.
 
         If there is a throttle time, mute the client for this time. `response` itself does not change.

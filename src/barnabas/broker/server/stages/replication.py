@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from barnabas.broker.coordinator import ProducerIds
-from barnabas.broker.logs.group_commit import GroupCommit
+from barnabas.broker.logs.shared_fsync import SharedFsync
 from barnabas.broker.replication.following import Following
 from barnabas.broker.replication.isr_changes import IsrChanges
 from barnabas.broker.replication.manager import ReplicaManager
@@ -27,7 +27,7 @@ class Replication:
 
     replicas: ReplicaManager
     throttles: ReplicationThrottles
-    group_commit: GroupCommit
+    shared_fsync: SharedFsync
     following: Following
     isr_changes: IsrChanges
     serving_time: ServingTime
@@ -55,8 +55,8 @@ async def open_replication(
     fetch_sessions = FetchSessions(
         config.max_incremental_fetch_session_cache_slots, view.clock, foundation.environment.random
     )
-    group_commit = GroupCommit(binding.disk)
-    closing.add(group_commit.stop)
+    shared_fsync = SharedFsync(binding.disk)
+    closing.add(shared_fsync.stop)
     following = Following(view, metadata.peers, logs.manager, throttles.follower)
     closing.add(following.stop)
     isr_changes = IsrChanges(view, to_controller.send, leadership.epoch_ended)
@@ -67,7 +67,7 @@ async def open_replication(
         view.node_id,
         logs.manager,
         view.configs,
-        on_flush_due=group_commit.add,
+        on_flush_due=shared_fsync.add,
         on_change=following.partition_changed,
         acks_fsync=config.barnabas_acks_fsync,
         on_isr_change_due=isr_changes.add,
@@ -81,7 +81,7 @@ async def open_replication(
     return Replication(
         replicas=replicas,
         throttles=throttles,
-        group_commit=group_commit,
+        shared_fsync=shared_fsync,
         following=following,
         isr_changes=isr_changes,
         serving_time=serving_time,

@@ -47,7 +47,7 @@ async def open_upkeep(
 ) -> Upkeep:
     """Start the periodic jobs, the log cleaner, and the moves of logs between log directories."""
     view, environment, manager = foundation.view, foundation.environment, logs.manager
-    replicas, group_commit = replication.replicas, replication.group_commit
+    replicas, shared_fsync = replication.replicas, replication.shared_fsync
 
     def serve_opened(partitions: Collection[TopicPartition]) -> None:
         """Start to host partitions whose logs a job has opened after an earlier failure."""
@@ -60,7 +60,7 @@ async def open_upkeep(
 
     def flush(partition: TopicPartition) -> None:
         with suppress(KafkaError):
-            group_commit.add(replicas.find(*partition))
+            shared_fsync.add(replicas.find(*partition))
 
     moves = LogMoves(view, manager, environment, flush)
     jobs = upkeep(view, manager, serve_opened)
@@ -83,7 +83,7 @@ async def open_upkeep(
     closing.add(lambda: stop_all(jobs))
     for job in jobs:
         job.start()
-    cleaner = LogCleaner(view, replicas, manager, environment, group_commit.add)
+    cleaner = LogCleaner(view, replicas, manager, environment, shared_fsync.add)
     closing.add(cleaner.stop)
     cleaner.start()
     closing.add(moves.stop)

@@ -17,7 +17,7 @@ from simulation.virtual_time import run_virtual
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.coordinator import ConsumerGroup, ConsumerGroupState
-from barnabas.broker.coordinator.groups.consumer import rounds
+from barnabas.broker.coordinator.groups.consumer import target_assignment
 
 TROUBLE_SECONDS = 400
 PEACE_SECONDS = 150
@@ -266,5 +266,5 @@ async def simulate(make_groups, told, seed):
 @pytest.mark.parametrize("assigns", ["at once", "beside the loop"])
 def test_consumer_group_survives_trouble(make_groups, told, seed, assigns, monkeypatch):
     if assigns == "beside the loop":
-        monkeypatch.setattr(rounds, "LARGE", 0)
+        monkeypatch.setattr(target_assignment, "LARGE", 0)
     run_virtual(simulate(make_groups, told, seed))

@@ -2,7 +2,7 @@
 
 from tests.views import view_of
 
-from barnabas.broker.coordinator.groups.consumer.topics import Topics, topic_hash
+from barnabas.broker.coordinator.groups.modern.topics import Topics, topic_hash
 from barnabas.broker.metadata.image import BrokerImage, ClusterImage, PartitionState, TopicImage
 
 TOPIC = TopicImage("topic-1", bytes([0] * 7 + [1] + [0] * 7 + [2]), (PartitionState((1,), (1,), 1),) * 3)

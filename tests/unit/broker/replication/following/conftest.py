@@ -21,8 +21,8 @@ from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.interbroker import DisconnectedError, NotConnectedError
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.cold_reads import ColdReads
-from barnabas.broker.logs.group_commit import GroupCommit
 from barnabas.broker.logs.incomplete import IncompleteReplicas
+from barnabas.broker.logs.shared_fsync import SharedFsync
 from barnabas.broker.metadata.image import BrokerImage, PartitionState
 from barnabas.broker.replication.following import Following
 from barnabas.broker.replication.partition import Partition
@@ -71,9 +71,9 @@ class Node:
         )
         self.threads = VirtualThreads(random.Random(1), 0.0001)
         self.pool = self.threads.pool("disk", 2)
-        self.group_commit = GroupCommit(self.pool)
+        self.shared_fsync = SharedFsync(self.pool)
         self.incomplete = IncompleteReplicas(self.pool)
-        self.must_begin_anew = self.incomplete.must_begin_anew
+        self.must_be_emptied = self.incomplete.must_be_emptied
         self.partitions = {}
         self.sessions = FetchSessions(10, clock, random.Random(self.node_id))
         self.throttle, self.leader_throttle = Throttle(clock), Throttle(clock)
@@ -126,10 +126,10 @@ class Node:
         finally:
             self.directory.planned_starts.clear()
 
-    async def begun_anew(self, log):
+    async def note_emptied(self, log):
         """As the log manager does."""
         await self.store_log_start(log)
-        await self.incomplete.begun_anew(log)
+        await self.incomplete.note_emptied(log)
 
     def _find(self, topic, index):
         if (topic, index) not in self.partitions:
@@ -147,7 +147,7 @@ class Node:
                 state,
                 self.node_id,
                 flush_every=1 if self.config.barnabas_acks_fsync else None,
-                on_flush_due=self.group_commit.add,
+                on_flush_due=self.shared_fsync.add,
                 context=LeaderContext(lambda: self.cluster.brokers, asyncio.get_running_loop().time),
             )
         else:
@@ -181,7 +181,7 @@ class Node:
 
     async def stop(self):
         await self.following.stop()
-        await self.group_commit.stop()
+        await self.shared_fsync.stop()
         await self.pool.close()
 
     async def crash(self):

@@ -86,8 +86,8 @@ def test_a_disk_that_hangs_holds_up_its_own_partitions_alone(scenario):
             await hanging.wait()
             await type(slow).flush(slow, disk)
 
-        follower.group_commit.add = lambda partition: asyncio.ensure_future(hang(follower.pool))
-        slow._flushes._on_due = follower.group_commit.add
+        follower.shared_fsync.add = lambda partition: asyncio.ensure_future(hang(follower.pool))
+        slow._flushes._on_due = follower.shared_fsync.add
         slow._flushes._every = 1
         leader.produce(b"a", index=0)
         await asyncio.sleep(_FSYNC_PATIENCE + 0.1)

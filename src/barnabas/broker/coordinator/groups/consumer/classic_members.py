@@ -35,7 +35,7 @@ class ClassicMembers:
     def __init__(self, membership: ConsumerMembership, unique: Callable[[], str]) -> None:
         self._membership = membership
         self._topics = membership.topics
-        self._rounds = membership.rounds
+        self._assigner = membership.assigner
         self._timeouts = membership.timeouts
         self._unique = unique
 
@@ -56,20 +56,20 @@ class ClassicMembers:
         member, owned = self._updated(before, request, caller, protocols)
         changed = self._membership.subscribe(draft, before, member)
         changed |= self._membership.regexes.change(draft, before.regex, member.regex).is_changed
-        if changed or self._rounds.is_outdated(draft.group):
-            self._rounds.raise_epoch(draft)
+        if changed or self._assigner.is_outdated(draft.group):
+            self._assigner.raise_epoch(draft)
         members = list(draft.group.members.values())
         # The replaced static member may have been the last one of the consumer protocol.
         replaces = holder is not None and holder.classic is None
         classic: ClassicGroup | None = None
         if replaces and may_downgrade(draft.group, members, self._membership.view.config):
             if not changed:
-                self._rounds.reconcile(draft, member_id, owned, subscription_changed=False)
+                self._assigner.reconcile(draft, member_id, owned, subscription_changed=False)
             member = draft.group.members[member_id]
             classic = self._membership.downgrade(draft, list(draft.group.members.values()))
         else:
-            self._rounds.assign(draft)
-            member = self._rounds.reconcile(draft, member_id, owned, subscription_changed=changed)
+            self._assigner.assign(draft)
+            member = self._assigner.reconcile(draft, member_id, owned, subscription_changed=changed)
         response = JoinGroupResponse(
             member_id=member_id,
             generation_id=member.epoch if classic is None else classic.generation,

@@ -16,8 +16,9 @@ from barnabas.broker.coordinator.groups.classic.members import HeldMetadata
 from barnabas.broker.coordinator.groups.codec import GroupRecord
 from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.broker.coordinator.groups.consumer.member import ClassicSide, ConsumerMember, Partitions
-from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.coordinator.groups.consumer.member import ClassicSide, ConsumerMember
+from barnabas.broker.coordinator.groups.modern.member import Partitions
+from barnabas.broker.coordinator.groups.modern.topics import Topics
 from barnabas.broker.coordinator.groups.subscription import (
     CONSUMER_PROTOCOL_TYPE,
     decode_assignment,

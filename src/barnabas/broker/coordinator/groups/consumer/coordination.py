@@ -13,20 +13,16 @@ from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.codec import GroupRecord
 from barnabas.broker.coordinator.groups.consumer.classic_members import ClassicMembers
 from barnabas.broker.coordinator.groups.consumer.conversion import upgrade
-from barnabas.broker.coordinator.groups.consumer.delayed_rounds import Change, DelayedRounds, Stored
 from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.broker.coordinator.groups.consumer.member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
-    MemberState,
-)
+from barnabas.broker.coordinator.groups.consumer.member import LEAVE_STATIC_EPOCH, MemberState
 from barnabas.broker.coordinator.groups.consumer.membership import ConsumerMembership
 from barnabas.broker.coordinator.groups.consumer.regex_subscriptions import RegexSubscriptions
-from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
-from barnabas.broker.coordinator.groups.consumer.timeouts import Late, Timeouts
-from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.coordinator.groups.consumer.target_assignment import TargetAssigner
+from barnabas.broker.coordinator.groups.modern.delayed_assignment import Change, DelayedAssignments, Stored
+from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH, LEAVE_EPOCH
+from barnabas.broker.coordinator.groups.modern.timeouts import Late, Timeouts
+from barnabas.broker.coordinator.groups.modern.topics import Topics
 from barnabas.broker.coordinator.pattern_search import PatternSearch
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
@@ -64,16 +60,18 @@ class ConsumerGroups:
         self._find = find
         self._view = view
         self._topics = Topics(view)
-        self._rounds = Rounds(
+        self._assigner = TargetAssigner(
             self._topics,
             lambda: view.config.group_consumer_assignors,
             lambda group_id: self._delayed.begin(group_id),
         )
-        self._delayed = DelayedRounds(self._consumer_group, self._rounds.inputs, self._change, assigning)
+        self._delayed = DelayedAssignments(
+            self._consumer_group, self._assigner.inputs, self._change, assigning
+        )
         self._timeouts = Timeouts(context.timers, self._fence)
-        self._regexes = RegexSubscriptions(view, self._topics, self._rounds, search, self._store_regexes)
+        self._regexes = RegexSubscriptions(view, self._topics, self._assigner, search, self._store_regexes)
         self._membership = ConsumerMembership(
-            view, self._topics, self._rounds, self._regexes, self._timeouts, downgraded
+            view, self._topics, self._assigner, self._regexes, self._timeouts, downgraded
         )
         self.classic_members = ClassicMembers(self._membership, unique)
 
@@ -96,7 +94,7 @@ class ConsumerGroups:
 
     def forget(self, group: ConsumerGroup) -> None:
         """Remove all state of a deleted group."""
-        self._rounds.forget(group.group_id)
+        self._assigner.forget(group.group_id)
         self._regexes.forget(group.group_id)
 
     def heartbeat(

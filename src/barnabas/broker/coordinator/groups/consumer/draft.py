@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from barnabas.broker.coordinator.contract import StoredRecord
 from barnabas.broker.coordinator.groups.consumer import records
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.broker.coordinator.groups.consumer.member import ConsumerMember, Partitions
+from barnabas.broker.coordinator.groups.consumer.member import ConsumerMember
+from barnabas.broker.coordinator.groups.modern.member import Partitions
 from barnabas.kafka.protocol.records import consumer_group as stored
 from barnabas.kafka.protocol.schema import Message
 

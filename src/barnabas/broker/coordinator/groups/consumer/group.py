@@ -16,7 +16,8 @@ from barnabas.base.types import TopicId
 from barnabas.broker.coordinator.groups.codec import CommittedOffset, committed_ms
 from barnabas.broker.coordinator.groups.consumer import records
 from barnabas.broker.coordinator.groups.consumer.layered import Layered
-from barnabas.broker.coordinator.groups.consumer.member import NOTHING, ConsumerMember, Partitions
+from barnabas.broker.coordinator.groups.consumer.member import ConsumerMember
+from barnabas.broker.coordinator.groups.modern.member import NOTHING, Partitions
 from barnabas.kafka.protocol.records import consumer_group as stored
 from barnabas.kafka.protocol.schema import Message
 

@@ -10,23 +10,16 @@ new partition when no other member owns that partition. So two members never own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Set
 from enum import IntEnum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from barnabas.base.types import TopicId
 from barnabas.broker.coordinator.groups.classic.member import Protocol
+from barnabas.broker.coordinator.groups.modern.member import NOTHING, Partitions
 
-#: partitions by topic id; topics without partitions are left out
-Partitions: TypeAlias = Mapping[TopicId, frozenset[int]]
-
-#: the member epochs of a request to join or to leave
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
 #: a static member leaves temporarily
 LEAVE_STATIC_EPOCH = -2
-
-NOTHING: Partitions = {}
 
 
 class MemberState(IntEnum):

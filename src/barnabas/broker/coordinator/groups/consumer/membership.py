@@ -14,19 +14,16 @@ from barnabas.broker.coordinator.groups.consumer.conversion import downgrade, ma
 from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.consumer.member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
-    NOTHING,
     ConsumerMember,
     MemberState,
-    Partitions,
     without,
 )
 from barnabas.broker.coordinator.groups.consumer.regex_subscriptions import RegexSubscriptions
-from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
-from barnabas.broker.coordinator.groups.consumer.timeouts import Late, Timeouts
-from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.coordinator.groups.consumer.target_assignment import TargetAssigner
+from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH, LEAVE_EPOCH, NOTHING, Partitions
+from barnabas.broker.coordinator.groups.modern.timeouts import Late, Timeouts
+from barnabas.broker.coordinator.groups.modern.topics import Topics
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -49,7 +46,7 @@ class ConsumerMembership:
     Args:
         view: settings of the broker and of groups.
         topics: the topics of the cluster.
-        rounds: advances the groups after changes.
+        assigner: advances the groups after changes.
         regexes: resolves regular expressions.
         timeouts: the timeouts of members.
         downgraded: called when a group has become classic, with the group and the reason for a rebalance
@@ -60,14 +57,14 @@ class ConsumerMembership:
         self,
         view: BrokerView,
         topics: Topics,
-        rounds: Rounds,
+        assigner: TargetAssigner,
         regexes: RegexSubscriptions,
         timeouts: Timeouts,
         downgraded: Callable[[ClassicGroup, str], None],
     ) -> None:
         self.view = view
         self.topics = topics
-        self.rounds = rounds
+        self.assigner = assigner
         self.regexes = regexes
         self.timeouts = timeouts
         self.downgraded = downgraded
@@ -88,11 +85,11 @@ class ConsumerMembership:
             draft.group.epoch == 0
             or changed_names
             or regex.is_resolved
-            or self.rounds.is_outdated(draft.group)
+            or self.assigner.is_outdated(draft.group)
         ):
-            self.rounds.raise_epoch(draft)
-        self.rounds.assign(draft)
-        after = self.rounds.reconcile(
+            self.assigner.raise_epoch(draft)
+        self.assigner.assign(draft)
+        after = self.assigner.reconcile(
             draft, member.member_id, owned, subscription_changed=changed_names or regex.is_changed
         )
         response = self._response(request, draft.group, before, after)
@@ -282,7 +279,7 @@ class ConsumerMembership:
         for regex in regexes:
             if not draft.group.subscribers(regex):
                 draft.remove_regex(regex)
-        self.rounds.raise_epoch(draft)
+        self.assigner.raise_epoch(draft)
 
 
 def _classic_without(group: ConsumerGroup, leavers: Collection[str]) -> list[ConsumerMember]:

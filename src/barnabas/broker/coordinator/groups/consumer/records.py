@@ -6,13 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.broker.coordinator.groups.classic.member import Protocol
-from barnabas.broker.coordinator.groups.consumer.member import (
-    ClassicSide,
-    ConsumerMember,
-    MemberState,
-    Partitions,
-)
+from barnabas.broker.coordinator.groups.consumer.member import ClassicSide, ConsumerMember, MemberState
 from barnabas.broker.coordinator.groups.fact_records import decode_fact, encode_fact
+from barnabas.broker.coordinator.groups.modern.member import Partitions
 from barnabas.kafka.protocol.records import consumer_group as stored
 from barnabas.kafka.protocol.schema import Message
 

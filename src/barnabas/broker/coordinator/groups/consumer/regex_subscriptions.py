@@ -18,8 +18,8 @@ from barnabas.broker.config.patterns import compiled
 from barnabas.broker.coordinator.backoff import backoff_ms
 from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
-from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.coordinator.groups.consumer.target_assignment import TargetAssigner
+from barnabas.broker.coordinator.groups.modern.topics import Topics
 from barnabas.broker.coordinator.pattern_search import CostlyPatternError, PatternSearch
 from barnabas.broker.view import BrokerView
 
@@ -98,7 +98,7 @@ class RegexSubscriptions:
         self,
         view: BrokerView,
         topics: Topics,
-        rounds: Rounds,
+        assigner: TargetAssigner,
         search: PatternSearch,
         resolved: Callable[[str, Mapping[str, frozenset[str]]], None],
     ) -> None:
@@ -107,14 +107,14 @@ class RegexSubscriptions:
         Args:
             view: settings and clock of the broker.
             topics: the topics of the cluster.
-            rounds: advances the groups after changes.
+            assigner: advances the groups after changes.
             search: finds topics by regular expressions.
             resolved: called with a group id and the found topics after a search. It must call `store` under
                 the group's lock, and then `stored` or `failed`.
         """
         self._view = view
         self._topics = topics
-        self._rounds = rounds
+        self._assigner = assigner
         self._search = search
         self._resolved = resolved
         self._under_way: dict[str, asyncio.Task[None]] = {}
@@ -170,8 +170,8 @@ class RegexSubscriptions:
                 before = group.regexes.get(regex)
                 has_changed |= topics != (before.topics if before else frozenset())
                 draft.put_regex(regex, topics, self._view.clock.now_ms())
-        if has_changed or self._rounds.is_outdated(draft.group):
-            self._rounds.raise_epoch(draft)
+        if has_changed or self._assigner.is_outdated(draft.group):
+            self._assigner.raise_epoch(draft)
         return draft
 
     def stored(self, group_id: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.coordinator.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
+from barnabas.broker.coordinator.groups.consumer.member import LEAVE_STATIC_EPOCH
+from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH, LEAVE_EPOCH
 from barnabas.broker.coordinator.partitioning import is_storable
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 

@@ -11,16 +11,16 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicId
 from barnabas.broker.coordinator.contract import Result, ShardContext
 from barnabas.broker.coordinator.groups.caller import Caller
-from barnabas.broker.coordinator.groups.consumer.delayed_rounds import Change, DelayedRounds, Stored
-from barnabas.broker.coordinator.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH
-from barnabas.broker.coordinator.groups.consumer.timeouts import Late, Timeouts
-from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.coordinator.groups.modern.delayed_assignment import Change, DelayedAssignments, Stored
+from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH, LEAVE_EPOCH
+from barnabas.broker.coordinator.groups.modern.timeouts import Late, Timeouts
+from barnabas.broker.coordinator.groups.modern.topics import Topics
 from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
 from barnabas.broker.coordinator.groups.share.group import ShareGroup
+from barnabas.broker.coordinator.groups.share.initialization import topics_of
 from barnabas.broker.coordinator.groups.share.membership import ShareMembership
-from barnabas.broker.coordinator.groups.share.partitions import topics_of
-from barnabas.broker.coordinator.groups.share.rounds import ShareRounds
 from barnabas.broker.coordinator.groups.share.states import ShareStates
+from barnabas.broker.coordinator.groups.share.target_assignment import ShareTargetAssigner
 from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, SharePersister
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.share_group_heartbeat import (
@@ -58,11 +58,11 @@ class ShareGroups:
         self._context = context
         self._find = find
         self._view = view
-        self._rounds = ShareRounds(Topics(view), lambda group_id: self._delayed.begin(group_id))
-        self._delayed = DelayedRounds(self._group, self._rounds.inputs, self._store, assigning)
+        self._assigner = ShareTargetAssigner(Topics(view), lambda group_id: self._delayed.begin(group_id))
+        self._delayed = DelayedAssignments(self._group, self._assigner.inputs, self._store, assigning)
         self._timeouts = Timeouts(context.timers, self._fence)
         self.states = ShareStates(view, persister, self._group, self._change, self._began)
-        self._membership = ShareMembership(view, self._rounds, self._timeouts, self.states.begin)
+        self._membership = ShareMembership(view, self._assigner, self._timeouts, self.states.begin)
 
     def loaded(self, group: ShareGroup) -> None:
         """Start the session timeouts of loaded members, continue initializations, remove deleted topics."""
@@ -82,7 +82,7 @@ class ShareGroups:
 
     def forget(self, group: ShareGroup) -> None:
         """Remove all state of a deleted group."""
-        self._rounds.forget(group.group_id)
+        self._assigner.forget(group.group_id)
 
     # --- membership ---
 
@@ -112,7 +112,7 @@ class ShareGroups:
         group = ShareGroup(group_id) if found is None else share_group(group_id, found)
         group.check_empty()
         draft = ShareGroupDraft(group)
-        self._rounds.raise_epoch(draft)
+        self._assigner.raise_epoch(draft)
         return Result(draft.group.epoch, draft.records)
 
     def end_alteration(self, group_id: str, altered: Mapping[SharePartitionKey, str]) -> Result[None]:
@@ -193,8 +193,8 @@ class ShareGroups:
     def _began(self, draft: ShareGroupDraft) -> None:
         """Raise the epoch and assign again, so that members get newly initialized partitions."""
         if draft.group.members:
-            self._rounds.raise_epoch(draft)
-            self._rounds.assign(draft)
+            self._assigner.raise_epoch(draft)
+            self._assigner.assign(draft)
 
     def _store(self, group_id: str, change: Change[ShareGroupDraft], stored: Stored) -> None:
         def operation(_shard: Any) -> Result[None]:

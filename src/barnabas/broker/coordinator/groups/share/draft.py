@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.broker.coordinator.groups.consumer.member import Partitions
 from barnabas.broker.coordinator.groups.consumer.records import to_topic_partitions
+from barnabas.broker.coordinator.groups.modern.member import Partitions
 from barnabas.broker.coordinator.groups.share import records
 from barnabas.broker.coordinator.groups.share.group import ShareGroup
+from barnabas.broker.coordinator.groups.share.initialization import InitializationStates
 from barnabas.broker.coordinator.groups.share.member import ShareMember
-from barnabas.broker.coordinator.groups.share.partitions import SharePartitions
 from barnabas.kafka.protocol.records import share_group as stored
 from barnabas.kafka.protocol.schema import Message
 
@@ -50,7 +50,7 @@ class ShareGroupDraft:
         key = stored.ShareGroupTargetAssignmentMetadataKey(group_id=self.group_id)
         self._write(key, stored.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch))
 
-    def put_partitions(self, partitions: SharePartitions) -> None:
+    def put_partitions(self, partitions: InitializationStates) -> None:
         key = stored.ShareGroupStatePartitionMetadataKey(group_id=self.group_id)
         self._write(key, None if partitions.is_empty else records.partitions_value(partitions))
 

@@ -13,11 +13,11 @@ from enum import Enum
 from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.coordinator.groups.consumer.member import NOTHING, Partitions
 from barnabas.broker.coordinator.groups.consumer.records import from_topic_partitions
+from barnabas.broker.coordinator.groups.modern.member import NOTHING, Partitions
 from barnabas.broker.coordinator.groups.share import records
+from barnabas.broker.coordinator.groups.share.initialization import InitializationStates
 from barnabas.broker.coordinator.groups.share.member import ShareMember
-from barnabas.broker.coordinator.groups.share.partitions import SharePartitions
 from barnabas.kafka.protocol.records import share_group as stored
 from barnabas.kafka.protocol.schema import Message
 
@@ -39,7 +39,7 @@ class ShareGroup:
         self.assignment_epoch = 0
         self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, Partitions] = {}
-        self.partitions = SharePartitions()
+        self.partitions = InitializationStates()
         #: by set of subscribed topics: the number of members with it
         self._names: Counter[frozenset[str]] = Counter()
 
@@ -146,7 +146,7 @@ class ShareGroup:
     def _replay_partitions(
         self, _key: Any, value: stored.ShareGroupStatePartitionMetadataValue | None
     ) -> None:
-        self.partitions = SharePartitions() if value is None else records.partitions_of(value)
+        self.partitions = InitializationStates() if value is None else records.partitions_of(value)
 
     def _put(self, old: ShareMember | None, new: ShareMember | None) -> None:
         if old is not None:

@@ -6,7 +6,7 @@ from collections.abc import Set
 from typing import NamedTuple
 
 from barnabas.base.types import TopicId
-from barnabas.broker.coordinator.groups.consumer.member import NOTHING, Partitions
+from barnabas.broker.coordinator.groups.modern.member import NOTHING, Partitions
 
 
 class ShareMember(NamedTuple):

@@ -8,12 +8,12 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.caller import Caller
-from barnabas.broker.coordinator.groups.consumer.member import JOIN_EPOCH
-from barnabas.broker.coordinator.groups.consumer.timeouts import Late, Timeouts
+from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH
+from barnabas.broker.coordinator.groups.modern.timeouts import Late, Timeouts
 from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
 from barnabas.broker.coordinator.groups.share.group import ShareGroup
 from barnabas.broker.coordinator.groups.share.member import ShareMember
-from barnabas.broker.coordinator.groups.share.rounds import ShareRounds
+from barnabas.broker.coordinator.groups.share.target_assignment import ShareTargetAssigner
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.share_group_heartbeat import (
     Assignment,
@@ -33,16 +33,20 @@ class ShareMembership:
 
     Args:
         view: settings of the broker and of groups.
-        rounds: advances the groups after changes.
+        assigner: advances the groups after changes.
         timeouts: the session timeouts of members.
         initialize: begins to initialize the partitions of the group with this id.
     """
 
     def __init__(
-        self, view: BrokerView, rounds: ShareRounds, timeouts: Timeouts, initialize: Callable[[str], None]
+        self,
+        view: BrokerView,
+        assigner: ShareTargetAssigner,
+        timeouts: Timeouts,
+        initialize: Callable[[str], None],
     ) -> None:
         self._view = view
-        self._rounds = rounds
+        self._assigner = assigner
         self._timeouts = timeouts
         self._initialize = initialize
 
@@ -56,11 +60,11 @@ class ShareMembership:
         member = _updated(before, request, caller)
         if member != before or member.member_id not in group.members:
             draft.put_subscription(member)
-        if not group.epoch or member.topics != before.topics or self._rounds.is_outdated(draft.group):
-            self._rounds.raise_epoch(draft)
-            self._rounds.initialize(draft)
-        self._rounds.assign(draft)
-        after = self._rounds.reconcile(draft, member.member_id)
+        if not group.epoch or member.topics != before.topics or self._assigner.is_outdated(draft.group):
+            self._assigner.raise_epoch(draft)
+            self._assigner.initialize(draft)
+        self._assigner.assign(draft)
+        after = self._assigner.reconcile(draft, member.member_id)
         response = self._response(request, draft.group, before, after)
         is_initializing = bool(draft.group.partitions.initializing)
 
@@ -108,7 +112,7 @@ class ShareMembership:
     def _removal(self, group: ShareGroup, member: ShareMember) -> ShareGroupDraft:
         draft = ShareGroupDraft(group)
         draft.remove_member(member.member_id)
-        self._rounds.raise_epoch(draft)
+        self._assigner.raise_epoch(draft)
         return draft
 
     def _removed(self, group_id: str, member: ShareMember, reason: str) -> None:

@@ -8,8 +8,12 @@ from typing import NamedTuple
 from barnabas.base.types import TopicId
 from barnabas.broker.coordinator.groups.consumer.records import from_topic_partitions, to_topic_partitions
 from barnabas.broker.coordinator.groups.fact_records import decode_fact, encode_fact
+from barnabas.broker.coordinator.groups.share.initialization import (
+    InitializationStates,
+    StateTopic,
+    StateTopics,
+)
 from barnabas.broker.coordinator.groups.share.member import ShareMember
-from barnabas.broker.coordinator.groups.share.partitions import SharePartitions, StateTopic, StateTopics
 from barnabas.kafka.protocol.records import share_group as stored
 from barnabas.kafka.protocol.schema import Message
 
@@ -95,7 +99,7 @@ def advanced(member: ShareMember, value: stored.ShareGroupCurrentMemberAssignmen
     )
 
 
-def partitions_value(partitions: SharePartitions) -> stored.ShareGroupStatePartitionMetadataValue:
+def partitions_value(partitions: InitializationStates) -> stored.ShareGroupStatePartitionMetadataValue:
     """Return the stored form of a group's initializing, initialized and deleting partitions."""
     return stored.ShareGroupStatePartitionMetadataValue(
         initializing_topics=_to_infos(partitions.initializing),
@@ -107,9 +111,9 @@ def partitions_value(partitions: SharePartitions) -> stored.ShareGroupStateParti
     )
 
 
-def partitions_of(value: stored.ShareGroupStatePartitionMetadataValue) -> SharePartitions:
+def partitions_of(value: stored.ShareGroupStatePartitionMetadataValue) -> InitializationStates:
     """Return a group's initializing, initialized and deleting partitions from their stored form."""
-    return SharePartitions(
+    return InitializationStates(
         _from_infos(value.initializing_topics),
         _from_infos(value.initialized_topics),
         {topic.topic_id: topic.topic_name for topic in value.deleting_topics},

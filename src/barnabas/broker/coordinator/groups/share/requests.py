@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.coordinator.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH
+from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH, LEAVE_EPOCH
 from barnabas.broker.coordinator.partitioning import is_storable
 from barnabas.kafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 

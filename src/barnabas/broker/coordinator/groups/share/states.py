@@ -22,7 +22,7 @@ from barnabas.base.types import Offset
 from barnabas.broker.coordinator.backoff import Complaints, backoff_ms
 from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
 from barnabas.broker.coordinator.groups.share.group import ShareGroup
-from barnabas.broker.coordinator.groups.share.partitions import keys, topics_of
+from barnabas.broker.coordinator.groups.share.initialization import keys, topics_of
 from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, SharePersister
 from barnabas.broker.view import BrokerView
 

@@ -17,7 +17,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import KafkaError
 from barnabas.base.text import logger_of
-from barnabas.broker.coordinator.groups.consumer.member import Partitions
+from barnabas.broker.coordinator.groups.modern.member import Partitions
 
 logger = logger_of(__name__)
 
@@ -65,7 +65,7 @@ Change: TypeAlias = Callable[[D], None]
 Stored: TypeAlias = Callable[[KafkaError | None], None]
 
 
-class DelayedRounds(Generic[G, D]):
+class DelayedAssignments(Generic[G, D]):
     """Computes and stores the targets of one shard's large groups.
 
     Args:

@@ -31,7 +31,7 @@ class Flushable(Protocol):
         """Fsync appended records in a thread, and then advance the high watermark."""
 
 
-class GroupCommit:
+class SharedFsync:
     """Makes appended records durable, and then advances the high watermarks."""
 
     def __init__(self, disk: Pool) -> None:
@@ -43,7 +43,7 @@ class GroupCommit:
         """Have `partition` flushed in the next round, because records were appended to it."""
         self._dirty[partition] = None
         if self._round is None:
-            self._round = start_task(self._run(), "group commit", is_vital=True)
+            self._round = start_task(self._run(), "shared fsync", is_vital=True)
 
     async def stop(self) -> None:
         """Wait until all added partitions are flushed."""

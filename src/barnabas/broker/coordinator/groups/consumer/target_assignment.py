@@ -9,8 +9,9 @@ from barnabas.base.text import logger_of
 from barnabas.broker.coordinator.groups.assignors import ASSIGNORS, Assignor, MemberSpec
 from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex
-from barnabas.broker.coordinator.groups.consumer.member import NOTHING, ConsumerMember, Partitions
-from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.coordinator.groups.consumer.member import ConsumerMember
+from barnabas.broker.coordinator.groups.modern.member import NOTHING, Partitions
+from barnabas.broker.coordinator.groups.modern.topics import Topics
 
 logger = logger_of(__name__, is_limited=True)
 
@@ -57,7 +58,7 @@ class AssignmentInputs(NamedTuple):
                 draft.put_target(successor.member_id, target)
 
 
-class Rounds:
+class TargetAssigner:
     """Advances the groups of one shard, and writes its decisions into drafts.
 
     Args:

@@ -10,7 +10,7 @@ import xxhash
 
 from barnabas.base.types import BrokerId, TopicId
 from barnabas.broker.coordinator.groups.assignors import Assignment, TopicSpec
-from barnabas.broker.coordinator.groups.consumer.member import Partitions
+from barnabas.broker.coordinator.groups.modern.member import Partitions
 from barnabas.broker.metadata.image import BrokerImage, ClusterImage, PartitionState, TopicImage
 
 _HASH_FORMAT = 0

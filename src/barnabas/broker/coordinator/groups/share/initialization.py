@@ -30,7 +30,7 @@ NO_TOPICS: StateTopics = MappingProxyType({})
 NO_NAMES: Mapping[TopicId, str] = MappingProxyType({})
 
 
-class SharePartitions(NamedTuple):
+class InitializationStates(NamedTuple):
     """The partitions of one share group, as an immutable value. One record stores all of them."""
 
     initializing: StateTopics = NO_TOPICS
@@ -56,31 +56,31 @@ class SharePartitions(NamedTuple):
                 missing[topic.id] = StateTopic(topic.name, numbers)
         return missing
 
-    def with_initializing(self, topics: StateTopics) -> SharePartitions:
+    def with_initializing(self, topics: StateTopics) -> InitializationStates:
         """Return a copy in which these partitions are initializing. Their topics are no longer deleting."""
         return self._replace(
             initializing=_united(self.initializing, topics), deleting=_without(self.deleting, topics)
         )
 
-    def with_initialized(self, topics: StateTopics) -> SharePartitions:
+    def with_initialized(self, topics: StateTopics) -> InitializationStates:
         """Return a copy in which these partitions are initialized. Their topics are no longer deleting."""
-        return SharePartitions(
+        return InitializationStates(
             _subtracted(self.initializing, topics),
             _united(self.initialized, topics),
             _without(self.deleting, topics),
         )
 
-    def with_deleting(self, topics: Mapping[TopicId, str]) -> SharePartitions:
+    def with_deleting(self, topics: Mapping[TopicId, str]) -> InitializationStates:
         """Return a copy in which `topics` are deleting, and none of their partitions is initialized."""
-        return SharePartitions(
+        return InitializationStates(
             _without(self.initializing, topics),
             _without(self.initialized, topics),
             {**self.deleting, **topics},
         )
 
-    def without(self, topics: Collection[TopicId]) -> SharePartitions:
+    def without(self, topics: Collection[TopicId]) -> InitializationStates:
         """Return a copy without `topics`."""
-        return SharePartitions(
+        return InitializationStates(
             _without(self.initializing, topics),
             _without(self.initialized, topics),
             _without(self.deleting, topics),

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from barnabas.base.text import logger_of
 from barnabas.broker.coordinator.groups.assignors.simple import ShareMemberSpec, assign
-from barnabas.broker.coordinator.groups.consumer.member import NOTHING, Partitions
-from barnabas.broker.coordinator.groups.consumer.rounds import LARGE
-from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.coordinator.groups.consumer.target_assignment import LARGE
+from barnabas.broker.coordinator.groups.modern.member import NOTHING, Partitions
+from barnabas.broker.coordinator.groups.modern.topics import Topics
 from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
 from barnabas.broker.coordinator.groups.share.group import ShareGroup
+from barnabas.broker.coordinator.groups.share.initialization import InitializationStates
 from barnabas.broker.coordinator.groups.share.member import ShareMember
-from barnabas.broker.coordinator.groups.share.partitions import SharePartitions
 
 logger = logger_of(__name__, is_limited=True)
 
@@ -23,7 +23,7 @@ class ShareAssignmentInputs(NamedTuple):
 
     members: Mapping[str, ShareMember]
     targets: Mapping[str, Partitions]
-    partitions: SharePartitions
+    partitions: InitializationStates
     topics: Topics
 
     def assign(self) -> dict[str, Partitions]:
@@ -53,10 +53,10 @@ class _Verified(NamedTuple):
 
     metadata_hash: int
     topics: object
-    partitions: SharePartitions
+    partitions: InitializationStates
 
 
-class ShareRounds:
+class ShareTargetAssigner:
     """Advances the share groups of one shard, and writes its decisions into drafts.
 
     Args:

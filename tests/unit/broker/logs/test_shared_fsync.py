@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.broker.logs import group_commit
-from barnabas.broker.logs.group_commit import GroupCommit
+from barnabas.broker.logs import shared_fsync
+from barnabas.broker.logs.shared_fsync import SharedFsync
 
 
 class Partition:
@@ -30,7 +30,7 @@ async def turns(count=5):
 
 def test_what_comes_during_a_round_is_one_round_more():
     async def scenario():
-        commit, partition = GroupCommit(None), Partition()
+        commit, partition = SharedFsync(None), Partition()
         commit.add(partition)
         await turns()
         for _ in range(10):
@@ -48,7 +48,7 @@ def test_what_comes_during_a_round_is_one_round_more():
 
 def test_partition_whose_flush_has_a_bug_does_not_keep_the_others_from_theirs(caplog):
     async def scenario():
-        commit, broken, sound = GroupCommit(None), Partition(RuntimeError("bug")), Partition()
+        commit, broken, sound = SharedFsync(None), Partition(RuntimeError("bug")), Partition()
         for partition in (broken, sound):
             partition.gate.set()
             commit.add(partition)
@@ -63,10 +63,10 @@ def test_partition_whose_flush_has_a_bug_does_not_keep_the_others_from_theirs(ca
 
 
 def test_no_more_partitions_are_flushed_at_once_than_may_hold_their_files_open(monkeypatch):
-    monkeypatch.setattr(group_commit, "_AT_ONCE", 3)
+    monkeypatch.setattr(shared_fsync, "_AT_ONCE", 3)
 
     async def scenario():
-        commit, partitions = GroupCommit(None), [Partition() for _ in range(7)]
+        commit, partitions = SharedFsync(None), [Partition() for _ in range(7)]
         for partition in partitions:
             commit.add(partition)
         await turns()
