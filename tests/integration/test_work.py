@@ -79,19 +79,32 @@ def test_what_an_error_interrupts_comes_again_and_what_was_done_does_not(broker,
     assert sorted([done, *again]) == ["a", "b", "c"]
 
 
-def test_a_released_record_comes_again_and_a_rejected_one_does_not(broker, queue):
+def test_a_released_job_comes_again_with_its_attempt_and_a_rejected_one_does_not(broker, queue):
     send(broker, queue, "bad", "busy")
+    seen = []
     with Worker(broker.bootstrap_servers, queue, group=queue) as worker:
-        seen = Counter()
-        while seen["busy"] < 2 or not seen["bad"]:
-            record = worker.poll(PATIENCE)
-            seen[record.text] += 1
-            if record.text == "bad":
-                worker.reject()
-            elif seen["busy"] < 2:
-                worker.release()
+        while ("busy", 3) not in seen or ("bad", 1) not in seen:
+            (job,) = worker.take(1, PATIENCE)
+            seen.append((job.text, job.attempt))
+            if job.text == "bad":
+                job.reject()
+            elif job.attempt < 3:
+                job.release()
         assert worker.poll(0.5) is None
-    assert seen == {"bad": 1, "busy": 2}
+    assert sorted(seen) == [("bad", 1), ("busy", 1), ("busy", 2), ("busy", 3)]
+
+
+def test_only_the_present_job_can_be_released(broker, queue):
+    send(broker, queue, "a", "b")
+    with Worker(broker.bootstrap_servers, queue, group=queue) as worker:
+        first, second = worker.take(2, PATIENCE)
+        with pytest.raises(ClientError, match="is acknowledged already"):
+            first.release()
+        second.release()
+        with pytest.raises(ClientError, match="is acknowledged already"):
+            second.reject()
+        (again,) = worker.take(1, PATIENCE)
+        assert (again.text, again.attempt) == (second.text, 2)
 
 
 def test_a_topic_that_is_not_there_is_an_error_at_once(broker):

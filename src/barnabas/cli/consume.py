@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import IO, TYPE_CHECKING, TypeVar
 
 import click
 
@@ -17,6 +18,7 @@ from barnabas.cli.options import (
     DURATION,
     INT64,
     NAME,
+    REGEX,
     Whole,
     assignments_option,
     bootstrap_option,
@@ -31,7 +33,9 @@ from barnabas.cli.streams import is_terminal, stdout_bytes, stdout_has_reader
 
 if TYPE_CHECKING:
     from barnabas.base.types import TopicPartition
-    from barnabas.client import Consumer, Record, Worker
+    from barnabas.client import Consumer, Job, Record
+
+R = TypeVar("R", bound="Record")
 
 
 class TimedOut(BarnabasError):
@@ -48,7 +52,7 @@ class OffsetAbsent(BarnabasError):
         barnabas consume orders --from-beginning
         barnabas consume orders --until-end --with-keys
         barnabas consume orders --group billing --from-beginning
-        barnabas consume orders --share workers
+        barnabas consume orders --share workers --reject '^bad' --format '{attempt} {value}\n'
         barnabas consume orders --partition 0 --offset 42 --max-messages 1
         barnabas consume orders --offset -10 --until-end
         barnabas consume orders --since 10m --json | jq .value
@@ -56,7 +60,8 @@ class OffsetAbsent(BarnabasError):
         """,
         "Without --group every partition is read, and no offsets are committed. With --group reading begins "
         "at the group's committed offsets, and the offsets of printed records are committed. With --share "
-        "each record goes to one member of the group, and a printed record is acknowledged.",
+        "each record goes to one member of the group. A printed record is accepted, unless its value matches "
+        "--reject (the group does not get it again) or --release (the group gets it again).",
     )
 )
 @names_argument("TOPIC...", topic_names, "topics")
@@ -74,6 +79,8 @@ class OffsetAbsent(BarnabasError):
     help="Read as a member of this group.",
 )
 @click.option("--share", metavar="GROUP", type=NAME, help="Read as a member of this share group, a queue.")
+@click.option("--reject", type=REGEX, help="With --share: reject records whose value matches.")
+@click.option("--release", type=REGEX, help="With --share: release records whose value matches.")
 @click.option("--partition", "-p", "partitions", metavar="N[,N...]", help="Only these partitions.")
 @click.option(
     "--offset",
@@ -94,7 +101,8 @@ class OffsetAbsent(BarnabasError):
     "--format",
     "template",
     metavar="TEMPLATE",
-    help="Fields: {topic} {partition} {offset} {timestamp} {time} {key} {value} {headers}, and \\n \\t.",
+    help="Fields: {topic} {partition} {offset} {timestamp} {time} {key} {value} {headers}, with --share "
+    "{attempt}, and \\n \\t.",
 )
 @click.option(
     "--isolation",
@@ -110,6 +118,8 @@ def consume(
     from_beginning: bool,
     group: str | None,
     share: str | None,
+    reject: re.Pattern[str] | None,
+    release: re.Pattern[str] | None,
     partitions: str | None,
     offset: int | None,
     since: str | None,
@@ -147,6 +157,8 @@ def consume(
                 "--offset, --since, --from-beginning and --until-end, or set share.auto.offset.reset of the "
                 "group by `barnabas configs alter --group`"
             )
+    elif reject is not None or release is not None:
+        raise click.UsageError("--reject and --release are for members of a share group: add --share GROUP")
     form = Template(template) if template is not None else None
     chosen = _numbers(partitions)
     since_ms = _since(since)
@@ -165,7 +177,8 @@ def consume(
             Worker(servers, *topics, group=share, **options) as worker,
             Counter("read", shown=shown) as counter,
         ):
-            _print(_take_one_by_one(worker), printer, counter, max_messages, timeout)
+            finish = partial(_acknowledge, reject, release)
+            _print(_take_one_by_one(worker.poll), printer, counter, max_messages, timeout, finish)
         return
     librdkafka = {"isolation.level": isolation, **options}
     start = "earliest" if from_beginning or until_end else "latest"
@@ -173,7 +186,7 @@ def consume(
         places = consumer.partitions(*topics)  # also says when there is no such topic
         if group is not None:
             consumer.subscribe(*topics)
-            batches = _take_one_by_one(consumer)
+            batches = _take_one_by_one(consumer.poll)
         else:
             if chosen is not None:
                 places = _chosen(places, chosen)
@@ -232,23 +245,34 @@ def _chosen(places: Sequence[TopicPartition], chosen: set[int]) -> list[TopicPar
     return [place for place in places if place.partition in chosen]
 
 
-def _take_one_by_one(consumer: Consumer | Worker) -> Iterator[list[Record]]:
+def _take_one_by_one(poll: Callable[[float], R | None]) -> Iterator[list[R]]:
     """Yield one record of a group at a time; an empty list while none arrives.
 
     The caller must print a record before the next iteration, which marks the record as done.
     """
     while True:
-        record = consumer.poll(0.2)
+        record = poll(0.2)
         yield [record] if record is not None else []
 
 
+def _acknowledge(reject: re.Pattern[str] | None, release: re.Pattern[str] | None, job: Job) -> None:
+    """Reject or release a job whose value matches. The worker accepts all other jobs by itself."""
+    text = job.text or ""
+    if reject is not None and reject.search(text):
+        job.reject()
+    elif release is not None and release.search(text):
+        job.release()
+
+
 def _print(
-    batches: Iterator[list[Record]],
+    batches: Iterator[list[R]],
     printer: _Printer,
     counter: Counter,
     max_messages: int | None,
     timeout: float | None,
+    finish: Callable[[R], None] | None = None,
 ) -> None:
+    """Print records until an option ends the output. After that, call `finish` for each printed record."""
     heard = time.monotonic()
     for batch in batches:
         if max_messages is not None:
@@ -259,6 +283,9 @@ def _print(
                 printer.write(record)
             counter.add(len(batch), sum(len(record.value or b"") for record in batch))
             printer.flush()  # before the next is taken, which commits these
+            if finish is not None:
+                for record in batch:
+                    finish(record)
         elif not stdout_has_reader():
             break  # `| head` must not wait for a record that it does not read
         if counter.records == max_messages:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
     _TextType = click.ParamType[str]
     _NumberType = click.ParamType[float]
+    _PatternType = click.ParamType[re.Pattern[str]]
 else:  # generic from click 8.5 on
-    _TextType = _NumberType = click.ParamType
+    _TextType = _NumberType = _PatternType = click.ParamType
 
 F = TypeVar("F", bound=Callable[..., Any])
 #: returns the completions of an incomplete word
@@ -87,6 +89,20 @@ class _Brokers(_TextType):
         return str(value)
 
 
+class _Regex(_PatternType):
+    """Type of an option: a regular expression."""
+
+    name = "pattern"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> re.Pattern[str]:
+        try:
+            return re.compile(value)
+        except re.error as error:
+            self.fail(f"{value!r} is not a regular expression: {error}", param, ctx)
+
+
 class _Seconds(_NumberType):
     """Type of an option: seconds, a finite number that is not below 0."""
 
@@ -109,6 +125,7 @@ SERVERS = _Servers()
 NAME = _Name()
 BROKERS = _Brokers()
 DURATION = _Seconds()
+REGEX = _Regex()
 INT16 = Whole(1, 2**15 - 1)
 INT32 = Whole(1, 2**31 - 1)
 BROKER = PARTITION = Whole(0, 2**31 - 1)

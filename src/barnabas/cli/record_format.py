@@ -17,7 +17,7 @@ from barnabas.client.json_bytes import bytes_to_json, from_base64, is_base64, re
 if TYPE_CHECKING:
     from barnabas.client.record import Record
 
-_FIELDS = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers")
+_FIELDS = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers", "attempt")
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\0": "\0", "\\\\": "\\"}
 
 
@@ -132,6 +132,7 @@ class Template:
             headers=",".join(
                 f"{name}={(value or b'').decode(errors='replace')}" for name, value in record.headers
             ),
+            attempt=getattr(record, "attempt", ""),  # only jobs of a share group have one
         )
 
 

@@ -7,9 +7,9 @@
     with Consumer("127.0.0.1:9092", "orders", group="billing") as consumer:
         for record in consumer:
             print(record.key_text, record.json())
-    with work("127.0.0.1:9092", "orders", group="billing") as records:  # a share group is a queue
-        for record in records:
-            print(record.text)
+    with work("127.0.0.1:9092", "orders", group="billing") as jobs:  # a share group is a queue
+        for job in jobs:
+            print(job.text, job.attempt)
 
 Each name is loaded when it is first used, because the import of librdkafka takes a tenth of a second.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.client.producer import Producer
     from barnabas.client.record import Record
     from barnabas.client.ship import Shipper
-    from barnabas.client.worker import Worker, work
+    from barnabas.client.worker import Job, Worker, work
 
 _HOMES = {
     "Admin": "admin",
@@ -34,12 +34,13 @@ _HOMES = {
     "Producer": "producer",
     "Record": "record",
     "Shipper": "ship",
+    "Job": "worker",
     "Worker": "worker",
     "work": "worker",
     "ClientError": "errors",
 }
 
-__all__ = ["Admin", "ClientError", "Consumer", "Producer", "Record", "Shipper", "Worker", "work"]
+__all__ = ["Admin", "ClientError", "Consumer", "Job", "Producer", "Record", "Shipper", "Worker", "work"]
 
 
 def __getattr__(name: str) -> Any:

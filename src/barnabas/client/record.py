@@ -6,12 +6,14 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
+
+R = TypeVar("R", bound="Record")
 
 
 @dataclass(slots=True)  # not frozen: making one would take three times as long
@@ -27,7 +29,8 @@ class Record:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
     @classmethod
-    def from_message(cls, message: Message) -> Record:
+    def from_message(cls, message: Message, **more: Any) -> Self:
+        """Return the record in a message of librdkafka. `more` are fields of a subclass."""
         kind, timestamp = message.timestamp()
         return cls(
             message.topic() or "",
@@ -37,6 +40,7 @@ class Record:
             message.key(),
             message.value(),
             tuple(message.headers() or ()),
+            **more,
         )
 
     @property
@@ -59,13 +63,13 @@ class Record:
         return None if self.value is None else json.loads(self.value)
 
 
-def take_records(poll: Callable[[float], Record | None], count: int, timeout: float) -> list[Record]:
+def take_records(poll: Callable[[float], R | None], count: int, timeout: float) -> list[R]:
     """Return exactly `count` records from calls of `poll`, whose argument is its time limit in seconds.
 
     Raises:
         ClientError: fewer records have arrived within `timeout` seconds.
     """
-    records: list[Record] = []
+    records: list[R] = []
     deadline = time.monotonic() + timeout
     while len(records) < count:
         record = poll(max(deadline - time.monotonic(), 0))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -35,15 +36,47 @@ _ANSWER_S = 10.0
 _COMMIT_S = 1.0
 
 
+@dataclass(slots=True)
+class Job(Record):
+    """A record that this member of a share group has locked.
+
+    `attempt` is the number of deliveries of the record to the group, with this one: 1 for the first.
+    """
+
+    attempt: int = field(kw_only=True)
+    _finish: Callable[[Job, confluent_kafka.AcknowledgeType], None] = field(
+        kw_only=True, repr=False, compare=False
+    )
+
+    def release(self) -> None:
+        """Unlock the record: the broker delivers it again, to this member or to another one.
+
+        Raises:
+            ClientError: the record is acknowledged already, for example because the caller took the next one.
+        """
+        self._finish(self, _RELEASE)
+
+    def reject(self) -> None:
+        """End the delivery of the record to the group: no attempt can succeed.
+
+        Raises:
+            ClientError: the record is acknowledged already, for example because the caller took the next one.
+        """
+        self._finish(self, _REJECT)
+
+
 class Worker:
-    """Iterates over the records of topics without end, as a member of a share group (KIP-932).
+    """Iterates over the jobs of topics without end, as a member of a share group (KIP-932).
 
     The members share the records, not the partitions: each record goes to one of them. So there can be more
-    members than partitions. A record is done when the caller takes the next one, or when the block ends
-    without an error. The brokers deliver a record that is not done again, to this member or to another one.
-    That happens after an error in the block, after `release`, and when a member has had the record for longer
-    than ``share.record.lock.duration.ms`` (30 s). After ``share.delivery.count.limit`` deliveries (5), or
-    after `reject`, they do not deliver it again.
+    members than partitions. A job is done when the caller takes the next one, or when the block ends without
+    an error. The brokers deliver a job that is not done again, to this member or to another one. That happens
+    after an error in the block, after `Job.release`, and when a member has had the job for longer than
+    ``share.record.lock.duration.ms`` (30 s). After ``share.delivery.count.limit`` deliveries (5), or after
+    `Job.reject`, they do not deliver it again.
+
+    librdkafka 2.16 cannot extend a lock (KIP-1222), and a fetch locks whole batches. So the lock duration of
+    the group must be longer than all jobs of a batch take together.
 
     Args:
         bootstrap_servers: `host:port,...`
@@ -64,7 +97,8 @@ class Worker:
             _check_share_groups(brokers)
             _check_topics(brokers, topics)
         self._pending: list[confluent_kafka.Message] = []
-        self._taken: confluent_kafka.Message | None = None
+        #: the last job, and its message; None if it is acknowledged
+        self._taken: tuple[Job, confluent_kafka.Message] | None = None
         self._committed_at = time.monotonic()
         self._consumer = create_client(
             confluent_kafka.ShareConsumer,
@@ -75,15 +109,15 @@ class Worker:
         self._consumer.set_acknowledgement_commit_callback(_warn)
         self._consumer.subscribe(list(topics))
 
-    def poll(self, timeout: float = 1.0) -> Record | None:
-        """Return the next record; None if none has arrived within `timeout` seconds.
+    def poll(self, timeout: float = 1.0) -> Job | None:
+        """Return the next job; None if none has arrived within `timeout` seconds.
 
-        The call also marks the previous record as done.
+        The call also marks the previous job as done.
 
         Raises:
             KafkaError: the broker answered with an error.
         """
-        self._finish(_ACCEPT)
+        self._finish_taken(_ACCEPT)
         try:
             if not self._pending:
                 self._pending = list(self._consumer.poll(timeout))[::-1]
@@ -98,27 +132,20 @@ class Worker:
         message = self._pending.pop()
         if (failure := message.error()) is not None:
             raise translate(failure)
-        self._taken = message
-        return Record.from_message(message)
+        job = Job.from_message(message, attempt=message.delivery_count() or 1, _finish=self._finish_job)
+        self._taken = job, message
+        return job
 
-    def release(self) -> None:
-        """Release the last record: the broker delivers it again, to this member or to another one."""
-        self._finish(_RELEASE)
-
-    def reject(self) -> None:
-        """Reject the last record: the broker does not deliver it again."""
-        self._finish(_REJECT)
-
-    def take(self, count: int, timeout: float = 30.0) -> list[Record]:
-        """Return exactly `count` records. All but the last count as done.
+    def take(self, count: int, timeout: float = 30.0) -> list[Job]:
+        """Return exactly `count` jobs. All but the last count as done.
 
         Raises:
-            ClientError: fewer records have arrived within `timeout` seconds.
+            ClientError: fewer jobs have arrived within `timeout` seconds.
         """
         return take_records(self.poll, count, timeout)
 
     def close(self) -> None:
-        """Release the records that are not done, commit those that are done, and leave the group.
+        """Release the jobs that are not done, commit those that are done, and leave the group.
 
         If the broker does not store that a record is done, log a warning: the record can be delivered again.
 
@@ -126,7 +153,7 @@ class Worker:
             KafkaError: the broker did not answer.
         """
         try:
-            self._finish(_RELEASE)
+            self._finish_taken(_RELEASE)
             for message in self._pending:
                 if message.error() is None:
                     self._consumer.acknowledge(message, _RELEASE)
@@ -139,19 +166,24 @@ class Worker:
         finally:
             self._consumer.close()
 
-    def _finish(self, how: confluent_kafka.AcknowledgeType) -> None:
-        message, self._taken = self._taken, None
-        if message is not None:
+    def _finish_job(self, job: Job, how: confluent_kafka.AcknowledgeType) -> None:
+        if self._taken is None or self._taken[0] is not job:
+            raise ClientError(f"the record at {job.topic_partition}@{job.offset} is acknowledged already")
+        self._finish_taken(how)
+
+    def _finish_taken(self, how: confluent_kafka.AcknowledgeType) -> None:
+        taken, self._taken = self._taken, None
+        if taken is not None:
             try:
-                self._consumer.acknowledge(message, how)
+                self._consumer.acknowledge(taken[1], how)
             except confluent_kafka.KafkaException as error:
                 raise translate(error) from None
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Job]:
         while True:
-            record = self.poll()
-            if record is not None:
-                yield record
+            job = self.poll()
+            if job is not None:
+                yield job
 
     def __enter__(self) -> Self:
         return self
@@ -160,7 +192,7 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is None:  # what an error interrupted is not done, and comes again
-            self._finish(_ACCEPT)
+            self._finish_taken(_ACCEPT)
         self.close()
 
 
@@ -174,7 +206,7 @@ def _warn(
 
 
 def work(bootstrap_servers: str = DEFAULT_BOOTSTRAP, *topics: str, group: str, **settings: Any) -> Worker:
-    """Return a `Worker` for ``with work(servers, "orders", group="billing") as records:``."""
+    """Return a `Worker` for ``with work(servers, "orders", group="billing") as jobs:``."""
     return Worker(bootstrap_servers, *topics, group=group, **settings)
 
 

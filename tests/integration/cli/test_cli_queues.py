@@ -46,3 +46,19 @@ def test_records_that_were_printed_do_not_come_again(broker):
 def test_a_share_group_decides_itself_where_it_reads(broker, option):
     output = run(broker, "consume", "jobs", "--share", "workers", option, code=2)
     assert "share.auto.offset.reset" in output
+
+
+def test_matching_records_are_rejected_or_released_with_their_attempts(broker):
+    broker.create_topic("tasks")
+    broker.produce("tasks", "good", "bad", "busy")
+    share = ("consume", "tasks", "--share", "workers", "--format", r"{value} {attempt}\n")
+    printed = run(broker, *share, "--reject", "^bad", "--release", "^busy", "--max-messages", "7").split("\n")
+    assert sorted(printed[:-1]) == ["bad 1", *(f"busy {attempt}" for attempt in range(1, 6)), "good 1"]
+    assert run(broker, *share, "--timeout", "1") == ""
+
+
+def test_records_are_rejected_only_by_members_of_a_share_group(broker):
+    assert "add --share GROUP" in run(broker, "consume", "jobs", "--reject", "x", code=2)
+    assert "not a regular expression" in run(
+        broker, "consume", "jobs", "--share", "workers", "--reject", "(", code=2
+    )
