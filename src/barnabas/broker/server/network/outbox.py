@@ -19,6 +19,10 @@ from barnabas.broker.server.requests.context import Chunks
 #: bytes to read and write at a time if sendfile is not possible
 PIECE_BYTES = 128 * 1024
 _LENT = frozenset(get_args(Buffer))
+#: a corked outbox keeps this number of small replies, ...
+_MOST_CORKED = 64
+#: ... each with at most this number of bytes
+_SMALL = 4096
 
 
 class Outbox:
@@ -36,6 +40,19 @@ class Outbox:
         self._lowest_limit = 0 if transport.get_extra_info("sslcontext") is None else 1
         #: a transport with TLS may call `resume` from within a write
         self._is_sending = False
+        #: small replies that `uncork` sends; None if the outbox is not corked
+        self._corked: list[Buffer] | None = None
+
+    def cork(self) -> None:
+        """Keep small replies until `uncork`. Then one system call sends them together."""
+        if self._corked is None:
+            self._corked = []
+
+    def uncork(self) -> None:
+        """Send the replies kept since `cork`, and keep no more. Do nothing if the outbox is not corked."""
+        corked, self._corked = self._corked, None
+        if corked:
+            self.send([b"".join(corked)])
 
     def send(self, chunks: Chunks) -> None:
         """Send `chunks` after all earlier chunks. Keep those that the client cannot receive yet.
@@ -43,6 +60,15 @@ class Outbox:
         Raises:
             OSError: a chunk's file cannot be read.
         """
+        if self._corked is not None:
+            corked = self._corked
+            if len(chunks) == 1 and len(chunks[0]) <= _SMALL and isinstance(chunks[0], Buffer):
+                corked.append(chunks[0])
+                if len(corked) < _MOST_CORKED:
+                    return
+                chunks = []
+            chunks = [*corked, *chunks]
+            corked.clear()
         if self.waiting:
             self.waiting += chunks
         elif _LENT.issuperset(map(type, chunks)):

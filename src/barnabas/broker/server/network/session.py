@@ -228,6 +228,8 @@ class ClientSession(asyncio.Protocol):
             if self._backlog:
                 self._backlog.extend(frames)
                 return
+            if len(frames) > 1:
+                self._outbox.cork()
             for index, frame in enumerate(frames):
                 if not self._may_begin(frame):
                     self._backlog.extend(frames[index:])
@@ -238,6 +240,8 @@ class ClientSession(asyncio.Protocol):
                 self._busy_polling.served()
         except ProtocolError as error:
             self.close(str(error))
+        finally:
+            self._outbox.uncork()
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -328,6 +332,7 @@ class ClientSession(asyncio.Protocol):
             return
         self._closing = True
         self._log_closing(reason, level)
+        self._outbox.uncork()
         self._transport.close()
         self._aborting = self._loop.call_later(CLOSE_GRACE, self._transport.abort)
 
@@ -449,6 +454,8 @@ class ClientSession(asyncio.Protocol):
         """Serve the queued frames as far as they can begin. If none is left, start to read again."""
         if not self._backlog:
             return
+        if len(self._backlog) > 1:
+            self._outbox.cork()
         try:
             while self._backlog:
                 if self._closing or not self._may_begin(self._backlog[0]):
@@ -456,6 +463,8 @@ class ClientSession(asyncio.Protocol):
                 self._serve(self._backlog.popleft(), self)
         except ProtocolError as error:
             self.close(str(error))
+        finally:
+            self._outbox.uncork()
         if not self._closing:
             self._transport.resume_reading()
 

@@ -145,6 +145,27 @@ def test_what_a_client_that_left_will_not_read_is_let_go(connected, file):
     connected(scenario)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_replies_kept_while_the_outbox_is_corked_arrive_whole_and_in_order(connected, file, seed):
+    chance = random.Random(seed)
+
+    async def scenario(outbox, reader, writer):
+        expected = b""
+        for _ in range(6):
+            outbox.cork()
+            for _ in range(chance.choice([1, 5, 200])):
+                size = chance.choice([1, 40, 40, 4096, 5000])
+                reply = chance.choice([bytes, bytearray])(CONTENT[:size])
+                chunks = chance.choice([[reply], [reply], [reply], [reply, FileSlice(file, 0, size)]])
+                expected += CONTENT[:size] * len(chunks)
+                outbox.send(chunks)
+            outbox.uncork()
+        assert await reader.readexactly(len(expected)) == expected
+        assert not outbox.waiting
+
+    connected(scenario)
+
+
 class Channel:
     """A transport that the kernel cannot send to, such as an encrypted one; it holds back what it gets."""
 

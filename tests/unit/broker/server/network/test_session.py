@@ -3,10 +3,12 @@
 import asyncio
 import socket
 import struct
+from types import SimpleNamespace
 
 import pytest
+from tests.property.connections import connect
 
-from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.network.listener import Closings, most_per_ip
 from barnabas.broker.server.network.session import MAX_HELD_BYTES, MAX_UNANSWERED
@@ -138,6 +140,28 @@ def test_replies_before_bad_input_still_arrive(run):
         assert await client.is_closed()
 
     run(scenario)
+
+
+@pytest.mark.parametrize("is_invalid", [False, True])
+def test_one_write_has_the_replies_to_all_requests_of_one_read(is_invalid):
+    writes = []
+
+    def serve(frame, client):
+        if frame == b"invalid":
+            raise ProtocolError("invalid")
+        client.reply([frame])
+
+    async def scenario():
+        session, transport = connect(SimpleNamespace(serve=serve))
+        transport.writelines = lambda chunks: writes.append((b"".join(chunks), transport.is_open))
+        ends = [b"invalid"] if is_invalid else []
+        frames = [b"first", b"second", b"third", *ends]
+        session.data_received(b"".join(len(frame).to_bytes(4) + frame for frame in frames))
+        assert transport.is_open is not is_invalid
+        session.connection_lost(None)
+
+    asyncio.run(scenario())
+    assert writes == [(b"firstsecondthird", True)]
 
 
 def test_api_versions_of_an_unknown_version_is_answered_in_v0_and_the_connection_stays(run):
