@@ -75,15 +75,35 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
         doc="Whether members of a share group can extend the locks of their records (KIP-1222).",
     )
 
+    def capped(self, broker: BrokerConfig) -> tuple[GroupConfig, list[str]]:
+        """Return these settings with the group's own values moved into the broker's limits (KIP-1240).
+
+        A limit can have changed since a value was stored. The second result has a description of each
+        change.
+        """
+        changed, told = {}, []
+        for name in LIMITED:
+            if name not in self.given:
+                continue
+            value, (low_name, low, high_name, high) = self.value(name), _limits(name, broker)
+            effective = min(max(value, low), high)
+            if effective != value:
+                limit = low_name if effective == low else high_name
+                changed[name] = str(effective)
+                told.append(f"{name}={value} counts as {effective} ({limit})")
+        if not changed:
+            return self, told
+        own, *others = self.layers
+        layers = [own._replace(texts={**own.texts, **changed}), *others]
+        return type(self).from_layers(layers, {**self.given, **changed}), told
+
     def check_limits(self, broker: BrokerConfig) -> None:
         """Raise ConfigError unless the values are within the broker's limits.
 
         Session timeouts must also be longer than heartbeat intervals.
         """
         for name in LIMITED:
-            value = self.value(name)
-            low_name, high_name = (limit_of(name, bound) for bound in ("min", "max"))
-            low, high = broker.value(low_name), broker.value(high_name)
+            value, (low_name, low, high_name, high) = self.value(name), _limits(name, broker)
             if not low <= value <= high:
                 raise ConfigError(
                     f"{name}={value} must lie between {low} ({low_name}) and {high} ({high_name})"
@@ -118,6 +138,12 @@ def check_groups(broker: BrokerConfig) -> None:
     if not broker.group_consumer_assignors:
         raise ConfigError("group.consumer.assignors is empty: name at least one of uniform, range")
     GroupConfig.from_layers([Layer(Source.STATIC_BROKER_CONFIG, broker.given)], {}).check_limits(broker)
+
+
+def _limits(name: str, broker: BrokerConfig) -> tuple[str, int, str, int]:
+    """Return the name and the value of both limits of a group's setting, the lower limit first."""
+    low_name, high_name = (limit_of(name, bound) for bound in ("min", "max"))
+    return low_name, broker.value(low_name), high_name, broker.value(high_name)
 
 
 def limit_of(name: str, bound: str) -> str:

@@ -72,14 +72,17 @@ class ConfigResolver:
         return self._described
 
     def group_config(self, image: ClusterImage, group_id: str) -> GroupConfig:
-        """Return the effective settings of a consumer group."""
+        """Return the effective settings of a group, within the present limits of the broker (KIP-1240)."""
         self._refresh(image)
         if group_id not in image.group_configs:
             group_id = ""  # all such groups have the same
         config = self._groups.get(group_id)
         if config is None:
             layers = self.group_layers(image, group_id)
-            config = self._groups[group_id] = GroupConfig.from_layers(layers, layers[0].texts)
+            config, capped = GroupConfig.from_layers(layers, layers[0].texts).capped(self._broker)
+            for each in capped:
+                log.warning("a stored setting of group %s is beyond the broker's limit: %s", group_id, each)
+            self._groups[group_id] = config
         return config
 
     def broker_layers(self, image: ClusterImage) -> Sequence[Layer]:

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.broker.config import BrokerConfig, TopicConfig
-from barnabas.broker.config.describe import describe_broker, describe_topic
+from barnabas.broker.config.describe import describe_broker, describe_group, describe_topic
 from barnabas.broker.config.settings import Source
 from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.metadata.configs import ConfigResolver
@@ -155,3 +155,32 @@ def test_every_rendered_value_parses_back() -> None:
             text = setting.render(setting.default)
             if text is not None:
                 assert setting.parse(text) == setting.default
+
+
+def test_a_stored_value_of_a_group_is_capped_at_the_brokers_present_bound(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stored = {"share.record.lock.duration.ms": "55000", "share.delivery.count.limit": "2"}
+    image = ClusterImage(group_configs={"workers": stored})
+
+    def locks(**texts: str) -> tuple[int, int]:
+        broker = BrokerConfig.from_text({name.replace("_", "."): text for name, text in texts.items()})
+        config = ConfigResolver(broker, 1).group_config(image, "workers")
+        return config.share_record_lock_duration_ms, config.share_delivery_count_limit
+
+    assert locks() == (55000, 2)
+    assert not caplog.records
+    assert locks(group_share_max_record_lock_duration_ms="40000") == (40000, 2)
+    assert "share.record.lock.duration.ms=55000 counts as 40000" in caplog.text
+    assert locks(group_share_min_delivery_count_limit="3") == (55000, 3)
+
+
+def test_a_cap_leaves_the_stored_value_for_describe_configs() -> None:
+    image = ClusterImage(group_configs={"workers": {"share.record.lock.duration.ms": "55000"}})
+    broker = BrokerConfig.from_text({"group.share.max.record.lock.duration.ms": "40000"})
+    resolver = ConfigResolver(broker, 1)
+    resolver.group_config(image, "workers")
+    described = {
+        each.setting.name: each.text for each in describe_group(resolver.group_layers(image, "workers"))
+    }
+    assert described["share.record.lock.duration.ms"] == "55000"
