@@ -7,7 +7,7 @@ import pytest
 from barnabas.base.errors import ProtocolError
 from barnabas.broker.coordinator.groups import codec
 from barnabas.broker.coordinator.groups.codec import NO_EXPIRY, CommittedOffset, OffsetKey
-from barnabas.broker.coordinator.groups.consumer.records import ConsumerGroupRecord, decode_record
+from barnabas.broker.coordinator.groups.modern.records import ModernGroupRecord, decode_record
 from barnabas.kafka.protocol.records import consumer_group as stored
 from barnabas.kafka.protocol.records.group_metadata import GroupMetadataValue, MemberMetadata
 
@@ -123,7 +123,7 @@ def test_a_key_without_a_kind_is_a_protocol_error():
 @pytest.mark.parametrize("value", [b"", b"\x00", b"\x00\x01\x00\x00\x00\x05\x00"])
 def test_a_consumer_groups_record_that_is_cut_or_of_another_version_is_not_read(value):
     group = stored.ConsumerGroupMetadataKey(group_id="g")
-    record = ConsumerGroupRecord(group, stored.ConsumerGroupMetadataValue(epoch=5))
+    record = ModernGroupRecord(group, stored.ConsumerGroupMetadataValue(epoch=5))
     key, encoded = record.encode()
     kind = codec.kind_of(key)
     assert decode_record(kind, key, encoded) == record

@@ -2,7 +2,8 @@
 
 A key has its kind (int16) and the key's fields. A value has its version (int16) and the value's fields. A
 null value deletes the key. Kinds 0 and 1 are committed offsets (0 is older and has the same layout), and kind
-2 is a classic group. Kinds 3 to 8 and 16 are a consumer group (`groups/consumer/records.py`).
+2 is a classic group. Kinds 3 to 8 and 16 are a consumer group, and kinds 10 to 15 a share group
+(`groups/modern/records.py`).
 
 Operations return these records as typed values. The runtime encodes them for the log, and loading decodes
 them.

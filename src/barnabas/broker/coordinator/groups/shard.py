@@ -28,11 +28,9 @@ from barnabas.broker.coordinator.groups.codec import GroupRecord, OffsetKey, Off
 from barnabas.broker.coordinator.groups.commits import Commits
 from barnabas.broker.coordinator.groups.consumer.coordination import ConsumerGroups
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.broker.coordinator.groups.consumer.records import ConsumerGroupRecord, decode_record
+from barnabas.broker.coordinator.groups.modern.records import KINDS, ModernGroupRecord, decode_record
 from barnabas.broker.coordinator.groups.share.coordination import ShareGroups
 from barnabas.broker.coordinator.groups.share.group import ShareGroup
-from barnabas.broker.coordinator.groups.share.records import ShareGroupRecord
-from barnabas.broker.coordinator.groups.share.records import decode_record as decode_share_record
 from barnabas.broker.coordinator.partitioning import is_storable
 from barnabas.broker.coordinator.pattern_search import PatternSearch
 from barnabas.broker.coordinator.share_state.persister import SharePersister
@@ -51,16 +49,15 @@ from barnabas.kafka.protocol.messages.share_group_heartbeat import (
 )
 from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.kafka.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from barnabas.kafka.protocol.records.consumer_group import KINDS, ConsumerGroupMetadataKey
+from barnabas.kafka.protocol.records.consumer_group import ConsumerGroupMetadataKey
 from barnabas.kafka.protocol.records.group_metadata import GroupMetadataValue
-from barnabas.kafka.protocol.records.share_group import KINDS as SHARE_KINDS
 from barnabas.kafka.protocol.records.share_group import ShareGroupMetadataKey
 
 logger = logger_of(__name__)
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup
 #: a record of `__consumer_offsets`
-GroupsRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerGroupRecord | ShareGroupRecord
+GroupsRecord: TypeAlias = OffsetRecord | GroupRecord | ModernGroupRecord
 
 #: from this version clients know GROUP_ID_NOT_FOUND, and members have epochs (KIP-848)
 _MEMBER_EPOCHS_FROM = 9
@@ -130,8 +127,6 @@ class GroupShard:
             return codec.decode_group_record(key, value)
         if kind in KINDS:
             return decode_record(kind, key, value)
-        if kind in SHARE_KINDS:
-            return decode_share_record(kind, key, value)
         if kind not in self._strange_kinds:
             self._strange_kinds.add(kind)
             logger.warning("skipped records of unknown type %d in __consumer_offsets", kind)
@@ -146,10 +141,8 @@ class GroupShard:
                 self._ensure_group(key.group_id)
         elif isinstance(record, GroupRecord):
             self._replay_classic(record.group_id, record.value)
-        elif isinstance(record, ConsumerGroupRecord):
-            self._replay_consumer(record)
         else:
-            self._replay_share(record)
+            self._replay_modern(record)
 
     def replay_pending(self, producer_id: ProducerId, record: GroupsRecord) -> None:
         """Keep an offset of an open transaction, which becomes valid when the transaction commits."""
@@ -210,28 +203,22 @@ class GroupShard:
             group = self.groups[group_id] = self._new_group(group_id)
         group.apply(value)
 
-    def _replay_consumer(self, record: ConsumerGroupRecord) -> None:
+    def _replay_modern(self, record: ModernGroupRecord) -> None:
         key, value = record
         group = self.groups.get(key.group_id)
-        if not isinstance(group, ConsumerGroup):
+        group_class = ConsumerGroup if type(key) in ConsumerGroup.replays else ShareGroup
+        if not isinstance(group, group_class):
             if value is None:
                 return
             # A classic group here has only offsets: one with members was deleted first.
-            group = self.groups[key.group_id] = ConsumerGroup(key.group_id)
+            group = self.groups[key.group_id] = group_class(key.group_id)
         group.replay(key, value)
-        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+        if value is not None:
+            return
+        if isinstance(group, ConsumerGroup) and isinstance(key, ConsumerGroupMetadataKey):
             self._consumers.forget(group)
             self._remove(group.group_id)
-
-    def _replay_share(self, record: ShareGroupRecord) -> None:
-        key, value = record
-        group = self.groups.get(key.group_id)
-        if not isinstance(group, ShareGroup):
-            if value is None:
-                return
-            group = self.groups[key.group_id] = ShareGroup(key.group_id)
-        group.replay(key, value)
-        if value is None and isinstance(key, ShareGroupMetadataKey):
+        elif isinstance(group, ShareGroup) and isinstance(key, ShareGroupMetadataKey):
             self.shares.forget(group)
             self._remove(group.group_id)
 

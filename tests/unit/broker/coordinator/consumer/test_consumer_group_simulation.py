@@ -17,7 +17,7 @@ from simulation.virtual_time import run_virtual
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.coordinator import ConsumerGroup, ConsumerGroupState
-from barnabas.broker.coordinator.groups.consumer import target_assignment
+from barnabas.broker.coordinator.groups.modern import target_assignment
 
 TROUBLE_SECONDS = 400
 PEACE_SECONDS = 150

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.broker.coordinator.groups.consumer.layered import Layered
+from barnabas.broker.coordinator.groups.modern.layered import Layered
 
 KEYS = st.integers(0, 6)
 CHANGES = st.lists(

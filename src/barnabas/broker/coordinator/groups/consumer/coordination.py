@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from barnabas.base.environment.blocking import Pool
-from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.errors import KafkaError
 from barnabas.broker.coordinator.contract import Result, ShardContext
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
@@ -18,8 +18,9 @@ from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.consumer.member import LEAVE_STATIC_EPOCH, MemberState
 from barnabas.broker.coordinator.groups.consumer.membership import ConsumerMembership
 from barnabas.broker.coordinator.groups.consumer.regex_subscriptions import RegexSubscriptions
-from barnabas.broker.coordinator.groups.consumer.target_assignment import TargetAssigner
-from barnabas.broker.coordinator.groups.modern.delayed_assignment import Change, DelayedAssignments, Stored
+from barnabas.broker.coordinator.groups.consumer.target_assignment import ConsumerTargetAssigner
+from barnabas.broker.coordinator.groups.modern.coordination import ModernGroups
+from barnabas.broker.coordinator.groups.modern.delayed_assignment import DelayedAssignments
 from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH, LEAVE_EPOCH
 from barnabas.broker.coordinator.groups.modern.timeouts import Late, Timeouts
 from barnabas.broker.coordinator.groups.modern.topics import Topics
@@ -31,7 +32,7 @@ from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
 )
 
 
-class ConsumerGroups:
+class ConsumerGroups(ModernGroups[ConsumerGroup, GroupDraft]):
     """Coordinates the consumer groups of one shard. `GroupShard` documents the operations."""
 
     def __init__(
@@ -56,18 +57,15 @@ class ConsumerGroups:
             downgraded: called when a group has become classic, with the group and the reason for a rebalance
                 (empty for none).
         """
-        self._context = context
-        self._find = find
+        super().__init__(context, find, ConsumerGroup, GroupDraft, "consumer group")
         self._view = view
         self._topics = Topics(view)
-        self._assigner = TargetAssigner(
+        self._assigner = ConsumerTargetAssigner(
             self._topics,
             lambda: view.config.group_consumer_assignors,
             lambda group_id: self._delayed.begin(group_id),
         )
-        self._delayed = DelayedAssignments(
-            self._consumer_group, self._assigner.inputs, self._change, assigning
-        )
+        self._delayed = DelayedAssignments(self._group, self._assigner.inputs, self._change, assigning)
         self._timeouts = Timeouts(context.timers, self._fence)
         self._regexes = RegexSubscriptions(view, self._topics, self._assigner, search, self._store_regexes)
         self._membership = ConsumerMembership(
@@ -102,7 +100,7 @@ class ConsumerGroups:
     ) -> Result[ConsumerGroupHeartbeatResponse]:
         group = self._find(request.group_id)
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
-            return self._membership.leave(_consumer_group(request.group_id, group), request)
+            return self._membership.leave(self._existing_group(request.group_id), request)
         if isinstance(group, ClassicGroup) and not group.is_empty and request.member_epoch == JOIN_EPOCH:
             return self._upgrade(group, request, caller)
         return self._membership.heartbeat(self._draft(request, group), request, caller)
@@ -112,7 +110,7 @@ class ConsumerGroups:
             group is None or isinstance(group, ClassicGroup)
         )
         if not may_replace:
-            return GroupDraft(_consumer_group(request.group_id, group))
+            return GroupDraft(self._existing_group(request.group_id))
         # The consumer group replaces an empty classic one.
         before = [] if group is None else [GroupRecord(request.group_id, None)]
         return GroupDraft(ConsumerGroup(request.group_id), before)
@@ -137,55 +135,17 @@ class ConsumerGroups:
 
         return Result(records=result.records, then=then)
 
-    def _consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        group = self._find(group_id)
-        return group if isinstance(group, ConsumerGroup) else None
-
-    def _change(self, group_id: str, change: Change[GroupDraft], stored: Stored) -> None:
-        def operation(_shard: Any) -> Result[None]:
-            group = self._consumer_group(group_id)
-            if group is None:
-                stored(None)
-                return Result()
-            draft = GroupDraft(group)
-            change(draft)
-
-            def then(error: KafkaError | None) -> None:
-                stored(error)
-                if error is not None:
-                    raise error
-
-            return Result(records=draft.records, then=then)
-
-        self._context.write(group_id, operation)
-
     def _fence(self, late: Late) -> None:
-        def operation(_shard: Any) -> Result[None]:
-            group = self._consumer_group(late.group_id)
-            return Result() if group is None else self._membership.fence(group, late)
-
-        self._context.write(late.group_id, operation)
+        self._under_lock(late.group_id, lambda group: self._membership.fence(group, late))
 
     def _store_regexes(self, group_id: str, found: Mapping[str, frozenset[str]]) -> None:
-        def operation(_shard: Any) -> Result[None]:
-            group = self._consumer_group(group_id)
-            if group is None:
-                return Result()
+        def then(error: KafkaError | None) -> None:
+            if error is not None:
+                self._regexes.failed(group_id)
+                raise error
+            self._regexes.stored(group_id)
 
-            def then(error: KafkaError | None) -> None:
-                if error is not None:
-                    self._regexes.failed(group_id)
-                    raise error
-                self._regexes.stored(group_id)
-
+        def operation(group: ConsumerGroup) -> Result[None]:
             return Result(records=self._regexes.store(group, found).records, then=then)
 
-        self._context.write(group_id, operation)
-
-
-def _consumer_group(group_id: str, group: object) -> ConsumerGroup:
-    """Return `group` if it is a consumer group. Raises KafkaError GROUP_ID_NOT_FOUND otherwise."""
-    if isinstance(group, ConsumerGroup):
-        return group
-    reason = "not found" if group is None else "is not a consumer group"
-    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
+        self._under_lock(group_id, operation)

@@ -1,32 +1,19 @@
-"""A consumer group's state. Only `replay` changes it, record by record and in any order.
-
-Every change of the members, their subscriptions or the subscribed topics raises the group epoch. The
-coordinator computes the target assignment for a group epoch (the assignment epoch), and each member moves
-towards it.
-"""
+"""A consumer group's state: see `barnabas.broker.coordinator.groups.modern.group`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
 from enum import Enum
-from typing import Any, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, Self
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicId
 from barnabas.broker.coordinator.groups.codec import CommittedOffset, committed_ms
-from barnabas.broker.coordinator.groups.consumer import records
-from barnabas.broker.coordinator.groups.consumer.layered import Layered
 from barnabas.broker.coordinator.groups.consumer.member import ConsumerMember
-from barnabas.broker.coordinator.groups.modern.member import NOTHING, Partitions
+from barnabas.broker.coordinator.groups.consumer.records import TYPES
+from barnabas.broker.coordinator.groups.modern.group import ModernGroup, Replays, common_replays, count, layer
+from barnabas.broker.coordinator.groups.modern.records import Key
 from barnabas.kafka.protocol.records import consumer_group as stored
-from barnabas.kafka.protocol.schema import Message
-
-K = TypeVar("K")
-T = TypeVar("T")
-V = TypeVar("V")
-
-#: a mapping with more keys is layered, and not copied
-_FEW = 200
 
 
 class ConsumerGroupState(Enum):
@@ -47,36 +34,27 @@ class ResolvedRegex(NamedTuple):
     resolved_ms: int
 
 
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerMember]):
     """The state of one consumer group. Its shard owns it."""
 
+    types = TYPES
+
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 0
-        self.metadata_hash = 0
-        self.assignment_epoch = 0
-        self.members: MutableMapping[str, ConsumerMember] = {}
-        self.targets: MutableMapping[str, Partitions] = {}
+        super().__init__(group_id)
         self.regexes: dict[str, ResolvedRegex] = {}
         #: static members by group.instance.id
         self._static: MutableMapping[str, str] = {}
         #: the member that owns a partition, or may still own it
         self._owners: MutableMapping[tuple[TopicId, int], str] = {}
-        #: the number of members by set of topic names, by regular expression, and by assignor
-        self._names: dict[frozenset[str], int] = {}
+        #: the number of members by regular expression, and by assignor
         self._patterns: dict[str, int] = {}
         self._votes: dict[str, int] = {}
 
-    def draft(self) -> ConsumerGroup:
-        """Return a copy that can be changed. The copy becomes invalid when this group changes."""
-        other = ConsumerGroup(self.group_id)
-        other.epoch, other.metadata_hash = self.epoch, self.metadata_hash
-        other.assignment_epoch = self.assignment_epoch
-        other.members, other.targets = _layer(self.members), _layer(self.targets)
+    def draft(self) -> Self:
+        other = super().draft()
         other.regexes = dict(self.regexes)
-        other._static, other._owners = _layer(self._static), _layer(self._owners)
-        other._names, other._patterns = dict(self._names), dict(self._patterns)
-        other._votes = dict(self._votes)
+        other._static, other._owners = layer(self._static), layer(self._owners)
+        other._patterns, other._votes = dict(self._patterns), dict(self._votes)
         return other
 
     @property
@@ -88,23 +66,6 @@ class ConsumerGroup:
         if not all(member.is_reconciled(self.assignment_epoch) for member in self.members.values()):
             return ConsumerGroupState.RECONCILING
         return ConsumerGroupState.STABLE
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    def member(self, member_id: str) -> ConsumerMember:
-        """Return the member with this id.
-
-        Raises:
-            KafkaError: UNKNOWN_MEMBER_ID.
-        """
-        try:
-            return self.members[member_id]
-        except KeyError:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            ) from None
 
     def holder(self, instance_id: str | None) -> ConsumerMember | None:
         """Return the static member with this group.instance.id; None if there is none."""
@@ -126,9 +87,6 @@ class ConsumerGroup:
                 f" {holder.member_id}.",
             )
         return holder
-
-    def target(self, member_id: str) -> Partitions:
-        return self.targets.get(member_id, NOTHING)
 
     def is_owned(self, topic: TopicId, partition: int) -> bool:
         """Whether a member owns the partition, or is still revoking it."""
@@ -208,62 +166,11 @@ class ConsumerGroup:
 
     # --- records ---
 
-    def replay(self, key: stored.Key, value: Any) -> None:
-        """Apply one record to the group. A value of None deletes the key."""
-        _REPLAY[type(key)](self, key, value)
-
-    def tombstones(self) -> list[records.ConsumerGroupRecord]:
-        """Return the records that delete the group, in the order in which they must be replayed."""
-        group_id = self.group_id
-        keys: list[stored.Key] = [
-            *(records.current_key(group_id, member_id) for member_id in self.members),
-            *(records.target_key(group_id, member_id) for member_id in self.targets),
-            stored.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
-            *(records.member_key(group_id, member_id) for member_id in self.members),
-            stored.ConsumerGroupPartitionMetadataKey(group_id=group_id),  # an older Kafka may have left it
-            *(records.regex_key(group_id, regex) for regex in self.regexes),
-            stored.ConsumerGroupMetadataKey(group_id=group_id),
-        ]
-        return [records.ConsumerGroupRecord(key, None) for key in keys]
-
-    def _replay_group(self, _key: Any, value: stored.ConsumerGroupMetadataValue | None) -> None:
-        self.epoch = 0 if value is None else value.epoch
-        self.metadata_hash = 0 if value is None else value.metadata_hash
-
-    def _replay_assignment_epoch(
-        self, _key: Any, value: stored.ConsumerGroupTargetAssignmentMetadataValue | None
-    ) -> None:
-        self.assignment_epoch = 0 if value is None else value.assignment_epoch
-
-    def _replay_member(
-        self,
-        key: stored.ConsumerGroupMemberMetadataKey,
-        value: stored.ConsumerGroupMemberMetadataValue | None,
-    ) -> None:
-        old = self.members.get(key.member_id)
-        new = None if value is None else records.subscribed(old or ConsumerMember(key.member_id), value)
-        self._put(old, new)
-
-    def _replay_current(
-        self,
-        key: stored.ConsumerGroupCurrentMemberAssignmentKey,
-        value: stored.ConsumerGroupCurrentMemberAssignmentValue | None,
-    ) -> None:
-        old = self.members.get(key.member_id)
-        if value is not None:
-            self._put(old, records.advanced(old or ConsumerMember(key.member_id), value))
-        elif old is not None:
-            self._put(old, records.advanced(old, stored.ConsumerGroupCurrentMemberAssignmentValue()))
-
-    def _replay_target(
-        self,
-        key: stored.ConsumerGroupTargetAssignmentMemberKey,
-        value: stored.ConsumerGroupTargetAssignmentMemberValue | None,
-    ) -> None:
-        if value is None:
-            self.targets.pop(key.member_id, None)
-        else:
-            self.targets[key.member_id] = records.from_topic_partitions(value.topic_partitions)
+    def _other_keys(self) -> Iterator[Key]:
+        # an older Kafka may have left it
+        yield stored.ConsumerGroupPartitionMetadataKey(group_id=self.group_id)
+        for regex in self.regexes:
+            yield stored.ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex)
 
     def _replay_regex(
         self,
@@ -275,40 +182,34 @@ class ConsumerGroup:
         else:
             self.regexes[key.regular_expression] = ResolvedRegex(frozenset(value.topics), value.timestamp)
 
+    replays: ClassVar[Replays] = {
+        **common_replays(TYPES),
+        # Apache Kafka below 4.1 wrote this in place of the metadata hash.
+        stored.ConsumerGroupPartitionMetadataKey: lambda _group, _key, _value: None,
+        stored.ConsumerGroupRegularExpressionKey: _replay_regex,
+    }
+
+    def _add_to_indexes(self, member: ConsumerMember) -> None:
+        super()._add_to_indexes(member)
+        self._count(member, 1)
+        self._owners.update(dict.fromkeys(_partitions(member), member.member_id))
+        if member.instance_id is not None:
+            self._static[member.instance_id] = member.member_id
+
+    def _remove_from_indexes(self, member: ConsumerMember) -> None:
+        super()._remove_from_indexes(member)
+        self._count(member, -1)
+        for partition in _partitions(member):
+            if self._owners.get(partition) == member.member_id:
+                del self._owners[partition]
+        if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
+            del self._static[member.instance_id]
+
     def _count(self, member: ConsumerMember, change: int) -> None:
-        _add(self._names, member.topics, change)
         if member.regex:
-            _add(self._patterns, member.regex, change)
+            count(self._patterns, member.regex, change)
         if member.assignor:
-            _add(self._votes, member.assignor, change)
-
-    def _put(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
-        if old is not None:
-            self._count(old, -1)
-            for partition in _partitions(old):
-                if self._owners.get(partition) == old.member_id:
-                    del self._owners[partition]
-            if old.instance_id is not None and self._static.get(old.instance_id) == old.member_id:
-                del self._static[old.instance_id]
-            if new is None:
-                del self.members[old.member_id]
-        if new is not None:
-            self._count(new, 1)
-            self.members[new.member_id] = new
-            self._owners.update(dict.fromkeys(_partitions(new), new.member_id))
-            if new.instance_id is not None:
-                self._static[new.instance_id] = new.member_id
-
-
-def _layer(mapping: MutableMapping[K, V]) -> MutableMapping[K, V]:
-    return dict(mapping) if len(mapping) <= _FEW else Layered(mapping)
-
-
-def _add(counts: dict[T, int], key: T, change: int) -> None:
-    """Change a count, and remove it if it is zero."""
-    counts[key] = counts.get(key, 0) + change
-    if not counts[key]:
-        del counts[key]
+            count(self._votes, member.assignor, change)
 
 
 def _check_epoch(member: ConsumerMember, epoch: int) -> None:
@@ -325,15 +226,3 @@ def _partitions(member: ConsumerMember) -> Iterator[tuple[TopicId, int]]:
         for topic, partitions in partitions_by_topic.items():
             for partition in partitions:
                 yield topic, partition
-
-
-_REPLAY: dict[type[Message], Callable[[ConsumerGroup, Any, Any], None]] = {
-    stored.ConsumerGroupMetadataKey: ConsumerGroup._replay_group,
-    # Apache Kafka below 4.1 wrote this in place of the metadata hash.
-    stored.ConsumerGroupPartitionMetadataKey: lambda _group, _key, _value: None,
-    stored.ConsumerGroupMemberMetadataKey: ConsumerGroup._replay_member,
-    stored.ConsumerGroupTargetAssignmentMetadataKey: ConsumerGroup._replay_assignment_epoch,
-    stored.ConsumerGroupTargetAssignmentMemberKey: ConsumerGroup._replay_target,
-    stored.ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroup._replay_current,
-    stored.ConsumerGroupRegularExpressionKey: ConsumerGroup._replay_regex,
-}

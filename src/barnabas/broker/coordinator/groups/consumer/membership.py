@@ -20,7 +20,7 @@ from barnabas.broker.coordinator.groups.consumer.member import (
     without,
 )
 from barnabas.broker.coordinator.groups.consumer.regex_subscriptions import RegexSubscriptions
-from barnabas.broker.coordinator.groups.consumer.target_assignment import TargetAssigner
+from barnabas.broker.coordinator.groups.consumer.target_assignment import ConsumerTargetAssigner
 from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH, LEAVE_EPOCH, NOTHING, Partitions
 from barnabas.broker.coordinator.groups.modern.timeouts import Late, Timeouts
 from barnabas.broker.coordinator.groups.modern.topics import Topics
@@ -57,7 +57,7 @@ class ConsumerMembership:
         self,
         view: BrokerView,
         topics: Topics,
-        assigner: TargetAssigner,
+        assigner: ConsumerTargetAssigner,
         regexes: RegexSubscriptions,
         timeouts: Timeouts,
         downgraded: Callable[[ClassicGroup, str], None],

@@ -1,64 +1,20 @@
-"""The records of consumer groups, and their conversion to members and partitions."""
+"""The records of consumer groups, and their conversion to members."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
-
 from barnabas.broker.coordinator.groups.classic.member import Protocol
 from barnabas.broker.coordinator.groups.consumer.member import ClassicSide, ConsumerMember, MemberState
-from barnabas.broker.coordinator.groups.fact_records import decode_fact, encode_fact
-from barnabas.broker.coordinator.groups.modern.member import Partitions
+from barnabas.broker.coordinator.groups.modern.records import (
+    RecordTypes,
+    from_topic_partitions,
+    to_topic_partitions,
+)
 from barnabas.kafka.protocol.records import consumer_group as stored
-from barnabas.kafka.protocol.schema import Message
 
-_KIND_OF = {key: kind for kind, (key, _) in stored.KINDS.items()}
-
-# --- bytes ---
+_STATES = frozenset(MemberState)
 
 
-class ConsumerGroupRecord(NamedTuple):
-    """One record of a consumer group. A value of None deletes the key."""
-
-    key: stored.Key
-    value: Message | None
-
-    def encode(self) -> tuple[bytes, bytes | None]:
-        return encode_fact(_KIND_OF[type(self.key)], self.key, self.value)
-
-
-def decode_record(kind: int, key: bytes, value: bytes | None) -> ConsumerGroupRecord:
-    """Decode a record of one of the kinds in `barnabas.kafka.protocol.records.consumer_group.KINDS`.
-
-    Raises:
-        ProtocolError: the record cannot be decoded, or its value has an unknown version.
-    """
-    return ConsumerGroupRecord(*decode_fact(stored.KINDS, kind, key, value))
-
-
-# --- keys ---
-
-
-def member_key(group_id: str, member_id: str) -> stored.ConsumerGroupMemberMetadataKey:
-    return stored.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
-
-
-def current_key(group_id: str, member_id: str) -> stored.ConsumerGroupCurrentMemberAssignmentKey:
-    return stored.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-
-
-def target_key(group_id: str, member_id: str) -> stored.ConsumerGroupTargetAssignmentMemberKey:
-    return stored.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-
-
-def regex_key(group_id: str, regex: str) -> stored.ConsumerGroupRegularExpressionKey:
-    return stored.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
-
-
-# --- values ---
-
-
-def subscription_value(member: ConsumerMember) -> stored.ConsumerGroupMemberMetadataValue:
+def _subscription_value(member: ConsumerMember) -> stored.ConsumerGroupMemberMetadataValue:
     """Return the stored form of a member's metadata and subscription."""
     return stored.ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -81,7 +37,7 @@ def subscription_value(member: ConsumerMember) -> stored.ConsumerGroupMemberMeta
     )
 
 
-def subscribed(member: ConsumerMember, value: stored.ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+def _subscribed(member: ConsumerMember, value: stored.ConsumerGroupMemberMetadataValue) -> ConsumerMember:
     """Return `member` with the stored metadata and subscription."""
     classic = value.classic_member_metadata
     return member._replace(
@@ -102,7 +58,7 @@ def subscribed(member: ConsumerMember, value: stored.ConsumerGroupMemberMetadata
     )
 
 
-def current_value(member: ConsumerMember) -> stored.ConsumerGroupCurrentMemberAssignmentValue:
+def _current_value(member: ConsumerMember) -> stored.ConsumerGroupCurrentMemberAssignmentValue:
     """Return the stored form of a member's epoch, state and partitions."""
     return stored.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -113,7 +69,7 @@ def current_value(member: ConsumerMember) -> stored.ConsumerGroupCurrentMemberAs
     )
 
 
-def advanced(
+def _advanced(
     member: ConsumerMember, value: stored.ConsumerGroupCurrentMemberAssignmentValue
 ) -> ConsumerMember:
     """Return a copy of `member` with the epochs, the state and the partitions of the record `value`."""
@@ -126,15 +82,21 @@ def advanced(
     )
 
 
-_STATES = frozenset(MemberState)
-
-
-def to_topic_partitions(partitions: Partitions) -> list[stored.TopicPartitions]:
-    return [
-        stored.TopicPartitions(topic_id=topic, partitions=sorted(numbers))
-        for topic, numbers in partitions.items()
-    ]
-
-
-def from_topic_partitions(topics: Iterable[stored.TopicPartitions]) -> Partitions:
-    return {topic.topic_id: frozenset(topic.partitions) for topic in topics if topic.partitions}
+TYPES = RecordTypes(
+    group=(stored.ConsumerGroupMetadataKey, stored.ConsumerGroupMetadataValue),
+    assignment=(
+        stored.ConsumerGroupTargetAssignmentMetadataKey,
+        stored.ConsumerGroupTargetAssignmentMetadataValue,
+    ),
+    target=(stored.ConsumerGroupTargetAssignmentMemberKey, stored.ConsumerGroupTargetAssignmentMemberValue),
+    subscription=(stored.ConsumerGroupMemberMetadataKey, stored.ConsumerGroupMemberMetadataValue),
+    current=(
+        stored.ConsumerGroupCurrentMemberAssignmentKey,
+        stored.ConsumerGroupCurrentMemberAssignmentValue,
+    ),
+    new_member=ConsumerMember,
+    subscription_value=_subscription_value,
+    subscribed=_subscribed,
+    current_value=_current_value,
+    advanced=_advanced,
+)

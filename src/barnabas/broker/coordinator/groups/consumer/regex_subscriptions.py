@@ -18,7 +18,7 @@ from barnabas.broker.config.patterns import compiled
 from barnabas.broker.coordinator.backoff import backoff_ms
 from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.broker.coordinator.groups.consumer.target_assignment import TargetAssigner
+from barnabas.broker.coordinator.groups.consumer.target_assignment import ConsumerTargetAssigner
 from barnabas.broker.coordinator.groups.modern.topics import Topics
 from barnabas.broker.coordinator.pattern_search import CostlyPatternError, PatternSearch
 from barnabas.broker.view import BrokerView
@@ -98,7 +98,7 @@ class RegexSubscriptions:
         self,
         view: BrokerView,
         topics: Topics,
-        assigner: TargetAssigner,
+        assigner: ConsumerTargetAssigner,
         search: PatternSearch,
         resolved: Callable[[str, Mapping[str, frozenset[str]]], None],
     ) -> None:

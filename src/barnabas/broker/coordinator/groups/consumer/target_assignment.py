@@ -1,26 +1,21 @@
-"""Follows up a change of a consumer group: a new group epoch, a target assignment, members' steps."""
+"""The target assignments of consumer groups, and the steps of their members."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from barnabas.base.text import logger_of
 from barnabas.broker.coordinator.groups.assignors import ASSIGNORS, Assignor, MemberSpec
 from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from barnabas.broker.coordinator.groups.consumer.member import ConsumerMember
 from barnabas.broker.coordinator.groups.modern.member import NOTHING, Partitions
+from barnabas.broker.coordinator.groups.modern.target_assignment import TargetAssigner
 from barnabas.broker.coordinator.groups.modern.topics import Topics
 
-logger = logger_of(__name__, is_limited=True)
 
-#: the most members plus partitions for which the event loop computes a target: one or two milliseconds
-LARGE = 500
-
-
-class AssignmentInputs(NamedTuple):
-    """The inputs of a target assignment. They are immutable, so a thread can compute the assignment."""
+class ConsumerAssignmentInputs(NamedTuple):
+    """The inputs of a target assignment: see `AssignmentInputs`."""
 
     assignor: Assignor
     members: Mapping[str, ConsumerMember]
@@ -58,78 +53,29 @@ class AssignmentInputs(NamedTuple):
                 draft.put_target(successor.member_id, target)
 
 
-class TargetAssigner:
-    """Advances the groups of one shard, and writes its decisions into drafts.
+class ConsumerTargetAssigner(TargetAssigner[ConsumerGroup, GroupDraft]):
+    """Advances the consumer groups of one shard, and writes its decisions into drafts.
 
     Args:
         topics: the topics of the cluster.
         assignors: returns the names of the enabled assignors, the default first.
-        put_off: begins to compute the target of the large group with this id, and stores it later.
+        put_off: see `TargetAssigner`.
     """
 
     def __init__(
         self, topics: Topics, assignors: Callable[[], Sequence[str]], put_off: Callable[[str], None]
     ) -> None:
-        self._topics = topics
+        super().__init__(topics, put_off)
         self._assignors = assignors
-        self._put_off = put_off
-        #: by group: its metadata hash, and the topics of the cluster for which the hash was last checked
-        self._verified: dict[str, tuple[int, object]] = {}
 
-    def is_outdated(self, group: ConsumerGroup) -> bool:
-        """Whether topics that a group subscribes to have changed since its last epoch."""
-        verified = (group.metadata_hash, self._topics.names)
-        last = self._verified.get(group.group_id)
-        if last is not None and last[0] == verified[0] and last[1] is verified[1]:
-            return False
-        if self._topics.metadata_hash(group.topics_in_use()) != group.metadata_hash:
-            return True
-        self._verified[group.group_id] = verified
-        return False
-
-    def forget(self, group_id: str) -> None:
-        """Remove all state of a deleted group."""
-        self._verified.pop(group_id, None)
-
-    def raise_epoch(self, draft: GroupDraft) -> None:
-        """Raise the group epoch in the draft, because the members need a new target assignment."""
-        epoch = draft.group.epoch + 1
-        draft.put_epoch(epoch, self._topics.metadata_hash(draft.group.topics_in_use()))
-        logger.info("group %s: epoch %d", draft.group_id, epoch)
-
-    def assign(self, draft: GroupDraft) -> None:
-        """Compute the target assignment for the group's epoch, if there is none yet.
-
-        For a large group, only begin the computation: a thread computes the target.
-        """
-        group = draft.group
-        if group.epoch <= group.assignment_epoch:
-            return
-        if self._is_large(group):
-            if not group.assignment_epoch:
-                # No member has epoch 0: the first members have no partitions in epoch 1, and a target in 2.
-                draft.put_assignment_epoch(group.epoch)
-                self.raise_epoch(draft)
-            self._put_off(group.group_id)
-            return
-        for member_id, target in self.inputs(group).assign().items():
-            draft.put_target(member_id, target)
-        draft.put_assignment_epoch(group.epoch)
-
-    def inputs(self, group: ConsumerGroup) -> AssignmentInputs:
-        """Return the inputs of the target assignment for the group's epoch."""
-        return AssignmentInputs(
+    def inputs(self, group: ConsumerGroup) -> ConsumerAssignmentInputs:
+        return ConsumerAssignmentInputs(
             ASSIGNORS[group.preferred_assignor() or self._assignors()[0]],
             dict(group.members),
             dict(group.targets),
             dict(group.regexes),
             self._topics.snapshot(),
         )
-
-    def _is_large(self, group: ConsumerGroup) -> bool:
-        """Whether the computation of a target takes too long for one turn of the event loop."""
-        size = len(group.members)
-        return size > LARGE or size + self._topics.partition_count(group.topics_in_use()) > LARGE
 
     def reconcile(
         self, draft: GroupDraft, member_id: str, owned: Partitions | None, *, subscription_changed: bool

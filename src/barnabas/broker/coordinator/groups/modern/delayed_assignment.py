@@ -10,14 +10,17 @@ member owns the partition.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import KafkaError
 from barnabas.base.text import logger_of
+from barnabas.broker.coordinator.groups.modern.draft import ModernGroupDraft
+from barnabas.broker.coordinator.groups.modern.group import ModernGroup
 from barnabas.broker.coordinator.groups.modern.member import Partitions
+from barnabas.broker.coordinator.groups.modern.target_assignment import AssignmentInputs
 
 logger = logger_of(__name__)
 
@@ -27,42 +30,11 @@ DELAY = 0.1
 _MEMBERS = 20
 _PARTITIONS = 500
 
-
-class Group(Protocol):
-    """A group with its group epoch, and the epoch of its last target assignment."""
-
-    epoch: int
-    assignment_epoch: int
-
-
-class Draft(Protocol):
-    """A pending change of a group: a `GroupDraft` or a `ShareGroupDraft`."""
-
-    @property
-    def group(self) -> Group: ...
-
-    def put_assignment_epoch(self, epoch: int) -> None: ...
-
-
-G = TypeVar("G", bound=Group)
-D = TypeVar("D", bound=Draft)
-D_contra = TypeVar("D_contra", contravariant=True)
-
-
-class Inputs(Protocol[D_contra]):
-    """The inputs of a target assignment. They are immutable, so a thread can compute the assignment."""
-
-    def assign(self) -> dict[str, Partitions]:
-        """Return the new target of each member whose target changes."""
-
-    def put(self, targets: Mapping[str, Partitions], draft: D_contra) -> None:
-        """Write `targets` into the draft, except those of members that have left since the computation."""
-
+G = TypeVar("G", bound=ModernGroup[Any])
+D = TypeVar("D", bound=ModernGroupDraft[Any, Any])
 
 #: changes a group's draft, under the group's lock
 Change: TypeAlias = Callable[[D], None]
-#: gets the error that kept a change from the log, or None
-Stored: TypeAlias = Callable[[KafkaError | None], None]
 
 
 class DelayedAssignments(Generic[G, D]):
@@ -71,15 +43,15 @@ class DelayedAssignments(Generic[G, D]):
     Args:
         find: returns the group with an id, if it exists.
         inputs: returns the inputs of a group's next target.
-        store: stores a change of the group with this id, and calls back with the outcome.
+        store: stores a change of the group with this id; raises KafkaError.
         thread: computes targets.
     """
 
     def __init__(
         self,
         find: Callable[[str], G | None],
-        inputs: Callable[[G], Inputs[D]],
-        store: Callable[[str, Change[D], Stored], None],
+        inputs: Callable[[G], AssignmentInputs[D]],
+        store: Callable[[str, Change[D]], Awaitable[None]],
         thread: Pool,
     ) -> None:
         self._find = find
@@ -115,16 +87,7 @@ class DelayedAssignments(Generic[G, D]):
             await self._stored(group_id, partial(_put_epoch, epoch))
 
     async def _stored(self, group_id: str, change: Change[D]) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def stored(error: KafkaError | None) -> None:
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-        self._store(group_id, change, stored)
-        await done
+        await self._store(group_id, change)
         await asyncio.sleep(0)  # lets the loop serve others between two pieces
 
     def _done(self, group_id: str, task: asyncio.Task[None]) -> None:
@@ -135,7 +98,7 @@ class DelayedAssignments(Generic[G, D]):
             logger.error("group %s: its partitions cannot be assigned", group_id, exc_info=error)
 
 
-def _put_epoch(epoch: int, draft: Draft) -> None:
+def _put_epoch(epoch: int, draft: ModernGroupDraft[Any, Any]) -> None:
     if draft.group.assignment_epoch < epoch <= draft.group.epoch:
         draft.put_assignment_epoch(epoch)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from barnabas.base.environment.blocking import Pool
-from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicId
 from barnabas.broker.coordinator.contract import Result, ShardContext
 from barnabas.broker.coordinator.groups.caller import Caller
-from barnabas.broker.coordinator.groups.modern.delayed_assignment import Change, DelayedAssignments, Stored
+from barnabas.broker.coordinator.groups.modern.coordination import ModernGroups
+from barnabas.broker.coordinator.groups.modern.delayed_assignment import DelayedAssignments
 from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH, LEAVE_EPOCH
 from barnabas.broker.coordinator.groups.modern.timeouts import Late, Timeouts
 from barnabas.broker.coordinator.groups.modern.topics import Topics
@@ -36,7 +35,7 @@ class Deletion(NamedTuple):
     keys: list[SharePartitionKey]
 
 
-class ShareGroups:
+class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
     """Coordinates the share groups of one shard.
 
     Args:
@@ -55,11 +54,10 @@ class ShareGroups:
         persister: SharePersister,
         assigning: Pool,
     ) -> None:
-        self._context = context
-        self._find = find
+        super().__init__(context, find, ShareGroup, ShareGroupDraft, "share group")
         self._view = view
         self._assigner = ShareTargetAssigner(Topics(view), lambda group_id: self._delayed.begin(group_id))
-        self._delayed = DelayedAssignments(self._group, self._assigner.inputs, self._store, assigning)
+        self._delayed = DelayedAssignments(self._group, self._assigner.inputs, self._change, assigning)
         self._timeouts = Timeouts(context.timers, self._fence)
         self.states = ShareStates(view, persister, self._group, self._change, self._began)
         self._membership = ShareMembership(view, self._assigner, self._timeouts, self.states.begin)
@@ -89,11 +87,10 @@ class ShareGroups:
     def heartbeat(
         self, request: ShareGroupHeartbeatRequest, caller: Caller
     ) -> Result[ShareGroupHeartbeatResponse]:
-        found = self._find(request.group_id)
-        if found is None and request.member_epoch == JOIN_EPOCH:
+        if request.member_epoch == JOIN_EPOCH and self._find(request.group_id) is None:
             group = ShareGroup(request.group_id)
         else:
-            group = share_group(request.group_id, found)
+            group = self._existing_group(request.group_id)
         if request.member_epoch == LEAVE_EPOCH:
             return self._membership.leave(group, request)
         return self._membership.heartbeat(ShareGroupDraft(group), request, caller)
@@ -108,8 +105,7 @@ class ShareGroups:
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, the group has another type; NON_EMPTY_GROUP.
         """
-        found = self._find(group_id)
-        group = ShareGroup(group_id) if found is None else share_group(group_id, found)
+        group = ShareGroup(group_id) if self._find(group_id) is None else self._existing_group(group_id)
         group.check_empty()
         draft = ShareGroupDraft(group)
         self._assigner.raise_epoch(draft)
@@ -134,7 +130,7 @@ class ShareGroups:
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
-        group = share_group(group_id, self._find(group_id))
+        group = self._existing_group(group_id)
         group.check_empty()
         topics = {
             topic_id: name
@@ -166,7 +162,7 @@ class ShareGroups:
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
-        group = share_group(group_id, self._find(group_id))
+        group = self._existing_group(group_id)
         group.check_empty()
         return Result(records=group.tombstones())
 
@@ -186,60 +182,14 @@ class ShareGroups:
 
     # --- inside ---
 
-    def _group(self, group_id: str) -> ShareGroup | None:
-        group = self._find(group_id)
-        return group if isinstance(group, ShareGroup) else None
-
     def _began(self, draft: ShareGroupDraft) -> None:
         """Raise the epoch and assign again, so that members get newly initialized partitions."""
         if draft.group.members:
             self._assigner.raise_epoch(draft)
             self._assigner.assign(draft)
 
-    def _store(self, group_id: str, change: Change[ShareGroupDraft], stored: Stored) -> None:
-        def operation(_shard: Any) -> Result[None]:
-            group = self._group(group_id)
-            if group is None:
-                stored(None)
-                return Result()
-            draft = ShareGroupDraft(group)
-            change(draft)
-
-            def then(error: KafkaError | None) -> None:
-                stored(error)
-                if error is not None:
-                    raise error
-
-            return Result(records=draft.records, then=then)
-
-        self._context.write(group_id, operation)
-
-    async def _change(self, group_id: str, change: Change[ShareGroupDraft]) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def stored(error: KafkaError | None) -> None:
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-        self._store(group_id, change, stored)
-        await done
-
     def _fence(self, late: Late) -> None:
-        def operation(_shard: Any) -> Result[None]:
-            group = self._group(late.group_id)
-            return Result() if group is None else self._membership.fence(group, late)
-
-        self._context.write(late.group_id, operation)
-
-
-def share_group(group_id: str, group: object) -> ShareGroup:
-    """Return `group` if it is a share group. Raises KafkaError GROUP_ID_NOT_FOUND otherwise."""
-    if isinstance(group, ShareGroup):
-        return group
-    reason = "not found" if group is None else "is not a share group"
-    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
+        self._under_lock(late.group_id, lambda group: self._membership.fence(group, late))
 
 
 def _forgetting(group: ShareGroup, topics: Collection[TopicId]) -> ShareGroupDraft:

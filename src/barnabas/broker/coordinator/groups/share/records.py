@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from barnabas.base.types import TopicId
-from barnabas.broker.coordinator.groups.consumer.records import from_topic_partitions, to_topic_partitions
-from barnabas.broker.coordinator.groups.fact_records import decode_fact, encode_fact
+from barnabas.broker.coordinator.groups.modern.records import (
+    RecordTypes,
+    from_topic_partitions,
+    to_topic_partitions,
+)
 from barnabas.broker.coordinator.groups.share.initialization import (
     InitializationStates,
     StateTopic,
@@ -15,52 +17,12 @@ from barnabas.broker.coordinator.groups.share.initialization import (
 )
 from barnabas.broker.coordinator.groups.share.member import ShareMember
 from barnabas.kafka.protocol.records import share_group as stored
-from barnabas.kafka.protocol.schema import Message
-
-_KIND_OF = {key: kind for kind, (key, _) in stored.KINDS.items()}
 
 #: Kafka's number for a member that has its target; members of share groups have no other state
 _STABLE = 0
 
 
-class ShareGroupRecord(NamedTuple):
-    """One record of a share group. A value of None deletes the key."""
-
-    key: stored.Key
-    value: Message | None
-
-    def encode(self) -> tuple[bytes, bytes | None]:
-        return encode_fact(_KIND_OF[type(self.key)], self.key, self.value)
-
-
-def decode_record(kind: int, key: bytes, value: bytes | None) -> ShareGroupRecord:
-    """Decode a record of one of the kinds in `barnabas.kafka.protocol.records.share_group.KINDS`.
-
-    Raises:
-        ProtocolError: the record cannot be decoded, or its value has an unknown version.
-    """
-    return ShareGroupRecord(*decode_fact(stored.KINDS, kind, key, value))
-
-
-# --- keys ---
-
-
-def member_key(group_id: str, member_id: str) -> stored.ShareGroupMemberMetadataKey:
-    return stored.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
-
-
-def current_key(group_id: str, member_id: str) -> stored.ShareGroupCurrentMemberAssignmentKey:
-    return stored.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-
-
-def target_key(group_id: str, member_id: str) -> stored.ShareGroupTargetAssignmentMemberKey:
-    return stored.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-
-
-# --- values ---
-
-
-def subscription_value(member: ShareMember) -> stored.ShareGroupMemberMetadataValue:
+def _subscription_value(member: ShareMember) -> stored.ShareGroupMemberMetadataValue:
     """Return the stored form of a member's metadata and subscription."""
     return stored.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
@@ -70,7 +32,7 @@ def subscription_value(member: ShareMember) -> stored.ShareGroupMemberMetadataVa
     )
 
 
-def subscribed(member: ShareMember, value: stored.ShareGroupMemberMetadataValue) -> ShareMember:
+def _subscribed(member: ShareMember, value: stored.ShareGroupMemberMetadataValue) -> ShareMember:
     """Return `member` with the stored metadata and subscription."""
     return member._replace(
         rack_id=value.rack_id,
@@ -80,7 +42,7 @@ def subscribed(member: ShareMember, value: stored.ShareGroupMemberMetadataValue)
     )
 
 
-def current_value(member: ShareMember) -> stored.ShareGroupCurrentMemberAssignmentValue:
+def _current_value(member: ShareMember) -> stored.ShareGroupCurrentMemberAssignmentValue:
     """Return the stored form of a member's epoch and partitions."""
     return stored.ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -90,13 +52,30 @@ def current_value(member: ShareMember) -> stored.ShareGroupCurrentMemberAssignme
     )
 
 
-def advanced(member: ShareMember, value: stored.ShareGroupCurrentMemberAssignmentValue) -> ShareMember:
+def _advanced(member: ShareMember, value: stored.ShareGroupCurrentMemberAssignmentValue) -> ShareMember:
     """Return `member` with the stored epoch and partitions."""
     return member._replace(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         assigned=from_topic_partitions(value.assigned_partitions),
     )
+
+
+TYPES = RecordTypes(
+    group=(stored.ShareGroupMetadataKey, stored.ShareGroupMetadataValue),
+    assignment=(
+        stored.ShareGroupTargetAssignmentMetadataKey,
+        stored.ShareGroupTargetAssignmentMetadataValue,
+    ),
+    target=(stored.ShareGroupTargetAssignmentMemberKey, stored.ShareGroupTargetAssignmentMemberValue),
+    subscription=(stored.ShareGroupMemberMetadataKey, stored.ShareGroupMemberMetadataValue),
+    current=(stored.ShareGroupCurrentMemberAssignmentKey, stored.ShareGroupCurrentMemberAssignmentValue),
+    new_member=ShareMember,
+    subscription_value=_subscription_value,
+    subscribed=_subscribed,
+    current_value=_current_value,
+    advanced=_advanced,
+)
 
 
 def partitions_value(partitions: InitializationStates) -> stored.ShareGroupStatePartitionMetadataValue:

@@ -1,0 +1,92 @@
+"""Finds the groups of one type in a shard, and changes them under their locks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.coordinator.contract import Result, ShardContext
+from barnabas.broker.coordinator.groups.modern.delayed_assignment import Change
+from barnabas.broker.coordinator.groups.modern.draft import ModernGroupDraft
+from barnabas.broker.coordinator.groups.modern.group import ModernGroup
+
+G = TypeVar("G", bound=ModernGroup[Any])
+D = TypeVar("D", bound=ModernGroupDraft[Any, Any])
+
+
+class ModernGroups(Generic[G, D]):
+    """The groups of one type in one shard.
+
+    Args:
+        context: context from the runtime.
+        find: returns the group with an id, of any type; None if it does not exist.
+        group_class: the type.
+        draft_class: begins a change of a group.
+        type_name: the type in error messages.
+    """
+
+    def __init__(
+        self,
+        context: ShardContext[Any],
+        find: Callable[[str], object],
+        group_class: type[G],
+        draft_class: Callable[[G], D],
+        type_name: str,
+    ) -> None:
+        self._context = context
+        self._find = find
+        self._group_class = group_class
+        self._draft_class = draft_class
+        self._type_name = type_name
+
+    def _group(self, group_id: str) -> G | None:
+        """Return the group with this id; None if there is none of this type."""
+        group = self._find(group_id)
+        return group if isinstance(group, self._group_class) else None
+
+    def _existing_group(self, group_id: str) -> G:
+        """Return the group with this id.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, there is none of this type.
+        """
+        group = self._find(group_id)
+        if isinstance(group, self._group_class):
+            return group
+        reason = "not found" if group is None else f"is not a {self._type_name}"
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
+
+    def _under_lock(self, group_id: str, operation: Callable[[G], Result[None]]) -> None:
+        """Run `operation` under the group's lock, if the group still exists then."""
+
+        def run(_shard: Any) -> Result[None]:
+            group = self._group(group_id)
+            return Result() if group is None else operation(group)
+
+        self._context.write(group_id, run)
+
+    async def _change(self, group_id: str, change: Change[D]) -> None:
+        """Store a change of a group, if the group still exists. Raises KafkaError."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def run(_shard: Any) -> Result[None]:
+            group = self._group(group_id)
+            if group is None:
+                done.set_result(None)
+                return Result()
+            draft = self._draft_class(group)
+            change(draft)
+
+            def then(error: KafkaError | None) -> None:
+                if error is None:
+                    done.set_result(None)
+                else:
+                    done.set_exception(error)
+                    raise error
+
+            return Result(records=draft.records, then=then)
+
+        self._context.write(group_id, run)
+        await done

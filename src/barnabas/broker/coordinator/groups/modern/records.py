@@ -1,0 +1,91 @@
+"""The records of consumer groups and share groups. Each record stores one fact of a group.
+
+A key begins with the number of the record's kind, and a value with its version: see
+`barnabas.broker.coordinator.groups.codec`. A value of None deletes the fact that the key names.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from barnabas.base.errors import ProtocolError
+from barnabas.broker.coordinator.groups.modern.member import Partitions
+from barnabas.kafka.protocol.codec import decode, encode
+from barnabas.kafka.protocol.records import consumer_group, share_group
+from barnabas.kafka.protocol.records.consumer_group import TopicPartitions
+from barnabas.kafka.protocol.schema import Message
+
+M = TypeVar("M")
+
+Key: TypeAlias = consumer_group.Key | share_group.Key
+#: the classes of a key and its value
+Pair: TypeAlias = tuple[type[Any], type[Any]]
+
+#: the classes of key and value, by the number that begins the key
+KINDS: Mapping[int, tuple[type[Key], type[Message]]] = {**consumer_group.KINDS, **share_group.KINDS}
+_KIND_OF = {key: kind for kind, (key, _) in KINDS.items()}
+_PREFIX = struct.Struct(">h")
+#: the only version of these keys and values
+_VERSION = 0
+
+
+class ModernGroupRecord(NamedTuple):
+    """One record of a consumer group or a share group. A value of None deletes the key."""
+
+    key: Key
+    value: Message | None
+
+    def encode(self) -> tuple[bytes, bytes | None]:
+        key, value = self
+        encoded = encode(key, _VERSION, _PREFIX.pack(_KIND_OF[type(key)]))
+        return encoded, None if value is None else encode(value, _VERSION, _PREFIX.pack(_VERSION))
+
+
+def decode_record(kind: int, key: bytes, value: bytes | None) -> ModernGroupRecord:
+    """Decode a record of one of the `KINDS`.
+
+    Raises:
+        ProtocolError: the record cannot be decoded, or its value has an unknown version.
+    """
+    key_class, value_class = KINDS[kind]
+    key_message = decode(key_class, _VERSION, key, _PREFIX.size)
+    if value is None:
+        return ModernGroupRecord(key_message, None)
+    if len(value) < _PREFIX.size or _PREFIX.unpack_from(value) != (_VERSION,):
+        raise ProtocolError(f"{value_class.__name__} has another version than {_VERSION}, the one known")
+    return ModernGroupRecord(key_message, decode(value_class, _VERSION, value, _PREFIX.size))
+
+
+@dataclass(frozen=True)
+class RecordTypes(Generic[M]):
+    """The classes of those records that both group types have, and the conversion of members `M`."""
+
+    #: group epoch and metadata hash
+    group: Pair
+    #: the epoch of the target assignment
+    assignment: Pair
+    target: Pair
+    #: a member's metadata and subscription
+    subscription: Pair
+    #: a member's epochs and partitions
+    current: Pair
+    new_member: Callable[[str], M]
+    subscription_value: Callable[[M], Message]
+    #: returns the member with the stored metadata and subscription
+    subscribed: Callable[[M, Any], M]
+    current_value: Callable[[M], Message]
+    #: returns the member with the stored epochs and partitions
+    advanced: Callable[[M, Any], M]
+
+
+def to_topic_partitions(partitions: Partitions) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(topic_id=topic, partitions=sorted(numbers)) for topic, numbers in partitions.items()
+    ]
+
+
+def from_topic_partitions(topics: Iterable[TopicPartitions]) -> Partitions:
+    return {topic.topic_id: frozenset(topic.partitions) for topic in topics if topic.partitions}

@@ -1,0 +1,102 @@
+"""Follows up a change of a group: a new group epoch, and a target assignment for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from barnabas.base.text import logger_of
+from barnabas.broker.coordinator.groups.modern.draft import ModernGroupDraft
+from barnabas.broker.coordinator.groups.modern.group import ModernGroup
+from barnabas.broker.coordinator.groups.modern.member import Partitions
+from barnabas.broker.coordinator.groups.modern.topics import Topics
+
+logger = logger_of(__name__, is_limited=True)
+
+#: the most members plus partitions for which the event loop computes a target: one or two milliseconds
+LARGE = 500
+
+G = TypeVar("G", bound=ModernGroup[Any])
+D = TypeVar("D", bound=ModernGroupDraft[Any, Any])
+D_contra = TypeVar("D_contra", contravariant=True)
+
+
+class AssignmentInputs(Protocol[D_contra]):
+    """The inputs of a target assignment. They are immutable, so a thread can compute the assignment."""
+
+    def assign(self) -> dict[str, Partitions]:
+        """Return the new target of each member whose target changes."""
+
+    def put(self, targets: Mapping[str, Partitions], draft: D_contra) -> None:
+        """Write `targets` into the draft, except those of members that have left since the computation."""
+
+
+class TargetAssigner(Generic[G, D]):
+    """Advances the groups of one shard, and writes its decisions into drafts.
+
+    Args:
+        topics: the topics of the cluster.
+        put_off: begins to compute the target of the large group with this id, and stores it later.
+    """
+
+    def __init__(self, topics: Topics, put_off: Callable[[str], None]) -> None:
+        self._topics = topics
+        self._put_off = put_off
+        #: by group: its metadata hash, and the objects for which it was last found to be up to date
+        self._verified: dict[str, tuple[int, object, object]] = {}
+
+    def inputs(self, group: G) -> AssignmentInputs[D]:
+        """Return the inputs of the target assignment for the group's epoch."""
+        raise NotImplementedError
+
+    def is_outdated(self, group: G) -> bool:
+        """Whether the group needs a new epoch, because subscribed topics have changed since its last one."""
+        hashed, names, other = self._facts(group)
+        last = self._verified.get(group.group_id)
+        if last is not None and last[0] == hashed and last[1] is names and last[2] is other:
+            return False
+        if self._has_changed(group):
+            return True
+        self._verified[group.group_id] = hashed, names, other
+        return False
+
+    def _facts(self, group: G) -> tuple[int, object, object]:
+        """Return the metadata hash and the immutable objects on which `_has_changed` depends."""
+        return group.metadata_hash, self._topics.names, None
+
+    def _has_changed(self, group: G) -> bool:
+        return self._topics.metadata_hash(group.topics_in_use()) != group.metadata_hash
+
+    def forget(self, group_id: str) -> None:
+        """Remove all state of a deleted group."""
+        self._verified.pop(group_id, None)
+
+    def raise_epoch(self, draft: D) -> None:
+        """Raise the group epoch in the draft, because the members need a new target assignment."""
+        epoch = draft.group.epoch + 1
+        draft.put_epoch(epoch, self._topics.metadata_hash(draft.group.topics_in_use()))
+        logger.info("group %s: epoch %d", draft.group_id, epoch)
+
+    def assign(self, draft: D) -> None:
+        """Compute the target assignment for the group's epoch, if there is none yet.
+
+        For a large group, only begin the computation: a thread computes the target.
+        """
+        group = draft.group
+        if group.epoch <= group.assignment_epoch:
+            return
+        if self._is_large(group):
+            if not group.assignment_epoch:
+                # No member has epoch 0: the first members have no partitions in epoch 1, and a target in 2.
+                draft.put_assignment_epoch(group.epoch)
+                self.raise_epoch(draft)
+            self._put_off(group.group_id)
+            return
+        inputs = self.inputs(group)
+        inputs.put(inputs.assign(), draft)
+        draft.put_assignment_epoch(group.epoch)
+
+    def _is_large(self, group: G) -> bool:
+        """Whether the computation of a target takes too long for one turn of the event loop."""
+        size = len(group.members)
+        return size > LARGE or size + self._topics.partition_count(group.topics_in_use()) > LARGE
