@@ -28,7 +28,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.config import TopicConfig
 from barnabas.broker.logs import LogDirectory
-from barnabas.broker.storage import Flush, OpenFiles, PartitionLog
+from barnabas.broker.storage import Flush, OpenFiles, PartitionLog, log_files
 from barnabas.broker.storage.checkpoints import CLEAN_SHUTDOWN
 from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.broker.storage.truncation import truncate_to
@@ -59,6 +59,7 @@ class Batch:
 class LogModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
+        self.patches = pytest.MonkeyPatch()
         self.disk = FaultyDisk()
         self.clock = ManualClock(START)
         self.chance = random.Random(0)
@@ -76,8 +77,10 @@ class LogModel(RuleBasedStateMachine):
         seed=st.integers(0, 2**32),
         segment_bytes=st.sampled_from([400, 1000, 4000]),
         interval=st.sampled_from([0, 100, 4096]),
+        a_flush=st.sampled_from([1, 2, 64]),
     )
-    def start(self, seed: int, segment_bytes: int, interval: int) -> None:
+    def start(self, seed: int, segment_bytes: int, interval: int, a_flush: int) -> None:
+        self.patches.setattr(log_files, "SEGMENTS_A_FLUSH", a_flush)
         self.chance = random.Random(seed)
         self.config = TopicConfig(segment_bytes=segment_bytes, index_interval_bytes=interval)
         self.directory = self.open_directory()
@@ -252,9 +255,12 @@ class LogModel(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         end = self.log.log_end_offset
-        self.begin_a_flush()
-        if self.flushing:
-            self.end_a_flush()
+        is_partial = True
+        while is_partial and not self.offline:
+            self.begin_a_flush()
+            is_partial = self.flushing is not None and self.flushing.is_partial
+            if self.flushing:
+                self.end_a_flush()
         if self.disk.space is None:
             assert self.offline or self.log.recovery_point == self.flushed == end
 
@@ -452,6 +458,7 @@ class LogModel(RuleBasedStateMachine):
             self.restart_after_kill()
             self.abandon()
             assert self.disk.open_files == 0
+        self.patches.undo()
 
     def check_everything(self) -> None:
         log = self.log

@@ -206,12 +206,13 @@ class LogMoves:
     async def _fsync(self, future: PartitionLog) -> None:
         for _ in cut_in_parts(future):
             await asyncio.sleep(0)
-        flush = future.prepare_flush()
-        if flush is not None:
+        while (flush := future.prepare_flush()) is not None:
             try:
                 await _to_its_end(self._pool.run(flush.run))
             finally:
                 future.complete_flush(flush)
+            if not flush.is_partial:
+                break
 
     async def _try_to_switch(self, current: PartitionLog, future: PartitionLog, target: LogDirectory) -> bool:
         """Switch the log to the copy's files. Return False if the log has changed meanwhile."""

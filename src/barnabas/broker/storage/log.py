@@ -465,6 +465,7 @@ class PartitionLog:
     def prepare_flush(self) -> Flush | None:
         """Return a task that makes the log durable up to its end; None if everything is durable.
 
+        If many sealed segments are not durable, it is the first of several tasks (`Flush.is_partial`).
         Run the task in any thread, then call `complete_flush` before you prepare the next task.
 
         Raises:
@@ -500,7 +501,13 @@ class PartitionLog:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, it failed; the log directory is offline.
         """
-        self._run(self.prepare_flush())
+        self._run(self._flush_to_last_part())
+
+    def _flush_to_last_part(self) -> Flush | None:
+        """Make sealed segments durable in this call, until one flush covers the rest. Return that flush."""
+        while (flush := self.prepare_flush()) is not None and flush.is_partial:
+            self._run(flush)
+        return flush
 
     def _run(self, flush: Flush | None) -> None:
         if flush is not None:
@@ -510,6 +517,8 @@ class PartitionLog:
     def prepare_close(self) -> Flush | None:
         """Write all files that a quick start needs. Return the task that makes them durable, or None.
 
+        If many sealed segments are not durable, this call makes the first ones durable.
+
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
         """
@@ -517,7 +526,7 @@ class PartitionLog:
             if self.log_end_offset > max(files.snapshots, default=0):
                 files.take_snapshot(self.log_end_offset, self.producers)
             files.seal_active()
-        return self.prepare_flush()
+        return self._flush_to_last_part()
 
     def close(self) -> None:
         """Flush everything that a quick start needs, and close the files.

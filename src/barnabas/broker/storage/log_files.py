@@ -7,6 +7,7 @@ raise OSError.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -32,6 +33,8 @@ TIME_INDEX = ".timeindex"
 TRANSACTION_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
+#: sealed segments that one flush covers: it holds their files open, and lists them only when it ends
+SEGMENTS_A_FLUSH = 64
 #: an empty dict that most of the thousands of logs share; it never changes
 _NOTHING: dict[Offset, LogSegment] = cast(Any, MappingProxyType({}))
 
@@ -94,7 +97,7 @@ class LogFiles:
         self._unflushed: dict[Offset, LogSegment] = _NOTHING
         #: whether the file with the checksums of transaction indexes exists, and whether it is behind
         self.has_checksums = self.are_checksums_due = False
-        #: whether a segment was sealed since a flush was last prepared
+        #: whether sealed segments wait for a flush that is not prepared yet
         self.has_rolled = False
         #: small files written since the last fsync
         self._unsynced: Sequence[LogFile] = ()
@@ -177,6 +180,7 @@ class LogFiles:
             if segment is not self.segments.active:
                 segment.seal()
                 self._note_unflushed(segment)
+                self.has_rolled = True
                 self._note_checksums(segment)
 
     def _note_unflushed(self, segment: LogSegment) -> None:
@@ -391,6 +395,7 @@ class LogFiles:
     def prepare_flush(self, log_end_offset: Offset, replacements: Sequence[Replacement]) -> Flush | None:
         """Return a task that makes everything up to the log's end durable; None if everything is.
 
+        If many sealed segments are not durable, the task is for the first of them (`Flush.is_partial`).
         `replacements` are small files of the log that have changed.
         """
         assert not self._is_flushing, f"{self.path} is being flushed already"
@@ -406,13 +411,22 @@ class LogFiles:
             or log_end_offset > self.recovery_point
         ):
             return None
-        self.segments.active.cut_surplus()
-        sealed = list(self._unflushed.values())
-        files = [file for segment in sealed for file in segment.kept_files()]
         active = self.segments.active
-        if active.size:
-            files.append(active.log)
-        small_files = [*self._unsynced] if active.size else [*self._unsynced, active.log]
+        active.cut_surplus()
+        sealed = list(islice(self._unflushed.values(), SEGMENTS_A_FLUSH))
+        files = [file for segment in sealed for file in segment.kept_files()]
+        is_partial = len(sealed) < len(self._unflushed)
+        if is_partial:
+            end = self.segments[self.segments.place_of(sealed[-1].base_offset) + 1].base_offset
+            small_files = [file for file in self._unsynced if _offset_of_snapshot(file) <= end]
+            left = [file for file in self._unsynced if _offset_of_snapshot(file) > end]
+        else:
+            end = log_end_offset
+            small_files, left = [*self._unsynced], []
+            if active.size:
+                files.append(active.log)
+            else:
+                small_files.append(active.log)
         small_files = _pin(files, small_files)
         files += small_files
         directories = [self.path] if self._names_changed else []
@@ -420,17 +434,20 @@ class LogFiles:
             directories.append(self.env.path)
         flush = Flush(
             self.env.fs,
-            log_end_offset,
+            end,
             self._tail,
             files,
             small_files,
             replacements,
             directories,
             [segment.base_offset for segment in sealed],
-            self._removal() if self._aside else None,
+            self._removal() if self._aside and not is_partial else None,
+            is_partial=is_partial,
         )
-        self._unsynced = ()
-        self._names_changed = self._is_new = self.has_rolled = self.is_cut = False
+        self._unsynced = left
+        self._names_changed = self._is_new = False
+        self.has_rolled = is_partial
+        self.is_cut &= is_partial
         if has_checksums:
             self.are_checksums_due = False
             self.has_checksums = True
@@ -556,6 +573,12 @@ class LogFiles:
         gone = [offset for offset in self.snapshots if which(offset)]
         self.snapshots = tuple(offset for offset in self.snapshots if offset not in gone)
         return [LogFile(self.env.files, self.snapshot_path(offset)) for offset in sorted(gone, reverse=True)]
+
+
+def _offset_of_snapshot(file: LogFile) -> Offset:
+    """Return the offset of a producer snapshot; -1 if `file` is another small file."""
+    name = file.path.rpartition("/")[2]
+    return int(name.removesuffix(SNAPSHOT)) if name.endswith(SNAPSHOT) else -1
 
 
 def _pin(files: list[LogFile], others: list[LogFile]) -> list[LogFile]:

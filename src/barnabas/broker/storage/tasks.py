@@ -6,9 +6,9 @@ belong to a log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from barnabas.base.environment.filesystem import FileSystem, replace_file
 from barnabas.base.types import Offset
@@ -49,17 +49,38 @@ class Flush:
     sealed: Sequence[Offset]
     #: removal of files that were renamed to ``.deleted``
     removal: Removal | None = None
+    #: whether sealed segments from `offset` on, and the active one, are left to the next flush
+    is_partial: bool = False
     error: Exception | None = None
     #: whether the error is that of an fsync: the data may be lost
     is_lost: bool = False
+    #: files that no thread has begun to fsync
+    _left: Iterator[LogFile] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._left = iter(self.files)
+
+    def sync_files(self) -> None:
+        """Fsync files that no other thread has begun to fsync. Several threads can call it at once.
+
+        It is optional before `run`. A file system makes one commit of fsyncs that come together.
+        """
+        try:
+            for file in self._left:
+                file.sync()
+        except Exception as error:
+            self.error = error
+            self.is_lost = True
 
     def run(self) -> None:
         """Make the data durable. An error is not raised: `error` keeps it for `complete_flush`."""
+        if self.error is not None:
+            return
         try:
             for replacement in self.replacements:
                 replacement.run()
             self.is_lost = True
-            for file in self.files:
+            for file in self._left:
                 file.sync()
             for directory in self.directories:
                 self.fs.sync_directory(directory)

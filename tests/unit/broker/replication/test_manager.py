@@ -42,7 +42,7 @@ class FakeLogs:
             high_watermark=0,
             advance_high_watermark=lambda offset: False,
             config=TopicConfig(),
-            files=SimpleNamespace(is_cut=False),
+            files=SimpleNamespace(is_cut=False, has_rolled=False),
         )
         self.made[topic_partition] = log
         return log

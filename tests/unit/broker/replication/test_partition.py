@@ -19,7 +19,7 @@ from barnabas.broker.logs import LogDirectory
 from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication.acknowledgement import Acknowledgement, Appended
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
-from barnabas.broker.storage import OpenFiles, Origin
+from barnabas.broker.storage import OpenFiles, Origin, log_files
 from barnabas.kafka.records import Record, encode_batch
 
 ME, OTHER = 1, 2
@@ -157,6 +157,62 @@ def test_records_due_for_an_fsync_count_when_it_is_done(open_partition):
         await pool.close()
         assert partition.log.high_watermark == 1
         assert partition.is_acknowledged(info.last_offset, 1)
+
+    asyncio.run(main())
+
+
+def test_a_flush_of_many_sealed_segments_asks_for_the_next_one_until_all_are_on_disk(
+    open_partition, monkeypatch
+):
+    async def main():
+        monkeypatch.setattr(log_files, "SEGMENTS_A_FLUSH", 3)
+        partition = open_partition(segment_bytes=len(BATCH))
+        for _ in range(8):
+            append(partition)
+        pool = Threads().pool("disk", 4)
+        points = []
+        while partition.due:
+            partition.due.clear()
+            await partition.flush(pool)
+            points.append(partition.log.recovery_point)
+        await pool.close()
+        assert points == [3, 6, 8]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("sealed", [0, 2])
+def test_a_partition_opened_with_sealed_segments_that_are_not_on_disk_asks_for_a_flush(
+    open_partition, sealed
+):
+    log = open_partition(segment_bytes=len(BATCH)).log
+    for _ in range(sealed + 1):
+        log.append_as_leader(BATCH, 0)
+    due = []
+    partition = WatchedPartition(log, led_by(ME), ME, flush_every=None, on_flush_due=due.append)
+    assert due == ([partition] if sealed else [])
+
+
+@pytest.mark.parametrize("failing", [0, 6])
+def test_an_fsync_that_fails_in_one_of_several_threads_takes_the_log_offline(open_partition, failing):
+    async def main():
+        partition = open_partition(segment_bytes=len(BATCH))
+        for _ in range(8):
+            append(partition)
+        synced = []
+
+        def refuse(operation, path):
+            if operation == "sync":
+                synced.append(path)
+                return OSError(errno.EIO, "no") if len(synced) == failing + 1 else None
+            return None
+
+        partition.disk.refuse = refuse
+        pool = Threads().pool("disk", 4)
+        await partition.flush(pool)
+        await pool.close()
+        assert partition.log.is_offline
+        assert partition.log.recovery_point == 0
 
     asyncio.run(main())
 

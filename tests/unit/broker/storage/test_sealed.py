@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import TopicPartition
+from barnabas.broker.storage import log_files
 from barnabas.broker.storage.checkpoints import SegmentSizes
 from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.broker.storage.sealed import FILE_NAME, SealedSegment, decode, encode
@@ -110,6 +111,69 @@ def test_a_flush_closes_the_files_of_sealed_segments(bench):
     assert len(bench.log.files.env.files) < 10
     values(bench)
     bench.log.flush()
+
+
+def test_a_flush_of_many_sealed_segments_lists_the_first_of_them_when_they_are_on_disk(bench, monkeypatch):
+    monkeypatch.setattr(log_files, "SEGMENTS_A_FLUSH", 2)
+    bench.configure(segment_bytes=300)
+    made = write(bench, 22)
+    flush = bench.log.prepare_flush()
+    assert {file.path.rpartition("/")[2] for file in flush.files} == (
+        names_of(0, 4) | {f"{offset:020d}.snapshot" for offset in (4, 8)} | {"partition.metadata"}
+    )
+    flush.run()
+    bench.log.complete_flush(flush)
+    assert (flush.is_partial, bench.log.recovery_point, listed(bench)) == (True, 8, [0, 4])
+    bench.kill()
+    used = Used(bench)
+    bench.start()
+    assert not used.of_segments() & names_of(0, 4)
+    assert values(bench) == made
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_power_cut_after_the_first_part_of_a_flush_keeps_that_part(bench, monkeypatch, seed):
+    monkeypatch.setattr(log_files, "SEGMENTS_A_FLUSH", 2)
+    bench.configure(segment_bytes=300)
+    made = write(bench, 22)
+    flush = bench.log.prepare_flush()
+    flush.run()
+    bench.log.complete_flush(flush)
+    bench.kill()
+    bench.disk.crash(random.Random(seed))
+    bench.start()
+    kept = values(bench)
+    assert len(kept) >= 8
+    assert kept == made[: len(kept)]
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_flush_in_one_call_covers_all_segments_and_holds_few_files_open(bench, monkeypatch, stops):
+    monkeypatch.setattr(log_files, "SEGMENTS_A_FLUSH", 2)
+    bench.configure(segment_bytes=300)
+    write(bench, 102)
+    bench.log.files.env.files.let_go_idle()
+    open_files: list[int] = []
+    files = bench.log.files
+    bench.disk.refuse = lambda operation, path: open_files.append(  # type: ignore[func-returns-value]
+        sum(file.is_open for segment in files.segments for file in segment.all_files())
+    )
+    if stops:
+        bench.stop()
+    else:
+        bench.log.flush()
+    assert (bench.log.recovery_point, len(listed(bench))) == (102, 25)
+    assert max(open_files) <= 12
+
+
+def test_segments_that_a_start_has_checked_wait_for_a_flush(bench):
+    bench.configure(segment_bytes=300)
+    write(bench, 10)
+    bench.kill()
+    assert bench.start().files.has_rolled
+    bench.log.flush()
+    assert not bench.log.files.has_rolled
+    assert listed(bench) == [0, 4]
 
 
 @pytest.mark.parametrize("is_stored", [True, False], ids=["recovery point stored", "not stored"])

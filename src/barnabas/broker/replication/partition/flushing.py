@@ -18,6 +18,9 @@ P = TypeVar("P")
 
 #: seconds before another attempt after an fsync failed for lack of files or memory
 _AGAIN_SECONDS = 0.5
+#: one thread fsyncs the files of a flush if there are no more of them; otherwise several threads do
+_FILES_OF_ONE_THREAD = 8
+_THREADS = 3
 #: a flush.ms of at least this counts as never; timers accept no longer time
 _NEVER_MS = 2**48
 
@@ -95,7 +98,7 @@ class FlushSchedule(Generic[P]):
 
     def flush_if_due(self) -> None:
         """Request an fsync if it is due, even if no more records are appended."""
-        if not self.is_durable:
+        if self._log.files.has_rolled or not self.is_durable:
             self._on_due(self._partition)
 
     @property
@@ -125,6 +128,8 @@ class FlushSchedule(Generic[P]):
     async def flush(self, disk: Pool) -> None:
         """Fsync the records appended so far, in a thread.
 
+        If many segments are sealed, fsync the first ones, and request another flush for the others.
+
         Do nothing while the log is held. The holder then requests another flush.
 
         Raises:
@@ -144,6 +149,8 @@ class FlushSchedule(Generic[P]):
                 environment = self._log.files.env
                 began = environment.clock.monotonic()
                 try:
+                    if len(flush.files) > _FILES_OF_ONE_THREAD:
+                        await asyncio.gather(*(disk.run(flush.sync_files) for _ in range(_THREADS)))
                     await disk.run(flush.run)
                 except KafkaError:
                     environment.failed_fsyncs += 1
@@ -151,6 +158,8 @@ class FlushSchedule(Generic[P]):
                 environment.fsyncs.add(environment.clock.monotonic() - began)
                 self._is_telling_of_cut = False
                 self._log.complete_flush(flush)
+                if flush.is_partial:
+                    self._on_due(self._partition)
             self._tell_durable()
         except KafkaError:
             if not self._log.is_offline and self._timer is None:

@@ -109,7 +109,7 @@ async def open_binding(closing: Closing, foundation: Foundation) -> Binding:
         )
         closing.add(monitor.stop)
         await monitor.start()
-    disk = environment.blocking.pool("disk", 2)
+    disk = environment.blocking.pool("disk", 4)
     closing.add(disk.close)
     closing.add(foundation.cold_reads.stop)
     await disk.run(check_folders, config, environment.filesystem)
