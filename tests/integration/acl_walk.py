@@ -99,6 +99,7 @@ NEEDS: dict[str, list[list[Grant]]] = {
     "ShareGroupHeartbeat": [[(G, _.READ), (T, _.DESCRIBE)]],
     "ShareGroupDescribe": [[(G, _.DESCRIBE)]],
     "DescribeShareGroupOffsets": [[(G, _.DESCRIBE), (T, _.DESCRIBE)]],
+    "DescribeSharePartitions": [[(G, _.DESCRIBE), (T, _.DESCRIBE)]],
     "AlterShareGroupOffsets": [[(G, _.READ), (T, _.READ)]],
     "DeleteShareGroupOffsets": [[(G, _.DELETE), (T, _.READ)]],
     "GetReplicaLogInfo": BETWEEN_BROKERS,

@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge over a bare socket: sessions, records, acknowledgements, errors."""
+"""ShareFetch, ShareAcknowledge and DescribeSharePartitions over a bare socket: sessions, records, errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import pytest
 from tests.integration.conftest import use_share_groups
 
 from barnabas.base.errors import ErrorCode
+from barnabas.base.types import TopicPartition
 from barnabas.broker.coordinator import SharePartitionKey
+from barnabas.kafka.protocol.messages.describe_share_partitions import (
+    DescribeSharePartitionsRequest,
+    TopicRequest,
+)
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.kafka.protocol.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
@@ -38,7 +43,7 @@ from barnabas.testing import BarnabasBroker
 
 #: a wait in milliseconds that outlasts the test's own
 NEVER = 2**31 - 1
-ACCEPT, RELEASE, RENEW = 1, 2, 4
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 
 @pytest.fixture(scope="module")
@@ -400,3 +405,52 @@ def _id_of(wire, name):
 
     (topic,) = wire(MetadataRequest(topics=[MetadataRequestTopic(name=name)])).topics
     return topic.topic_id
+
+
+def in_flight(group, index=0, name=None):
+    """The answer to DescribeSharePartitions for one partition."""
+    topic = TopicRequest(name=name or group.topic.name, partition_indexes=[index])
+    response = group.wire(DescribeSharePartitionsRequest(group_id=group.name, topics=[topic]))
+    return response.topics[0].partitions[0]
+
+
+def test_the_leader_tells_who_has_locked_which_records(group, write):
+    write(*[b"%d" % number for number in range(6)])
+    first, second = group.member(), group.member()
+    first.acquire()
+    first.acknowledged((0, 0, ACCEPT), (1, 2, RELEASE), (3, 3, REJECT))
+    second.acquire(max_records=1, share_acquire_mode=1)
+    partition = in_flight(group)
+    assert (partition.error_code, partition.start_offset, partition.end_offset) == (0, 1, 6)
+    assert [
+        (b.first_offset, b.last_offset, b.delivery_state, b.delivery_count, b.member_id)
+        for b in partition.state_batches
+    ] == [(1, 1, 1, 2, second.id), (2, 2, 0, 1, ""), (3, 3, 4, 1, ""), (4, 5, 1, 1, first.id)]
+    locks = [b.lock_timeout_ms for b in partition.state_batches]
+    assert locks[1] == locks[2] == -1
+    assert 0 < locks[3] <= locks[0] <= 30_000
+
+
+def test_a_partition_without_members_has_no_records_in_flight(group, write):
+    write(b"a")
+    partition = in_flight(group)
+    assert (partition.error_code, partition.start_offset, partition.state_batches) == (0, -1, [])
+
+
+def test_a_partition_that_does_not_exist_is_an_error(group):
+    assert in_flight(group, index=7).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert in_flight(group, name="missing").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_the_admin_client_counts_the_records_by_their_state(broker, group, write):
+    write(b"a", b"b", b"c")
+    place = TopicPartition(group.topic.name, 0)
+    admin = broker.admin()
+    assert admin.share_records(group.name, [place]) == {}
+    member = group.member()
+    member.acquire()
+    member.acknowledged((1, 1, RELEASE))
+    records = admin.share_records(group.name, [place])[place]
+    assert (records.start, records.end, records.count("acquired"), records.count("available")) == (0, 3, 2, 1)
+    assert [each.deliveries for each in records.waiting_again] == [1]
+    assert {each.member for each in records.batches} == {member.id, None}

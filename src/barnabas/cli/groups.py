@@ -28,11 +28,22 @@ if TYPE_CHECKING:
     from barnabas.base.types import JsonObject, TopicPartition
     from barnabas.client import Admin
     from barnabas.client.admin_types import GroupDescription, GroupMember
+    from barnabas.client.share_groups import InFlight
 
 
 #: the fields of a partition that `describe` shows
 _COLUMNS = ("topic", "partition", "current", "end", "lag", "client", "host")
-_SHARE_COLUMNS = ("topic", "partition", "start", "lag", "members")
+_SHARE_COLUMNS = (
+    "topic",
+    "partition",
+    "start",
+    "lag",
+    "members",
+    "locked",
+    "waiting",
+    "deliveries",
+    "unlocks",
+)
 #: consumers that a message names
 _NAMED = 3
 _STATES = (
@@ -89,7 +100,10 @@ def list_groups(state: str | None, kind: str | None, as_json: bool, bootstrap_se
         "LAG is the number of records that the group has not read yet: END minus CURRENT. The table has all "
         "partitions of the group's topics. The lag of a partition without an offset is -: there "
         "auto.offset.reset decides where the group starts. For a share group, all records below START are "
-        "finished, and LAG is the number of records that are not finished yet.",
+        "finished, and LAG is the number of records that are not finished yet. LOCKED is the number of "
+        "records with a member, and UNLOCKS is the time until the first of these locks ends. WAITING is the "
+        "number of records that wait for another delivery. DELIVERIES is the highest delivery count of all "
+        "these records. These four are - if no member reads the partition, and on Apache Kafka.",
     )
 )
 @click.argument("group", type=NAME, shell_complete=group_names)
@@ -132,7 +146,7 @@ def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) ->
         names: tuple[str, ...] = _COLUMNS
         if is_share:
             names = _SHARE_COLUMNS
-            partitions = [{**each, "members": len(each["members"])} for each in partitions]
+            partitions = [_share_row(each) for each in partitions]
         print_rows({name.upper(): name for name in names}, partitions)
 
 
@@ -315,20 +329,50 @@ def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> lis
 
 
 def _share_progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
-    """Return start offset, lag and members of each partition of a share group; None if unknown."""
+    """Return start, lag, members and records in flight by partition of a share group; None if unknown."""
     sharers: dict[TopicPartition, list[str]] = {}
     for member in members:
         for partition in member.assignment:
             sharers.setdefault(partition, []).append(member.member_id)
-    return [
-        {
-            **partition._asdict(),
-            "start": offset.start,
-            "lag": offset.lag,
-            "members": sharers.get(partition, []),
-        }
-        for partition, offset in admin.share_offsets(group).items()
-    ]
+    offsets = admin.share_offsets(group)
+    in_flight = admin.share_records(group, offsets) or {}
+    progress = []
+    for partition, offset in offsets.items():
+        records = in_flight.get(partition)
+        progress.append(
+            {
+                **partition._asdict(),
+                "start": offset.start,
+                "lag": offset.lag,
+                "members": sharers.get(partition, []),
+                "in_flight": None if records is None else [each._asdict() for each in records.batches],
+                **_counts(records),
+            }
+        )
+    return progress
+
+
+def _counts(records: InFlight | None) -> dict[str, int | None]:
+    """Return the numbers that `describe` shows of the records in flight; None if these are unknown."""
+    if records is None:
+        return dict.fromkeys(("locked", "waiting", "deliveries", "unlocks_ms"))
+    unfinished = [each for each in records.batches if each.state in ("available", "acquired")]
+    return {
+        "locked": records.count("acquired"),
+        "waiting": sum(each.size for each in records.waiting_again),
+        "deliveries": max((each.deliveries for each in unfinished), default=0),
+        "unlocks_ms": min((each.lock_ms for each in unfinished if each.lock_ms is not None), default=None),
+    }
+
+
+def _share_row(progress: dict[str, Any]) -> dict[str, Any]:
+    """Return a partition of `_share_progress` as a row of the table."""
+    unlocks_ms = progress["unlocks_ms"]
+    return {
+        **progress,
+        "members": len(progress["members"]),
+        "unlocks": None if unlocks_ms is None else f"{unlocks_ms / 1000:.1f} s",
+    }
 
 
 def _starts(admin: Admin, group: str) -> dict[TopicPartition, int | None]:

@@ -244,6 +244,15 @@ class Admin:
             group, lambda connection, _: share_groups.start_offsets(connection, group)
         )
 
+    def share_records(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, share_groups.InFlight] | None:
+        """Return a share group's records in flight; None if the brokers are not Barnabas.
+
+        The result has the partitions that members use: see `share_groups.records_in_flight`.
+        """
+        return share_groups.records_in_flight(self._brokers, group, partitions)
+
     def set_share_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the start offsets of a share group, which must have no members."""
         self._brokers.ask_coordinator(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.admin_types import GroupDescription, GroupMember
-from barnabas.client.brokers import check
-from barnabas.client.connection import BrokerConnection
+from barnabas.client.brokers import Brokers, check
+from barnabas.client.connection import BrokerConnection, UnservedError
+from barnabas.client.leaders import ask_leaders, by_topic
 from barnabas.kafka.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -18,7 +19,56 @@ from barnabas.kafka.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
+from barnabas.kafka.protocol.messages.describe_share_partitions import (
+    DescribeSharePartitionsRequest,
+    TopicRequest,
+)
+from barnabas.kafka.protocol.messages.describe_share_partitions import StateBatch as PartitionBatch
 from barnabas.kafka.protocol.messages.share_group_describe import Member, ShareGroupDescribeRequest
+
+#: delivery states by their numbers in the protocol
+_STATES = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived"}
+
+
+class StateBatch(NamedTuple):
+    """Neighbouring records of a share partition with one delivery state.
+
+    Attributes:
+        first: offset of the first record.
+        last: offset of the last record.
+        state: available, acquired, acknowledged or archived.
+        deliveries: how often the records were delivered; with the present delivery if they are acquired.
+        member: id of the member that has acquired the records; None in other states.
+        lock_ms: milliseconds until the member's lock ends; None in other states.
+    """
+
+    first: int
+    last: int
+    state: str
+    deliveries: int
+    member: str | None
+    lock_ms: int | None
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+
+class InFlight(NamedTuple):
+    """The records in flight of a share partition, from its start offset to its end offset."""
+
+    start: int
+    end: int
+    batches: tuple[StateBatch, ...]
+
+    def count(self, state: str) -> int:
+        """Return the number of records in flight with a delivery state."""
+        return sum(each.size for each in self.batches if each.state == state)
+
+    @property
+    def waiting_again(self) -> tuple[StateBatch, ...]:
+        """The available records that were delivered before."""
+        return tuple(each for each in self.batches if each.state == "available" and each.deliveries)
 
 
 class ShareOffset(NamedTuple):
@@ -73,6 +123,39 @@ def start_offsets(connection: BrokerConnection, group: str) -> dict[TopicPartiti
     return dict(sorted(offsets.items()))
 
 
+def records_in_flight(
+    brokers: Brokers, group: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, InFlight] | None:
+    """Return the records in flight of a share group's partitions, as their leaders know them.
+
+    Partitions that no member uses, or whose leader does not answer, are not in the result.
+
+    Returns:
+        None if the brokers do not serve the API, which is Barnabas' own.
+
+    Raises:
+        KafkaError: a broker rejects the request. ClientError: no broker answers.
+    """
+
+    def request_of(led: Sequence[TopicPartition]) -> DescribeSharePartitionsRequest:
+        topics = [
+            TopicRequest(name=name, partition_indexes=numbers) for name, numbers in by_topic(led).items()
+        ]
+        return DescribeSharePartitionsRequest(group_id=group, topics=topics)
+
+    try:
+        told = ask_leaders(brokers, partitions, request_of, skip_failed=True)
+    except UnservedError:
+        return None
+    return {
+        partition: InFlight(
+            each.start_offset, each.end_offset, tuple(_state_batch(batch) for batch in each.state_batches)
+        )
+        for partition, each in told.items()
+        if each.start_offset >= 0
+    }
+
+
 def set_start_offsets(
     connection: BrokerConnection, group: str, offsets: Mapping[TopicPartition, int]
 ) -> None:
@@ -104,6 +187,17 @@ def set_start_offsets(
 
 def _known(number: int) -> int | None:
     return None if number < 0 else number
+
+
+def _state_batch(batch: PartitionBatch) -> StateBatch:
+    return StateBatch(
+        batch.first_offset,
+        batch.last_offset,
+        _STATES[batch.delivery_state],
+        batch.delivery_count,
+        batch.member_id or None,
+        _known(batch.lock_timeout_ms),
+    )
 
 
 def _member(member: Member) -> GroupMember:

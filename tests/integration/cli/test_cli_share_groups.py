@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.integration.conftest import Wire, use_share_groups
 
+from barnabas.client import Worker
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.kafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from barnabas.testing import BarnabasBroker
@@ -69,8 +70,9 @@ def test_a_share_group_is_listed_and_described_with_its_members(barnabas, group)
     described = barnabas("groups", "describe", group, "--json").json()
     assert (described["type"], described["state"], described["assignor"]) == ("share", "Stable", "simple")
     assert described["epoch"] == described["target_epoch"]
+    unknown = dict.fromkeys(("start", "lag", "in_flight", "locked", "waiting", "deliveries", "unlocks_ms"))
     assert described["partitions"] == [
-        {"topic": "t", "partition": number, "start": None, "lag": None, "members": ["m"]} for number in (0, 1)
+        {"topic": "t", "partition": number, "members": ["m"], **unknown} for number in (0, 1)
     ]
     [member] = described["members"]
     assert (member["client"], member["protocol"], member["epoch"]) == (
@@ -82,8 +84,25 @@ def test_a_share_group_is_listed_and_described_with_its_members(barnabas, group)
     members = barnabas("groups", "describe", group, "--members").out
     assert "the-reader" in members and "t:0,1" in members
     table = barnabas("groups", "describe", group).lines
-    assert table[1].split() == ["TOPIC", "PARTITION", "START", "LAG", "MEMBERS"]
-    assert table[2].split() == ["t", "0", "-", "-", "1"]
+    assert " ".join(table[1].split()) == "TOPIC PARTITION START LAG MEMBERS LOCKED WAITING DELIVERIES UNLOCKS"
+    assert table[2].split() == ["t", "0", "-", "-", "1", *"----"]
+
+
+def test_the_records_in_flight_are_described(barnabas, barnabas_broker):
+    barnabas("topics", "create", "flying")
+    barnabas_broker.produce("flying", *"abc")
+    barnabas_broker.admin().alter_configs("group", "flying", set={"share.auto.offset.reset": "earliest"})
+    with Worker(barnabas_broker.bootstrap_servers, "flying", group="flying") as worker:
+        (job,) = worker.take(1, PATIENCE)
+        (partition,) = barnabas("groups", "describe", "flying", "--json").json()["partitions"]
+        assert (partition["start"], partition["locked"], partition["waiting"]) == (0, 3, 0)
+        assert partition["deliveries"] == 1 and 0 < partition["unlocks_ms"] <= 30_000
+        assert [batch["member"] for batch in partition["in_flight"]] == partition["members"]
+        while job.attempt == 1:
+            job.release()
+            (job,) = worker.take(1, PATIENCE)
+        row = barnabas("groups", "describe", "flying").lines[2].split()
+        assert row[4] == "1" and row[7] == "2" and row[9] == "s"
 
 
 def test_start_offsets_are_reset_when_the_members_have_gone(barnabas, group, wire):

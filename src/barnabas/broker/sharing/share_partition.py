@@ -17,7 +17,7 @@ from barnabas.broker.coordinator.backoff import backoff_ms
 from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, SharePersister, ShareState
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.sharing.in_flight import Acknowledgement, Acquired, InFlight, Limits, ReadBatch
+from barnabas.broker.sharing.in_flight import Acknowledgement, Acquired, InFlight, Limits, Range, ReadBatch
 from barnabas.broker.sharing.reading import LogBatches
 from barnabas.broker.storage import ColdRead, OffsetAtTimestamp
 from barnabas.broker.storage.open_files import LogFile
@@ -146,6 +146,15 @@ class SharePartition:
     def lock_seconds(self) -> float:
         """The duration of a member's lock on an acquired record, in seconds."""
         return self.config.share_record_lock_duration_ms / 1000
+
+    @property
+    def in_flight(self) -> InFlight | None:
+        """The records in flight, which the caller must not change; None until the stored state is loaded."""
+        return self._in_flight
+
+    def lock_ms_left(self, locked: Range) -> int:
+        """Return the time after which the lock of acquired records ends, in milliseconds."""
+        return max(0, round((locked.until - self._loop.time()) * 1000))
 
     @property
     def is_ended(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import stop_tasks
-from barnabas.base.types import TopicId
+from barnabas.base.types import TopicId, TopicKey
 from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, SharePersister
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
@@ -77,14 +77,22 @@ class SharePartitions:
         Raises:
             KafkaError: the errors of `find`; INVALID_RECORD_STATE, the share partition is not in use.
         """
-        self._led(topic_id, index)
-        found = self._groups.get(group, {}).get(SharePartitionKey(group, topic_id, index))
+        found = self.find_in_use(group, topic_id, index)
         if found is None:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "the member has acquired nothing here")
         return found
 
-    def _led(self, topic_id: TopicId, index: int) -> Partition:
-        partition = self._replicas.find(topic_id, index)
+    def find_in_use(self, group: str, topic: TopicKey, index: int) -> SharePartition | None:
+        """Return a share partition; None if it is not in use.
+
+        Raises:
+            KafkaError: the errors of `find`.
+        """
+        key = SharePartitionKey(group, self._led(topic, index).log.topic_id, index)
+        return self._groups.get(group, {}).get(key)
+
+    def _led(self, topic: TopicKey, index: int) -> Partition:
+        partition = self._replicas.find(topic, index)
         partition.check_leader()
         return partition
 
