@@ -14,7 +14,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from barnabas.base.system.orphans import environment_that_ends
-from bench import cluster, java, report, scale, spark_workloads, workloads
+from bench import cluster, java, queues, report, scale, spark_workloads, workloads
 from bench.artifacts import CACHE, Unavailable
 from bench.peers import PEERS, USUAL_PEERS
 from bench.spark import PEERS_OF_SPARK, SparkBench
@@ -64,7 +64,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def _offered(quick: bool) -> Sequence[workloads.Workload]:
     if quick:
         return [*workloads.quick(), *java.quick()]
-    return [*workloads.full(), *java.full(), *scale.scales()]
+    return [*workloads.full(), *java.full(), *queues.workloads(), *scale.scales()]
 
 
 def _offered_of_spark(quick: bool) -> Sequence[spark_workloads.SparkWorkload]:
@@ -91,11 +91,12 @@ class Bench:
                 self.targets.remove(fresh)
                 self.results.peers.remove(target.peer.name)
 
-    def warm_up(self) -> None:
-        """Uncounted work, after which a JVM has compiled what is hot."""
+    def warm_up(self, chosen: Sequence[workloads.Workload]) -> None:
+        """Uncounted work, after which a JVM has compiled what is hot for the `chosen` rows."""
+        more = queues.warm_up() if any(each.name.startswith("queue") for each in chosen) else []
         for target in self.targets:
             say(f"{target.peer.name:9} warms up")
-            workloads.warm_up(target, say)
+            workloads.warm_up(target, say, more=more)
 
     def measure(self, workload: workloads.Workload, round_number: int) -> None:
         """All brokers, one after the other; each round begins with another, so that none is always first."""
@@ -139,7 +140,7 @@ def measure_brokers(options: argparse.Namespace, directory: Path) -> Iterator[re
         for round_number in range(options.rounds):
             bench.start(round_number)
         bench.measure(workloads.FirstRecord("group join to first record, fresh broker"), 0)
-        bench.warm_up()
+        bench.warm_up(chosen)
         for round_number in range(options.rounds):
             if time.monotonic() - started > options.minutes * 60:
                 say(f"time is up after {round_number} of {options.rounds} rounds")

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
+from bench import queues
 from bench.artifacts import Unavailable
 from bench.java import JavaClients
 from bench.peers import Barnabas, Kafka, Peer, Usage, free_port, usage_of
@@ -47,6 +48,8 @@ _REPLICATED = (
     "transaction.state.log.replication.factor=3",
     "transaction.state.log.min.isr=2",
     "min.insync.replicas=2",
+    "share.coordinator.state.topic.replication.factor=3",
+    "share.coordinator.state.topic.min.isr=2",
 )
 
 
@@ -217,6 +220,7 @@ def workloads() -> list[Workload]:
         JavaClients(100, 100, 500_000),
         Synchronous(3.0),
         *(EndToEnd(4.0, rate) for rate in (100, 300, 1_000)),
+        *queues.replicated(),
         Gap("longest wait, clean stop of a leader", lambda peer: peer.stop(), 6.0),
         Gap("longest wait, kill -9 of a leader", lambda peer: peer.kill(), 15.0),
     ]
@@ -266,11 +270,15 @@ def _measure(
     target = Target(cluster, replicas=BROKERS)  # type: ignore[arg-type]
     time.sleep(REST_SECONDS)
     add(Sample("idle memory of the cluster", "MB", cluster.usage().rss / 1e6))
-    warm_up(target, say, requests=False)
+    warm_up(target, say, requests=False, more=_warm_up_of(chosen))
     for workload in chosen:
         for sample in workload.run(target):
             add(sample)
     add(Sample("memory of the cluster at its most", "MB", cluster.usage().peak_rss / 1e6))
+
+
+def _warm_up_of(chosen: Sequence[Workload]) -> Sequence[Workload]:
+    return queues.warm_up() if any(each.name.startswith("queue") for each in chosen) else ()
 
 
 def _measure_total(brokers: int, directory: Path, results: Results, say: Callable[[str], None]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import random
-import resource
 import socket
 import struct
 import sys
@@ -20,15 +19,16 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from bench.figures import Figures, percentiles_ms
+from bench.descriptors import allow_descriptors
+from bench.figures import STAMP, Figures, percentiles_ms
 from bench.members import settle
 from bench.pipelined import pipelined
+from bench.share_driver import share_drain, share_in_flight, share_library, share_paced, share_settle
 from bench.transactions import large_transactions, small_transactions
 
 DRAIN_SECONDS = 60.0
 IDLE_SECONDS = 10.0  # a consumer that gets nothing for so long has lost something
 BATCH = 500  # records handed to the producer at once; the number of records is a multiple of it
-_STAMP = struct.Struct(">q")
 
 
 class _Deliveries:
@@ -154,12 +154,12 @@ def paced(bootstrap: str, topic: str, size: int, rate: int, records: int) -> Fig
     deliveries = _Deliveries()
     producer = _producer(bootstrap, deliveries, **{"linger.ms": 0})
     producer.list_topics(topic, timeout=DRAIN_SECONDS)
-    filler = _payloads(size - _STAMP.size, 1)[0]
+    filler = _payloads(size - STAMP.size, 1)[0]
     started = time.monotonic()
     for index in range(records):
         if (ahead := started + index / rate - time.monotonic()) > 0:
             time.sleep(ahead)
-        producer.produce(topic, _STAMP.pack(time.monotonic_ns()) + filler, partition=0)
+        producer.produce(topic, STAMP.pack(time.monotonic_ns()) + filler, partition=0)
         producer.poll(0)
     deliveries.check(producer.flush(DRAIN_SECONDS))
     return {"records": records, "records/s": records / (time.monotonic() - started)}
@@ -213,7 +213,7 @@ def latency(bootstrap: str, topic: str, records: int, uncounted: int) -> Figures
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:
             last = time.monotonic()
-            (sent_ns,) = _STAMP.unpack_from(message.value() or b"")
+            (sent_ns,) = STAMP.unpack_from(message.value() or b"")
             latencies.append((time.monotonic_ns() - sent_ns) / 1e9)
         elif time.monotonic() - last > IDLE_SECONDS:
             raise RuntimeError(f"only {len(latencies)} of {records} records came back")
@@ -263,8 +263,7 @@ def connections(bootstrap: str, count: int) -> Figures:
 
     It says `ready` while all are open, so that the broker can be weighed, and ends when its input does.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count + 100)), hard))
+    allow_descriptors(count)
     host, _, port = bootstrap.rpartition(":")
     request = struct.pack(">ihhih", 10, 18, 0, 1, -1)
     started = time.monotonic()
@@ -288,6 +287,7 @@ KINDS: dict[str, Callable[..., Figures]] = {
     for kind in (
         *(produce, consume, sync, paced, gap, latency, first_record, join, connections),
         *(settle, pipelined, small_transactions, large_transactions),
+        *(share_drain, share_paced, share_in_flight, share_settle, share_library),
     )
 }
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import struct
+
 Figures = dict[str, float]
+#: what a stamped record's value begins with: nanoseconds of the monotonic clock
+STAMP = struct.Struct(">q")
 
 
 def percentiles_ms(seconds: list[float]) -> Figures:

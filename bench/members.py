@@ -10,7 +10,6 @@ which partitions it has taken over or given up.
 from __future__ import annotations
 
 import asyncio
-import resource
 import sys
 import time
 import uuid
@@ -42,6 +41,7 @@ from barnabas.kafka.protocol.messages.sync_group import (
     SyncGroupResponse,
 )
 from barnabas.kafka.protocol.schema import Request, Response
+from bench.descriptors import allow_descriptors
 from bench.figures import Figures
 
 #: the versions that librdkafka 2.16 speaks, by the API's number
@@ -263,8 +263,7 @@ def settle(
     generation. It says `ready` then, so that the broker can be weighed, and ends when its input does.
 
     With a `topic` of so many `partitions` they use the consumer protocol."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, members + 100)), hard))
+    allow_descriptors(members)
     began = time.process_time()
     elapsed = asyncio.run(_settle(bootstrap, groups, members, topic, partitions))
     return {"s": elapsed, "driver CPU s": time.process_time() - began}

@@ -25,6 +25,8 @@ import barnabas
 from bench.artifacts import kafka_classpath, tansu_binary
 
 START_SECONDS = 60.0
+#: one group of as many members as either broker allows; the default is 200
+SHARE_GROUP = ("group.share.max.size=1000",)
 STOP_SECONDS = 60.0
 # ApiVersions (key 18) version 0, correlation id 1, no client id: the first thing any client asks.
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
@@ -131,6 +133,7 @@ class Barnabas(Peer):
     """This project's broker, as installed beside the Python that runs the benchmark."""
 
     name = "barnabas"
+    settings: tuple[str, ...] = SHARE_GROUP
     #: where a counter of the event loop's long turns reports (`bench.stalls`); None runs without it
     stall_report: Path | None = None
 
@@ -209,6 +212,7 @@ class Kafka(Peer):
     """Apache Kafka as one KRaft node, with the heap and collector its own start script gives it."""
 
     name = "kafka"
+    settings: tuple[str, ...] = SHARE_GROUP
     node_id = 1
     #: the ports of the controllers, by node; each node is one of them
     controllers: Mapping[int, int] = MappingProxyType({})

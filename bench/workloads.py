@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -445,7 +445,9 @@ def _bulk(shapes: Iterable[tuple[str, int]], records: dict[int, int]) -> Iterato
             yield Bulk(size, codec, partitions, count if partitions == 1 else count // 4)
 
 
-def warm_up(target: Target, say: Callable[[str], None], requests: bool = True) -> None:
+def warm_up(
+    target: Target, say: Callable[[str], None], requests: bool = True, more: Sequence[Workload] = ()
+) -> None:
     """Uncounted work, after which a JVM has compiled what is hot.
 
     It repeats all kinds of work until both `WARM_RECORDS` and `WARM_SECONDS` are reached.
@@ -454,9 +456,10 @@ def warm_up(target: Target, say: Callable[[str], None], requests: bool = True) -
         target: a broker that runs; one that can do none of it is left as it is.
         say: hears of work that failed, for which a broker is not warm.
         requests: whether one broker leads all partitions, so that `Requests` can be sent.
+        more: work that is done each time beside the usual kinds.
     """
     bulk = [Bulk(100, "none", 1, 200_000), Bulk(1_000, "lz4", 100, 200_000)]
-    others: list[Workload] = [Synchronous(2.0), EndToEnd(2.0, 1_000), SmallTransactions(500, 2.0)]
+    others: list[Workload] = [Synchronous(2.0), EndToEnd(2.0, 1_000), SmallTransactions(500, 2.0), *more]
     if requests:
         others += [*_requests(2.0)]
     ends = time.monotonic() + WARM_SECONDS

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from bench import workloads
 from bench.peers import tree_cpu_seconds
+from bench.queues import Drain, InFlight, Library, Paced
 from bench.report import Results, targets
 from bench.workloads import DriverFailed, EndToEnd, Requests, Sample, Synchronous, Target, warm_up
 
@@ -18,7 +19,9 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="CPU time is read fro
 
 
 def target_of(broker) -> Target:
-    peer = SimpleNamespace(bootstrap=broker.bootstrap_servers, usage=lambda: SimpleNamespace(cpu_seconds=0.0))
+    peer = SimpleNamespace(
+        bootstrap=broker.bootstrap_servers, usage=lambda: SimpleNamespace(cpu_seconds=0.0, rss=0)
+    )
     return Target(peer)
 
 
@@ -36,6 +39,29 @@ def test_a_workload_measures_a_broker(barnabas_broker, workload):
     figures = {sample.unit: sample.value for sample in workload.run(target_of(barnabas_broker))}
     assert figures["p50 ms"] > 0
     assert {unit for unit in figures if unit.startswith("broker CPU µs/")}
+
+
+@pytest.mark.parametrize(
+    ("workload", "rate"),
+    [
+        (Drain(4, 3, 1_000), "records/s"),
+        (InFlight(2, 3, 50), "accepted/s"),
+        (Library(3, 500), "records/s"),
+        (Paced(3, 50, 0.2), "p50 ms"),
+    ],
+    ids=lambda each: getattr(each, "name", each),
+)
+def test_a_share_group_accepts_each_record_once(barnabas_broker, workload, rate):
+    figures = {sample.unit: sample.value for sample in workload.run(target_of(barnabas_broker))}
+    assert figures[rate] > 0
+
+
+def test_a_share_group_that_accepts_other_records_than_a_run_wrote_fails_it(barnabas_broker):
+    topic = barnabas_broker.create_topic(f"bench-{os.urandom(4).hex()}", 1)
+    for number in range(3):
+        barnabas_broker.produce(topic, str(number))
+    with pytest.raises(DriverFailed, match="3 records were accepted, and there are 2"):
+        target_of(barnabas_broker).drive("share_drain", topic=topic, members=1, records=2)
 
 
 @pytest.mark.parametrize("partitions", [3, 1])
