@@ -1,5 +1,6 @@
-"""The soak: many clients, a broker that is killed, paused and restarted, and a checker of what they saw.
+"""The soak test: many clients use a broker that is killed, paused and restarted. A checker then examines
+their histories.
 
-A tool of this project's developers, so it lives beside `bench/` and `tests/`, and not in the package that
-users install: it needs every client there is, and a broker that it may kill.
+It is a tool for the developers of this project. It needs every client library, and a broker that it may kill.
+So it is not in the package that users install.
 """

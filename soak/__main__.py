@@ -1,4 +1,6 @@
-"""`python -m soak`: clients and faults for some minutes, then calm, then the checker over what all saw."""
+"""`python -m soak`: runs clients and faults for some minutes, ends the faults, and checks the clients'
+histories.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 @contextmanager
 def running(options: argparse.Namespace, directory: Path) -> Iterator[Peer]:
-    """The broker under test, with its data in `directory`."""
+    """Run the broker under test, with its data in `directory`. Yield it."""
     peer = PEERS[options.broker](directory)
     fsync = ("barnabas.acks.fsync=true",) if options.fsync else ()
     peer.settings = (*settings(LEAST_SEGMENT[options.broker]), *fsync)
@@ -101,7 +103,7 @@ def running(options: argparse.Namespace, directory: Path) -> Iterator[Peer]:
 
 
 class Soak:
-    """One soak in a directory of its own: `histories/` and `broker/`."""
+    """One soak test in its own directory, with the folders `histories/` and `broker/`."""
 
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
         self.options = options
@@ -126,7 +128,9 @@ class Soak:
         return [crash for client in self.clients.values() for crash in client.crashes]
 
     def run(self) -> None:
-        """The storm, the calm after it, and what is left. Leaves no process and no mounted disk behind."""
+        """Run the faults, the calm after them, and the final reads. Leave no process and no mounted disk
+        behind.
+        """
         if self.options.brokers > 1:
             try:
                 self._run_cluster()
@@ -228,7 +232,7 @@ class Soak:
         storm.run([], CALM_SECONDS)
 
     def _calm(self, survey: Survey) -> None:
-        """Stop the writers, let the readers come to the end, stop them too."""
+        """Stop the producers, wait until the consumers reach the end of their topics, and stop them, too."""
         writers = [client for client in self.clients.values() if client.slot.writes]
         others = [client for client in self.clients.values() if not client.slot.writes]
         _stop(writers)

@@ -1,4 +1,4 @@
-"""The clients' processes: started, watched, killed, paused, and started anew under another name."""
+"""The processes of the clients: the soak starts, monitors, pauses, kills and replaces them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STOP_SECONDS = 40.0
 
 @dataclass
 class Life:
-    """One process that plays a role."""
+    """One process that runs a role."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -35,7 +35,7 @@ class Life:
 
 
 class Client:
-    """A slot and the process that has it."""
+    """A slot of the plan, and the process that currently fills it."""
 
     def __init__(self, slot: Slot, directory: Path, recorder: Recorder, java: list[str], **task: Any) -> None:
         self.slot = slot
@@ -67,7 +67,7 @@ class Client:
         self.life = Life(name, process, output)
 
     def tend(self) -> None:
-        """Replace a life that has ended by itself; forget zombies that have."""
+        """Start a new process if the current one has ended by itself. Forget zombies that have ended."""
         if self.life is not None and self.life.process.poll() is not None:
             self.crashes.append(f"{self.slot.name}: {self.life.last_words}")
             self._gone(self.life)
@@ -87,14 +87,14 @@ class Client:
         return self.life
 
     def succeed(self) -> None:
-        """Another life begins while this one, paused, believes itself alive."""
+        """Start a second process for the slot. The first one, which is paused, becomes a zombie."""
         if self.life is not None:
             self.zombies.append(self.life)
             self._gone(self.life)
             self.start()
 
     def stop(self) -> None:
-        """Ask the life to end; `wait` waits for it. Zombies are killed: they have had their time."""
+        """Ask the process to end; `wait` waits for it. Kill the zombies."""
         for zombie in self.zombies:
             zombie.process.kill()
         if self.life is not None:
@@ -115,7 +115,7 @@ class Client:
             self.crashes.append(f"{life.name}: did not stop in {STOP_SECONDS:.0f} s, see {life.output}")
 
     def destroy(self) -> None:
-        """Leave no process behind, whatever happened."""
+        """Kill all processes of this client."""
         for life in [*self.zombies, *([self.life] if self.life else [])]:
             if life.process.poll() is None:
                 os.kill(life.process.pid, signal.SIGKILL)

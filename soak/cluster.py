@@ -1,7 +1,7 @@
-"""A real cluster under a soak: broker processes and a ZooKeeper ensemble, each on a host of its own.
+"""A real cluster under test: broker processes and ZooKeeper servers, each on its own host.
 
-The hosts are network namespaces, so any two can be cut off from each other; the clients run on the machine
-itself. The methods that begin a fault wait for nothing, and faults overlap: `victims` says what follows.
+The hosts are network namespaces, so the soak can cut any two of them off from each other. The clients run on
+the machine itself. A method that begins a fault returns at once, so faults can overlap (`victims`).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _PATIENCE, _START_SECONDS = 5.0, 180.0
 
 
 class Cluster:
-    """Brokers 1 to `count` with their data in `directory`, for a soak of `minutes`.
+    """Brokers 1 to `count`, with their data in `directory`, for a soak of `minutes`.
 
     Raises:
-        NoNetworkError, NoDiskError: this system or user cannot make the hosts, or mount the disks.
+        NoNetworkError, NoDiskError: this system or user cannot create the hosts or mount the disks.
     """
 
     def __init__(
@@ -89,16 +89,16 @@ class Cluster:
 
     @property
     def deaths(self) -> list[str]:
-        """Brokers that ended by themselves, or did not end when asked to, with their last words."""
+        """Brokers that ended by themselves or did not stop when asked, each with its last line of output."""
         return [death for broker in self._brokers.values() for death in broker.deaths]
 
     @property
     def failed_starts(self) -> list[str]:
-        """Starts that failed while faults went on, as they may."""
+        """Starts that failed during faults, which is allowed."""
         return [failure for broker in self._brokers.values() for failure in broker.failed_starts]
 
     def start(self) -> None:
-        """Start all of it and wait until every broker serves."""
+        """Start the ZooKeeper servers and the brokers, and wait until every broker serves."""
         self._directory.mkdir(parents=True, exist_ok=True)
         for broker in self.ids:
             folder = self._directory / f"broker-{broker}" / "data"
@@ -112,14 +112,14 @@ class Cluster:
         self.observer.start()
 
     def tend(self) -> None:
-        """Start what should run, as a supervisor would."""
+        """Start each process that should run and does not, as a supervisor does."""
         for victim in (*self._servers.values(), *self._brokers.values()):
             victim.tend()
 
     def await_ready(self) -> None:
-        """Start whatever does not run, and wait until all brokers serve and have done what they were told.
+        """Start each broker that does not run. Wait until all brokers serve and have executed their commands.
 
-        One that does not start counts among the deaths.
+        A broker that does not start is added to `deaths`.
         """
         deadline = time.monotonic() + _START_SECONDS
         failures = len(self.failed_starts)
@@ -143,7 +143,7 @@ class Cluster:
         self.await_ready()
 
     def close(self) -> None:
-        """Leave no process, no host and no mounted disk behind."""
+        """Remove all processes, hosts and mounted disks."""
         self.observer.stop()
         for broker in self._brokers.values():
             broker.close()
@@ -162,13 +162,13 @@ class Cluster:
         return _all([self._victim(host).pause() for host in whom])
 
     def restart(self, whom: Sequence[int]) -> Undo:
-        """Stop some cleanly and start them again."""
+        """Stop brokers cleanly and start them again."""
         for broker in whom:
             self._brokers[broker].restart()
         return _nothing
 
     def expire(self, whom: Sequence[int]) -> Undo:
-        """End their ZooKeeper sessions."""
+        """End the ZooKeeper sessions of brokers."""
         for broker in whom:
             self._brokers[broker].command(ProcessBroker.expire_session)
         return _nothing
@@ -179,29 +179,33 @@ class Cluster:
         return _all([self._disks[broker].free for broker in whom])
 
     def set_clock(self, whom: Sequence[int], ahead_ms: int) -> Undo:
-        """Set wall clocks ahead, or back; a broker that starts anew has the right time."""
+        """Set the wall clocks of brokers ahead or back, in milliseconds. A broker that restarts has the right
+        time.
+        """
         self.most_ahead_ms = max(self.most_ahead_ms, ahead_ms)
         self._set_clocks(whom, ahead_ms)
         return lambda: self._set_clocks(whom, 0)
 
     def cut(self, whom: Sequence[int], others: Sequence[int], *, one_way: bool = False) -> Undo:
-        """Drop what `whom` send to `others`, and unless `one_way` what they are sent, too."""
+        """Drop all packets from `whom` to `others`, and unless `one_way` those in the other direction."""
         ways = [(a, b) for a in whom for b in others if a != b]
         ways += [] if one_way else [(b, a) for a, b in ways]
         self._network.cut(ways)
         return lambda: self._network.heal(ways)
 
     def move(self) -> None:
-        """Move some replicas, or have the preferred replicas lead."""
+        """Reassign some replicas, or elect preferred leaders."""
         self.observer.have_done(self._move)
 
     def zookeeper_leader(self) -> int:
-        """The host of the server that leads the ensemble, or any."""
+        """Return the host of the ZooKeeper server that leads, or a random one."""
         leaders = [host for host, server in self._servers.items() if server.is_leader()]
         return leaders[0] if leaders else self._random.choice(SERVERS)
 
     def await_whole(self, seconds: float) -> str:
-        """Wait until all partitions have a leader and their replicas in sync; some that have not in time."""
+        """Wait until all partitions have a leader and all replicas are in sync. Return some that are not, or
+        "".
+        """
         deadline = time.monotonic() + seconds
         while (behind := self._behind()) and time.monotonic() < deadline:
             time.sleep(0.5)
@@ -261,4 +265,4 @@ def _all(undoes: Sequence[Undo]) -> Callable[[], object]:
 
 
 def _nothing() -> None:
-    """There is nothing to end."""
+    """Do nothing: this fault needs no end."""

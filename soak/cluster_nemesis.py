@@ -1,7 +1,8 @@
-"""What is done to a cluster, and when: drawn from a seed before the soak. To whom, when the time comes.
+"""The schedule of faults of a cluster. The seed determines it before the soak; the targets are chosen during
+it.
 
-Several tracks of faults run side by side, so faults of the cluster overlap. Those of one track do not, but
-one may follow another at once. Reassignments, elections and the faults of clients go on beside them.
+Several sequences (tracks) of faults run at the same time, so faults overlap. The faults of one track do not
+overlap. Reassignments, elections and the faults of clients are in addition to the tracks.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MOVES_GAP = 12.0
 
 
 class Kind(NamedTuple):
-    """A kind of fault: how often, how long, and what begins it."""
+    """A kind of fault: how often and how long it happens, and the function that begins it."""
 
     weight: int
     #: seconds; drawn evenly from one of the ranges
@@ -102,7 +103,7 @@ KINDS: dict[str, Kind] = {
 
 
 def _ahead(random: Random) -> int:
-    """Milliseconds: a step of a time server, or half an hour, in either direction."""
+    """Return a random change of a clock in milliseconds, small or up to half an hour, ahead or back."""
     return random.choice((-1, 1)) * random.choice((random.randrange(5_000), random.randrange(30 * 60_000)))
 
 
@@ -113,10 +114,11 @@ def _left(random: Random) -> int:
 def schedule(
     seed: int, seconds: float, slots: Sequence[Slot], gap: float, words: Sequence[str] = ()
 ) -> list[Fault]:
-    """The faults in order of time, all over by `seconds`; those of a track about `gap` seconds apart.
+    """Return the faults in order of time. All of them end before `seconds`.
 
     Args:
-        words: the cluster has only faults with one of them in their name, that are over within `seconds`.
+        gap: the mean pause between two faults of a track, in seconds.
+        words: if given, use only faults whose name contains one of these words.
     """
     random = Random(seed)
     faults = of_clients(random, seconds, slots, 2 * gap)
@@ -130,7 +132,9 @@ def schedule(
 
 
 def kinds_of(seconds: float, words: Sequence[str] = ()) -> dict[str, Kind]:
-    """The faults of a soak that lasts so long: none is most of it, unless it is asked for."""
+    """Return the kinds of faults for a soak of this length. Without `words`, no fault may take most of the
+    soak.
+    """
     longest = seconds if words else max(seconds / 3, _LONG[1])
     wanted = words or ("",)
     return {
@@ -156,7 +160,7 @@ def _of_cluster(random: Random, track: str, seconds: float, gap: float, words: S
 
 
 class ClusterFaults:
-    """Carries faults out on a cluster; a soak's `Target`."""
+    """Executes faults on a cluster; the `Target` of a soak."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self._cluster = cluster

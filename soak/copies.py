@@ -1,8 +1,8 @@
-"""Reads from the brokers' logs by which producer epochs duplicate and reordered records were written.
+"""Reads the producer epochs of duplicate and reordered records from the brokers' logs.
 
-A broker tells batches apart by producer id, epoch and sequence. Copies of one epoch are the broker's fault. A
-client that sends a record again in a new epoch has written it twice itself. In a compacted topic the second
-copy removes the first one, so the record seems to be reordered.
+A broker identifies a batch by producer id, epoch and sequence. If two copies have the same epoch, the broker
+has a defect. If a client sent a record again in a new epoch, the client itself wrote it twice. In a compacted
+topic, the second copy removes the first, so the records seem to be in another order.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from soak.checker.findings import Finding
 
 
 def with_epochs(findings: Iterable[Finding], data: Path) -> Iterator[Finding]:
-    """Yield the findings; duplicate and reordered ones with the producer epochs in the logs below `data`.
+    """Yield the findings. Add the producer epochs in the logs below `data` to duplicate and reordered ones.
 
-    A reordered one also has ``removed before``: how many records the log lacks right before its record.
+    A reordered finding also gets ``removed before``: the number of records that the log lacks directly before
+    its record.
     """
     for finding in findings:
         if finding.kind in ("duplicate", "reordered"):
@@ -38,7 +39,7 @@ def with_epochs(findings: Iterable[Finding], data: Path) -> Iterator[Finding]:
 
 
 def _epochs(data: Path, partition: str) -> dict[int, int]:
-    """Return the producer epoch by offset, of all offsets that a log has."""
+    """Return the producer epoch of each offset in a log."""
     return {
         offset: header.producer_epoch
         for path in data.rglob(f"{partition}/*.log")

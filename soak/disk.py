@@ -1,4 +1,4 @@
-"""A disk of limited size for the broker's data, which can be filled and freed again."""
+"""A disk of limited size for the broker's data. The soak can fill it and free it again."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ _BALLAST = "ballast"
 
 
 class NoDiskError(Exception):
-    """The system does not let us mount one; the text is the reason, in one line."""
+    """The system does not allow a mount; the text is the reason, in one line."""
 
 
 class LimitedDisk:
-    """A file system in memory, mounted at `folder`. What it holds survives a process, not the machine."""
+    """A file system in memory, mounted at `folder`. Its contents survive the end of a process, but not of the
+    machine.
+    """
 
     def __init__(self, folder: Path, size: int = SIZE) -> None:
-        """Raises NoDiskError."""
+        """Mount the file system.
+
+        Raises:
+            NoDiskError: this system or user cannot mount it.
+        """
         self.folder = folder
         folder.mkdir(parents=True)
         command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "soak", str(folder)]
@@ -32,7 +38,7 @@ class LimitedDisk:
             raise NoDiskError(done.stderr.strip())
 
     def fill(self, left: int) -> None:
-        """Leave no more than `left` bytes."""
+        """Fill the disk, except for at most `left` bytes."""
         ballast = os.open(self.folder / _BALLAST, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             while (size := self._free() - left) > 0:
@@ -48,7 +54,7 @@ class LimitedDisk:
         (self.folder / _BALLAST).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Unmount it, and leave a copy of what it holds in its place."""
+        """Unmount the disk, and put a copy of its contents into the folder."""
         self.free()
         kept = self.folder.with_name(self.folder.name + "-kept")
         shutil.copytree(self.folder, kept)
@@ -62,6 +68,6 @@ class LimitedDisk:
 
 
 def unmount(folder: Path) -> None:
-    """Unmount what is mounted there, if anything is: a soak that was killed may have left it."""
+    """Unmount the file system at `folder`, if there is one. A soak that was killed can have left it."""
     if folder.is_mount():
         subprocess.run(["umount", "--lazy", str(folder)], check=True, capture_output=True)

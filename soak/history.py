@@ -1,38 +1,38 @@
-"""The history of a soak: what each process set out to do and what came of it, a file of JSON lines each.
+"""The history of a soak: a file of JSON lines for each process, with its operations and their outcomes.
 
-The first line of a file says whose it is; each line has `what` happened and `at`, in nanoseconds of the
-system's monotonic clock, which all processes of one machine share. A line is written before what it announces
-is done, with one system call, so it survives the death of its process.
+The first line of a file names the process. Each line has the event (`what`) and its time (`at`), in
+nanoseconds of the system's monotonic clock, which all processes of one machine share. A process writes the
+line of an operation before the operation, with one system call. So the line survives the end of the process.
 
-    process     name, role, client, and what else the role says of itself (group, isolation ...)
+    process     name, role, client, and further fields of the role (group, isolation ...)
     send        id, to [topic, partition], key, txn (number), source [topic, partition, offset]; null: none;
-                tombstone: true when it has no value, which deletes its key
+                tombstone: true if the record has no value, which deletes its key
     ack         id, offset (-1: the client does not know it)
-    nack        id, error, unknown (false: it was certainly never sent)
-    init        the transactional id is being taken;   inited
+    nack        id, error, unknown (false: the client certainly did not send it)
+    init        InitProducerId is called;   inited: it returned
     begin       txn
-    offsets     txn, group, offsets [[topic, partition, offset], ...]: to be committed with the transaction
+    offsets     txn, group, offsets [[topic, partition, offset], ...]: the transaction will commit these
     end         txn, commit (false: abort)
-    ended       txn, commit, ok (false: nobody knows), error
+    ended       txn, commit, ok (false: the outcome is unknown), error
     assigned    partitions [[topic, partition], ...];   revoked: the same
-    seek        offsets [[topic, partition, offset], ...]: the consumer goes on from there
+    seek        offsets [[topic, partition, offset], ...]: the consumer continues there
     poll        records [[topic, partition, offset, id], ...]
     commit      number, offsets [[topic, partition, offset], ...];   committed: number, ok, error
-    gave_up     why, seconds (waited until then), answered (whether the broker answered somebody else then),
-                states (of the process' transactional id, as the broker told them, some seconds apart)
-    fault       fault, target: what the soak did to a broker or a client
-    stopped     target: a client that is gone for good, by our will
-    calm        no more faults from here on
+    gave_up     why, seconds (of waiting), answered (whether the broker answered another client at that time),
+                states (two states of the process's transactional id from the broker, some seconds apart)
+    fault       fault, target: the soak began this fault on a broker or a client
+    stopped     target: the soak stopped this client permanently
+    calm        the faults have ended
     delete      number, offsets [[topic, partition, offset], ...]: DeleteRecords is called;
-    deleted     number, ok, error: with ok, no reader may be given what lies before these offsets
+    deleted     number, ok, error: with ok, no reader may receive a record before these offsets
     bounds      asked (time of the call), bounds [[topic, partition, log start, high watermark], ...]
-    create      topic;   created: topic, ok, topic_id (null: not known), existed (it was there already), error
-    remove      topic;   removed: topic, ok, existed, error: a topic is deleted
-    scan        asked, topic, partition, records [[offset, id, key], ...]: all that a reader found then
-    log         topic, partition, isolation, start, end, records [[offset, id, key], ...]: at the end;
-                is_whole: false when it could not be read up to there
-    group       group, offsets [[topic, partition, offset], ...]: what it has committed at the end
-    topic       name, compacted (old values may go), retention_ms, retention_bytes (null: nothing goes by it)
+    create      topic;   created: topic, ok, topic_id (null: unknown), existed (before the call), error
+    remove      topic: DeleteTopics is called;   removed: topic, ok, existed, error
+    scan        asked, topic, partition, records [[offset, id, key], ...]: all records that a reader found
+    log         topic, partition, isolation, start, end, records [[offset, id, key], ...]: at the end of the
+                soak; is_whole: false if the reads did not reach the end
+    group       group, offsets [[topic, partition, offset], ...]: the committed offsets at the end of the soak
+    topic       name, compacted (old values may be removed), retention_ms, retention_bytes (null: no limit)
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Event: TypeAlias = dict[str, Any]
 
 
 class Recorder:
-    """Writes one process's history."""
+    """Writes the history of one process."""
 
     def __init__(self, path: Path, **about: Any) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -60,13 +60,13 @@ class Recorder:
 
 
 def read(directory: Path) -> Iterator[Iterator[Event]]:
-    """The histories in a directory, one a process."""
+    """Yield the histories in a directory, one for each process."""
     for path in sorted(directory.glob("*.jsonl")):
         yield parse(path.read_text().splitlines())
 
 
 def parse(lines: Iterable[str]) -> Iterator[Event]:
-    """The events of one history; a last line that its process could not finish is passed over."""
+    """Yield the events of one history. Ignore an incomplete last line."""
     for line in lines:
         try:
             event = json.loads(line)

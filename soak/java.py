@@ -1,4 +1,4 @@
-"""The client in Java: compiled once, when there is a JDK and Apache Kafka's jars can be had."""
+"""The client in Java. It is compiled once, if there is a JDK and Apache Kafka's jars are available."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ OPTIONS = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:a
 
 
 def command(directory: Path) -> list[str]:
-    """What runs a class of ours, compiled into `directory`; its name and arguments follow.
+    """Return the beginning of a command that runs one of our Java classes. The class and its arguments
+    follow.
 
-    Raises Unavailable, with the reason in one line.
+    Args:
+        directory: where to put the compiled classes.
+
+    Raises:
+        Unavailable: there is no JDK, or the jars cannot be fetched; the text is the reason, in one line.
     """
     if shutil.which("javac") is None:
         raise Unavailable("there is no `javac` on the PATH")

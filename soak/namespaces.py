@@ -1,8 +1,9 @@
-"""Hosts in network namespaces, whose packets can be dropped on the way from one to another.
+"""Hosts in network namespaces. Packets from one host to another can be dropped.
 
-Each host has a namespace with one interface. A router in a namespace of its own connects all of them and this
-machine's own namespace. The router drops what is cut, without an answer, as a broken network does: no
-connection is refused or closed, and TCP sends again after the healing. It needs root, ``ip`` and ``nsenter``.
+Each host has a namespace with one interface. A router in a separate namespace connects all hosts and the
+machine's own namespace. The router drops packets without an answer, as a broken network does. So no
+connection is refused or closed, and TCP sends the packets again afterwards. It needs root, ``ip`` and
+``nsenter``.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ Way = tuple[int, int]
 
 
 class NoNetworkError(Exception):
-    """The system does not let us make namespaces; the text is the reason, in one line."""
+    """The system does not allow network namespaces; the text is the reason, in one line."""
 
 
 class Network:
-    """A network of `hosts`, numbers of 1 to 252, and of the machine itself (`HERE`).
+    """A network of `hosts` (numbers of 1 to 252) and of the machine itself (`HERE`).
 
     Raises:
-        NoNetworkError: there can be none.
+        NoNetworkError: this system or user cannot create the namespaces.
     """
 
     def __init__(self, hosts: Sequence[int]) -> None:
@@ -46,15 +47,20 @@ class Network:
             raise NoNetworkError(getattr(error, "stderr", "") or str(error)) from error
 
     def address(self, host: int) -> str:
-        """The host's IP address."""
+        """Return the IP address of a host."""
         return f"{self._subnet}.{host}"
 
     def launcher(self, host: int) -> list[str]:
-        """The beginning of a command line that runs the rest of it on the host, in the same process."""
+        """Return the beginning of a command line that runs the rest of the line on the host, in the same
+        process.
+        """
         return ["nsenter", f"--net=/run/netns/{self._name(host)}"]
 
     def cut(self, ways: Iterable[Way]) -> None:
-        """Drop every packet on these ways. A way that was cut twice must be healed twice."""
+        """Drop every packet from the first host to the second host of each pair.
+
+        If two faults cut the same pair, both must heal it before packets pass again.
+        """
         for way in ways:
             if not self._cuts[way]:
                 self._rule("add", way)
@@ -67,11 +73,11 @@ class Network:
                 self._rule("del", way)
 
     def is_cut(self, host: int) -> bool:
-        """Whether anything that the host sends, or is sent, is dropped."""
+        """Return whether packets from or to the host are dropped."""
         return any(count and host in way for way, count in self._cuts.items())
 
     def close(self) -> None:
-        """Remove all of it; the processes on its hosts have ended."""
+        """Remove the network. The processes on its hosts must have ended."""
         subprocess.run(["ip", "link", "del", self._near], capture_output=True, check=False)
         for host in (_ROUTER, *self._hosts):
             subprocess.run(["ip", "netns", "del", self._name(host)], capture_output=True, check=False)
@@ -89,7 +95,7 @@ class Network:
         self._join(HERE, "", [])
 
     def _join(self, host: int, namespace: str, launcher: Sequence[str]) -> None:
-        """Lay a cable between a host and the router."""
+        """Connect a host to the router."""
         near, far = self._near, f"r{host}"
         place = ["netns", namespace] if namespace else []
         _run(
@@ -136,7 +142,7 @@ def _run(*command: str) -> None:
 
 
 def _unused_subnet() -> str:
-    """The first three numbers of the addresses: another soak may run on this machine."""
+    """Return the first three numbers of an unused subnet. Another soak may run on this machine."""
     try:
         routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:

@@ -1,4 +1,4 @@
-"""What is done to the broker and to the clients, and when: drawn from a seed before the soak begins."""
+"""The schedule of faults of a broker and of the clients. The seed determines it before the soak begins."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ FILL, FILL_AND_KILL = "fill the disk of", "fill the disk of and kill"
 
 @dataclass(frozen=True)
 class Fault:
-    """`at` seconds after the beginning, for `seconds`.
+    """A fault that begins `at` seconds after the start and lasts `seconds`.
 
-    kill: SIGKILL, and a start afterwards. pause: SIGSTOP, and SIGCONT afterwards. restart: a clean stop and a
-    start. zombie: a client with a transactional id is paused, another takes its id meanwhile, and then the
-    first one goes on. fill the disk: all but `left` bytes; afterwards it is freed, and the broker must get on
-    by itself. fill and kill: also SIGKILL and a start when half of the time is over, so that it starts, or
-    refuses to, on a full disk; one that refused is started when the disk is freed.
+    - kill: SIGKILL, and a start afterwards.
+    - pause: SIGSTOP, and SIGCONT afterwards.
+    - restart: a clean stop and a start.
+    - zombie: a client with a transactional id is paused. Another client takes its id, and then the first
+      client continues.
+    - fill the disk: all except `left` bytes. Afterwards the disk is freed, and the broker must continue by
+      itself.
+    - fill and kill: in addition, SIGKILL and a start after half of the time, on the full disk. If this start
+      fails, the soak starts the broker again when the disk is free.
     """
 
     at: float
@@ -34,9 +38,11 @@ class Fault:
 def schedule(
     seed: int, seconds: float, slots: Sequence[Slot], gap: float, *, has_disk: bool = True
 ) -> list[Fault]:
-    """The faults in order of time, all over by `seconds`; about `gap` seconds between those of the broker.
+    """Return the faults in order of time. All of them end before `seconds`.
 
-    `has_disk`: the broker's disk can be filled; if not, the other faults are the same.
+    Args:
+        gap: the mean pause between two faults of the broker, in seconds.
+        has_disk: whether the soak can fill the broker's disk. Without this, the other faults are the same.
     """
     random = Random(seed)
     faults = [*_of_broker(random, seconds, gap), *of_clients(random, seconds, slots, gap)]

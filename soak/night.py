@@ -1,14 +1,14 @@
-"""Long runs that can be stopped and go on: seeds of the simulation, and soaks, with all that they found.
+"""Long runs that a user can stop and continue: seeds of the simulation and soak tests, and their findings.
 
-    python -m soak.night                     # goes on until it is stopped (SIGINT or SIGTERM)
+    python -m soak.night                     # runs until you stop it (SIGINT or SIGTERM)
     python -m soak.night --minutes 60
-    python -m soak.night --soaks             # real clusters, too: needs root and a ZooKeeper
-    python -m soak.night --report            # what was done until now, as tables
+    python -m soak.night --soaks             # also real clusters: needs root and a ZooKeeper
+    python -m soak.night --report            # prints the results of all nights as tables
 
 `done.jsonl` in the folder gets a line for each seed and each soak that has ended. So a stop loses only the
-one that runs, and the next night begins behind the last one. A run takes its code from a copy of the commit
-that is checked out (`code/COMMIT`), so the checkout may change meanwhile. All runs are at the lowest
-priority, one after the other.
+current one, and the next night continues with the next seed. A night runs a copy of the code of the current
+commit (`code/COMMIT`), so you can edit the checkout meanwhile. The runs have the lowest priority and follow
+one after the other.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Kind:
     minutes: int = 0
 
     def command(self, seed: int) -> list[str]:
-        """Return the command that runs `seed`, and those after it that belong to the same turn."""
+        """Return the command that runs `seed`, and the following seeds of the same turn."""
         if self.minutes:
             return ["soak", *self.arguments, "--minutes", str(self.minutes), "--seed", str(seed), "--json"]
         seeds = ["--first", str(seed), "--seeds", str(_SEEDS_A_TURN), "--jobs", "1", "--json"]
@@ -71,7 +71,7 @@ SOAKS = Kind("soaks of three brokers", ("--brokers", "3"), 1, minutes=_SOAK_MINU
 
 @dataclass
 class Done:
-    """A seed or a soak that has ended."""
+    """The result of a seed or a soak that has ended."""
 
     commit: str
     kind: str
@@ -85,7 +85,7 @@ class Done:
 
 
 class Nights:
-    """The folder with what was done in all nights."""
+    """The folder with the results of all nights."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -96,7 +96,7 @@ class Nights:
                 file.write("\n")
 
     def done(self) -> Iterator[Done]:
-        """Yield what was done. A line that a kill has cut short does not count."""
+        """Yield all results. Ignore a line that a kill has left incomplete."""
         lines = self._file.read_text().splitlines() if self._file.exists() else []
         for line in lines:
             with suppress(ValueError, TypeError):
@@ -107,7 +107,9 @@ class Nights:
             file.write(json.dumps(asdict(done)) + "\n")
 
     def next_turn(self, kinds: Sequence[Kind]) -> tuple[Kind, int]:
-        """Return the kind that is behind the others by its weight, and its first seed that was not run."""
+        """Return the kind that should run next, by the weights of the kinds, and its first seed without a
+        result.
+        """
         counts: Counter[str] = Counter()
         last: dict[str, int] = {}
         for done in self.done():
@@ -118,7 +120,9 @@ class Nights:
 
 
 def copied(folder: Path) -> tuple[str, Path]:
-    """Copy the code of the commit that is checked out, once; return its hash and the folder."""
+    """Copy the code of the current commit, unless there is a copy already. Return the commit's hash and the
+    folder.
+    """
     commit = _git("rev-parse", "--short=10", "HEAD").decode().strip()
     if _git("status", "--porcelain", "--untracked-files=no"):
         print("what is not committed is left out", file=sys.stderr)
@@ -132,7 +136,7 @@ def copied(folder: Path) -> tuple[str, Path]:
 
 
 def _git(*arguments: str) -> bytes:
-    """Return what git prints. Exits with its error, for example because this is no checkout."""
+    """Return the output of a git command. Exits with git's error, for example if this is not a checkout."""
     try:
         return subprocess.run(["git", "-C", str(ROOT), *arguments], check=True, capture_output=True).stdout
     except subprocess.CalledProcessError as error:
@@ -142,7 +146,7 @@ def _git(*arguments: str) -> bytes:
 
 
 def run(nights: Nights, kinds: Sequence[Kind], minutes: float | None) -> int:
-    """Run seeds of the kinds until the time is up; return the number of seeds and soaks with findings."""
+    """Run seeds until the time is up. Return the number of seeds and soaks with findings."""
     commit, code = copied(nights.folder)
     deadline = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
     found = 0
@@ -159,7 +163,7 @@ def run(nights: Nights, kinds: Sequence[Kind], minutes: float | None) -> int:
 
 
 def _turn(kind: Kind, seed: int, commit: str, code: Path) -> Generator[Done, None, None]:
-    """Run one process; yield what it has done, as it says so."""
+    """Run one process. Yield each result when the process prints it."""
     environment = {**os.environ, **environment_that_ends(), "PYTHONPATH": f"{code / 'src'}{os.pathsep}{code}"}
     command = [sys.executable, "-m", *kind.command(seed)]
     said = 0
@@ -181,7 +185,7 @@ def _turn(kind: Kind, seed: int, commit: str, code: Path) -> Generator[Done, Non
 
 
 def report(nights: Nights) -> str:
-    """Return a table: how many seeds of which commit found what."""
+    """Return a table: for each commit, the number of seeds of each kind and their findings."""
     rows: dict[tuple[str, str], list[Done]] = {}
     for done in nights.done():
         rows.setdefault((done.commit, done.kind), []).append(done)

@@ -1,4 +1,4 @@
-"""Asks a cluster under faults who leads what, in a thread, since an answer may take long."""
+"""Asks a cluster under faults for its leaders, in a thread, because an answer can take long."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Observer:
     """The latest known controller and leaders of a cluster.
 
     Args:
-        bootstrap: any of the cluster's brokers may be asked.
+        bootstrap: addresses of the cluster's brokers; the observer asks any of them.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -37,12 +37,12 @@ class Observer:
             self._thread.join()
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The leader that the partition had when its cluster was asked last."""
+        """Return the leader of the partition in the last answer; None if there is none."""
         found = self._holders.get(TopicPartition(topic, partition))
         return found.leader if found is not None else None
 
     def have_done(self, work: Callable[[], object]) -> None:
-        """Have something done in this thread, too; it drops what it has not come to yet."""
+        """Execute `work` in this thread, too. A stop drops work that has not begun."""
         self._wanted = work
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Who takes part in a soak: the topics, and a client for each role and library."""
+"""The topics of a soak, and its clients: one for each role and library."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SETTINGS = {
 
 
 def settings(least_segment: int) -> Iterator[str]:
-    """The broker's settings as ``name=value``; no segment is smaller than `least_segment` bytes."""
+    """Yield the broker's settings as ``name=value``. No segment is smaller than `least_segment` bytes."""
     for name, value in SETTINGS.items():
         is_size = name.endswith("segment.bytes")
         yield f"{name}={max(least_segment, int(value)) if is_size else value}"
@@ -62,7 +62,7 @@ def settings(least_segment: int) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Slot:
-    """One place among the clients, which is taken again when the client that had it is gone."""
+    """A place for one client. When the client in it has ended, the soak starts another."""
 
     name: str
     role: str
@@ -80,7 +80,7 @@ class Slot:
 
     @property
     def writes(self) -> bool:
-        """Whether it makes records of its own accord, and so is stopped first."""
+        """Return whether the client creates records by itself. The soak stops such clients first."""
         return self.role in ("produce", "transact", "newcomers", "recycle", "keep")
 
 
@@ -89,7 +89,7 @@ def _of(*names: str) -> dict[str, int]:
 
 
 def slots(*, has_java: bool, has_consumer_protocol: bool) -> Iterator[Slot]:
-    """The clients that this machine and this broker allow."""
+    """Yield the clients that this machine and this broker support."""
     shrinking = _of("brief", "aged", "pruned")
     values = {"tombstones": ["latest", "keys"]}
     yield Slot(

@@ -1,4 +1,4 @@
-"""What a soak tells: how much was done, what was done to it, and what was found."""
+"""The output of a soak: the number of operations, the faults and the findings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN = 3
 
 
 def operations(histories: Iterable[Iterable[Event]]) -> Counter[str]:
-    """What the clients have done, in words."""
+    """Count the operations of all clients, by a description."""
     counts: Counter[str] = Counter()
     for events in histories:
         for event in events:
@@ -38,7 +38,7 @@ def operations(histories: Iterable[Iterable[Event]]) -> Counter[str]:
 
 
 def complaints(outputs: Iterable[Path]) -> Counter[str]:
-    """The brokers' warnings and errors, numbers left out."""
+    """Count the warnings and errors of the brokers, without the numbers in them."""
     found: Counter[str] = Counter()
     lines = (line for path in outputs for line in path.read_text(errors="replace").splitlines())
     for line in lines:
@@ -85,5 +85,5 @@ def write(findings: list[Finding], path: Path) -> None:
 def json_line(
     seed: int, seconds: float, findings: Sequence[tuple[str, str]], counts: Mapping[str, int]
 ) -> str:
-    """Return a run as a line of JSON, for `soak.night`; a finding is its kind and a text."""
+    """Return a run as a line of JSON, for `soak.night`. Each finding is its kind and a text."""
     return json.dumps({"seed": seed, "seconds": seconds, "findings": findings, "counts": counts})

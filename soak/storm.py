@@ -1,4 +1,4 @@
-"""The storm: the clients at work while faults come and go, in one thread and in the order of their times."""
+"""Executes the schedule of faults while the clients work, in one thread and in order of time."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ TEND_SECONDS = 0.5
 
 
 class Target(Protocol):
-    """What is tested: the faults that are not of clients are its own."""
+    """The system under test. It executes the faults that do not concern clients."""
 
     def begin(self, fault: Fault) -> Callable[[], object]:
-        """Carry out a fault; what ends it."""
+        """Begin a fault. Return the function that ends it."""
 
     def tend(self) -> None:
-        """Start what should run and does not; called all the time."""
+        """Start each process that should run and does not. The storm calls this method regularly."""
 
 
 class OneBroker:
-    """A broker in a process of its own, and its disk, if that can be filled."""
+    """A broker in its own process, and its disk if the soak can fill it."""
 
     def __init__(self, peer: Peer, recorder: Recorder, disk: LimitedDisk | None = None) -> None:
         self._peer = peer
@@ -51,7 +51,9 @@ class OneBroker:
         return self._peer.start
 
     def tend(self) -> None:
-        """A broker that ends by itself stays down: the next fault fails, and says so."""
+        """Do nothing: a broker that ends by itself stays down, so that the next fault
+        fails and reports this.
+        """
 
     def _fill(self, fault: Fault) -> Callable[[], object]:
         disk = self._disk
@@ -81,7 +83,7 @@ class OneBroker:
 
 
 class Storm:
-    """Carries out a schedule. A fault on a client that is under another is passed over."""
+    """Executes a schedule. It skips a fault on a client that is under another fault."""
 
     def __init__(self, target: Target, clients: Mapping[str, Client], recorder: Recorder) -> None:
         self._target = target

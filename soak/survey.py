@@ -1,4 +1,4 @@
-"""What is left when the storm is over: each partition as both isolation levels show it, groups' offsets."""
+"""The final reads of a soak: each partition with both isolation levels, and the offsets of the groups."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 
 @dataclass(frozen=True)
 class Contents:
-    """All there is to read of a partition: from `start` up to, but without, `end`.
+    """The records of a partition from `start` to `end` (exclusive).
 
-    `is_whole` is false when no more came for a long time though its end had not been reached.
+    `is_whole` is false if no more records arrived for a long time before the end.
     """
 
     start: int
@@ -46,7 +46,7 @@ class Contents:
 
 
 def serves(address: str, api_key: int) -> bool:
-    """Whether the broker at ``host:port`` advertises an API: ApiVersions version 0."""
+    """Return whether the broker at ``host:port`` supports an API, by its answer to ApiVersions version 0."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=SECONDS) as connection:
         connection.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
@@ -58,14 +58,14 @@ def serves(address: str, api_key: int) -> bool:
 
 
 class Survey:
-    """Asks a broker that is up."""
+    """Sends requests to a running broker."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def create_topics(self, least_segment: int) -> None:
-        """The plan's topics; no segment is smaller than `least_segment` bytes."""
+        """Create the topics of the plan. No segment is smaller than `least_segment` bytes."""
         topics = []
         for name, config in TOPICS.items():
             size = max(least_segment, int(config["segment.bytes"]))
@@ -74,12 +74,12 @@ class Survey:
             created.result(SECONDS)
 
     def topics(self) -> dict[str, int]:
-        """Every topic but the internal ones, with its number of partitions."""
+        """Return the number of partitions of each topic, except of internal topics."""
         found = self._admin.list_topics(timeout=SECONDS).topics
         return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
 
     def contents(self, topics: Mapping[str, int], isolation: str) -> dict[Place, Contents]:
-        """Everything that a reader with this isolation level finds."""
+        """Return all records that a reader with this isolation level finds."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self._bootstrap,
@@ -117,7 +117,9 @@ class Survey:
         }
 
     def await_stable(self, topics: Mapping[str, int], seconds: float) -> None:
-        """Wait until no transaction is open, or the time is over: then the checker will say so."""
+        """Wait until no transaction is open. Return when the time is up: the checker then reports open
+        transactions.
+        """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             places = [(topic, number) for topic, count in topics.items() for number in range(count)]
@@ -133,9 +135,10 @@ class Survey:
         seconds: float,
         tend: Callable[[], object],
     ) -> None:
-        """Wait until the readers' groups have committed all they can read, or the time is over.
+        """Wait until the readers' groups have committed the end of their topics, or the time is up.
 
-        `tend` is called meanwhile: it replaces clients that have ended by themselves.
+        Args:
+            tend: called regularly; it replaces clients that have ended by themselves.
         """
         last = {
             isolation: {
@@ -162,10 +165,11 @@ class Survey:
             time.sleep(1)
 
     def record(self, recorder: Recorder, groups: Iterable[str], ahead_ms: int = 0) -> None:
-        """Write all of it into the history.
+        """Read everything and write it into the history.
 
         Args:
-            ahead_ms: by so much a broker's clock was ahead: it took records for older than they were.
+            ahead_ms: the largest time by which a broker's clock was ahead. That broker treated records as
+                older by this time.
         """
         topics = self.topics()
         for name in topics:
@@ -197,7 +201,7 @@ class Survey:
     def _offsets(
         self, places: Iterable[Place], spec: OffsetSpec, isolation: str = ISOLATIONS[0]
     ) -> dict[Place, int]:
-        """Of those partitions that the broker can tell it of."""
+        """Return the offsets of the partitions for which the broker has an answer."""
         asked = {TopicPartition(*place): spec for place in places}
         if not asked:
             return {}
@@ -219,9 +223,10 @@ def _number(value: str | None) -> int | None:
 
 
 def _until_end(consumer: Consumer, unread: set[Place]) -> Iterator[tuple[Place, Record]]:
-    """Every record until each of the assigned partitions has been read to its end.
+    """Yield each record until every assigned partition has been read to its end.
 
-    `unread` has the partitions, and in the end those of which nothing comes any more.
+    Args:
+        unread: the partitions to read. At the end it has those from which no more records arrive.
     """
     while unread:
         message = consumer.poll(SECONDS)

@@ -1,7 +1,7 @@
-"""Processes under faults that overlap: whether each runs follows from the faults that go on.
+"""Processes under faults that overlap. A process runs only if no current fault keeps it down or paused.
 
-A fault keeps a process down or pauses it. Two faults may do the same to one process, which then comes back
-when both are over. Nothing here waits: the storm has other faults to begin and to end meanwhile.
+A fault keeps a process down or pauses it. Two faults can do the same to one process, which then continues
+when both have ended. No method waits, because the storm must begin and end other faults at the same time.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _STOP_SECONDS = 120.0
 
 
 class Victim(ABC):
-    """A process, and the faults on it."""
+    """A process, and the number of faults that keep it down or paused."""
 
     def __init__(self) -> None:
         self._kept_down = 0
         self._pauses = 0
 
     def kill(self) -> Undo:
-        """Kill it, and keep it down until the fault is over."""
+        """Kill the process, and keep it down until the returned function is called."""
         self._kept_down += 1
         self._kill()
         return self._let_up
 
     def pause(self) -> Undo:
-        """Stop it in its tracks until the fault is over."""
+        """Pause the process (SIGSTOP) until the returned function is called."""
         self._pauses += 1
         self._signal(go_on=False)
         return self._resume
@@ -45,7 +45,7 @@ class Victim(ABC):
         return self._pauses > 0
 
     def tend(self) -> None:
-        """Start it if it should run and does not."""
+        """Start the process if it should run and does not."""
         if not self._kept_down and not self.is_running:
             self._start()
 
@@ -84,7 +84,7 @@ class Server(Victim):
         return self.server.pid is not None
 
     def is_leader(self) -> bool:
-        """Whether it says that it leads the ensemble."""
+        """Return whether the server's status is "leader"."""
         try:
             return "Mode: leader" in self.server.ask("srvr", 0.5)
         except OSError:
@@ -132,13 +132,13 @@ class Broker(Victim):
         super().tend()
 
     def restart(self) -> None:
-        """Begin a clean stop; a start follows it."""
+        """Begin a clean stop. `tend` starts the broker again."""
         if self._node is not None and self.is_ready and not self.is_paused:
             self._must_end_by = time.monotonic() + _STOP_SECONDS
             self._node.ask_to_stop()
 
     def command(self, do: Callable[[ProcessBroker], object]) -> None:
-        """Have the process that runs now do something, as soon as it answers."""
+        """Queue a command for the current process. The process executes it when it answers."""
         node = self._node
         if node is not None and self.is_ready:
             self._commands.submit(_carry_out, do, node)
@@ -148,12 +148,12 @@ class Broker(Victim):
         self._commands.submit(list).result()
 
     def close(self) -> None:
-        """Leave no process behind."""
+        """Kill the process, and drop the queued commands."""
         self._kill()
         self._commands.shutdown(cancel_futures=True)
 
     def _look(self) -> None:
-        """Notice that it has become ready, or has ended."""
+        """Update the state: the broker may have become ready, or may have ended."""
         node = self._node
         if node is None:
             return

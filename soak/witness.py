@@ -1,6 +1,6 @@
-"""What the broker says at the moment in which a client gives up waiting: whose fault it was.
+"""Asks the broker at the moment when a client stops waiting, to find out whether the broker caused the wait.
 
-It is asked on a connection of our own, so neither the client's library nor its connections count.
+It uses its own connection, so a defect of the client's library or of its connections has no effect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _CODE_OF_LOADING = (14, 15, 16)
 
 
 def ask(bootstrap: str, transactional_id: str) -> dict[str, Any]:
-    """For the history: whether the broker `answered`, and twice the `states` of the transactional id."""
+    """Return fields for the history: whether the broker `answered`, and two `states`
+    of the transactional id.
+    """
     states = []
     try:
         states.append(_state(bootstrap, transactional_id))
@@ -37,7 +39,11 @@ def ask(bootstrap: str, transactional_id: str) -> dict[str, Any]:
 
 
 def _state(bootstrap: str, transactional_id: str) -> str:
-    """The state of the id, empty when there is none. Raises TimeoutError: no answer, whatever was tried."""
+    """Return the state of the transactional id, or "" if there is none.
+
+    Raises:
+        TimeoutError: there is no answer to any attempt.
+    """
     deadline = time.monotonic() + SECONDS
     servers = itertools.cycle(bootstrap.split(","))  # the id's coordinator is one of them
     while (left := deadline - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""One client of a soak, in a process of its own: `python -m soak.worker TASK`, TASK being JSON."""
+"""One client of a soak in its own process: `python -m soak.worker TASK`, where TASK is JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from soak.roles.common import Stop, Task
 
 
 def main() -> None:
-    """Play the role until SIGTERM. An exception is the end of this life: the soak starts another."""
+    """Run the role until SIGTERM. An exception ends the process, and the soak starts another one."""
     faulthandler.enable()  # SIGABRT shows where a client hangs
     task = Task.parse(sys.argv[1])
     roles = import_module(f"soak.roles.{task.client}").ROLES

@@ -1,10 +1,13 @@
-"""The checker: from the history of what clients did and saw to what should not have happened.
+"""The checker: reads the histories of clients and returns results that Kafka does not allow.
 
-It knows nothing of clients, brokers or files, only of events (`soak.history`). What it looks for are the
-anomalies that Jepsen's reports on Kafka, Redpanda and Bufstream name, and those of consumer groups
-(`findings.KINDS`). What Kafka allows is no finding: transactions that write the same partition interleaved
-(G0), a send that timed out and comes late, a rebalance that takes a consumer back to the committed offset,
-records taken away by retention, compaction, DeleteRecords or the deletion of their topic.
+It knows nothing of clients, brokers or files, only of events (`soak.history`). It looks for the anomalies
+that Jepsen's reports on Kafka, Redpanda and Bufstream describe, and for anomalies of consumer groups
+(`findings.KINDS`). It does not report results that Kafka allows:
+
+- transactions that write to the same partition at the same time (G0);
+- a send that timed out and takes effect late;
+- a consumer that starts again from the committed offset after a rebalance;
+- records that retention, compaction, DeleteRecords or the deletion of their topic removed.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ __all__ = ["KINDS", "Excuse", "Finding", "check", "counted", "sift"]
 
 
 def check(histories: Iterable[Iterable[Event]]) -> list[Finding]:
-    """Everything that is wrong in the histories of one soak, one a process."""
+    """Return all anomalies in the histories of one soak. There is one history for each process."""
     history = History(histories)
     return [
         finding

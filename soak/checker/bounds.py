@@ -1,4 +1,6 @@
-"""Where logs begin and end: what retention and DeleteRecords took, too much of it or not for good."""
+"""Checks the start and the end of each log: whether retention and DeleteRecords deleted too much, or not
+permanently.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,9 @@ def _truncated(place: Place, seen: list[Bounds]) -> Iterator[Finding]:
 
 
 def _undeleted(history: History, place: Place, seen: list[Bounds]) -> Iterator[Finding]:
-    """What was deleted stays so: by DeleteRecords, and by whatever moved the start that was seen.
+    """Find logs whose start moves back, after a DeleteRecords or after any other deletion.
 
-    Except by a DeleteRecords that was not acknowledged: it counts at once, and may be lost in a crash.
+    A DeleteRecords without an answer is an exception: it takes effect at once, and a crash can undo it.
     """
     deletions = history.deletions.get(place, [])
     for deletion in deletions:
@@ -83,7 +85,7 @@ def _undeleted(history: History, place: Place, seen: list[Bounds]) -> Iterator[F
 
 
 def _read_again(history: History) -> Iterator[Finding]:
-    """No consumer that is assigned a partition later is given what was deleted before."""
+    """Find consumers that receive a record although DeleteRecords had deleted it before their assignment."""
     for session in history.sessions:
         if session.process.client == "kafka_python" or session.place[0] in history.removals:
             continue  # it keeps what it has in its buffer through a rebalance
@@ -101,7 +103,9 @@ def _read_again(history: History) -> Iterator[Finding]:
 
 
 def _deleted_early(history: History, bounds: Bounds, sends: list[Send]) -> Iterator[Finding]:
-    """Only what is older than its topic keeps, or more than its topic keeps, or what was to be deleted."""
+    """Find deleted records that were younger than `retention.ms`, within `retention.bytes`, and not in a
+    DeleteRecords.
+    """
     place, start = bounds.place, bounds.start
     retention = history.retention.get(place[0], Retention())
     deletions = history.deletions.get(place, [])
@@ -124,7 +128,7 @@ def _deleted_early(history: History, bounds: Bounds, sends: list[Send]) -> Itera
 
 
 def _is_large(retention: Retention, bounds: Bounds, sends: list[Send]) -> bool:
-    """Whether at least as many bytes are left as the topic keeps: retention by size leaves no fewer."""
+    """Return whether the log still has `retention.bytes`, as it must after a deletion by size."""
     if retention.bytes is None:
         return False
     left = sum(

@@ -1,4 +1,4 @@
-"""What a client is known to do by itself, so that it is not held against the broker. As narrow as can be."""
+"""Known defects of clients, and the findings that they explain. Each excuse is as narrow as possible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from soak.checker.findings import Finding
 
 @dataclass(frozen=True)
 class Excuse:
-    """Findings of a kind, seen by a client, of which `holds` is true; `why` says how the client is known."""
+    """An excuse for findings of one kind by one client. `holds` tests the finding; `why` names the known
+    defect.
+    """
 
     kind: str
     client: str

@@ -1,4 +1,4 @@
-"""What the checker says of a history that should not be."""
+"""The checker's result: an anomaly in the histories."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One anomaly: its kind (`KINDS`), what is wrong, and the events or records that show it."""
+    """One anomaly: its kind (`KINDS`), a description, and the events or records that prove it."""
 
     kind: str
     text: str
@@ -54,7 +54,7 @@ class Finding:
 
 
 def counted(findings: Iterable[Finding]) -> dict[str, int]:
-    """How many there are of each kind."""
+    """Return the number of findings of each kind."""
     counts: dict[str, int] = {}
     for finding in findings:
         counts[finding.kind] = counts.get(finding.kind, 0) + 1

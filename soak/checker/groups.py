@@ -1,4 +1,6 @@
-"""Groups: where their members go on, what they leave out, and whether they and the producers get on."""
+"""Checks consumer groups: where members begin, which records they skip, and whether groups and producers make
+progress.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,11 @@ def check(history: History) -> Iterator[Finding]:
 
 
 def possible(commits: list[Commit], since: int, until: int) -> set[int]:
-    """The offsets that a group may have for a partition, when it is asked at some time in between.
+    """Return the offsets that OffsetFetch may return for a partition at some time from `since` to `until`.
 
-    A commit counts from the moment it is called for; it counts no more once another, begun after it was over,
-    is over. One whose outcome nobody knows may come into force late, so it is never over by itself.
+    A commit can take effect from the moment of its call. A later successful commit replaces it, if the later
+    one began after the first had ended. A commit with an unknown outcome can take effect late, so only a
+    later commit ends it.
     """
     begun = [commit for commit in commits if commit.at < until and commit.outcome is not Outcome.FAILED]
     over = [commit for commit in begun if commit.outcome is Outcome.OK and commit.done < since]
@@ -49,14 +52,17 @@ def possible(commits: list[Commit], since: int, until: int) -> set[int]:
 
 
 def _began(commit: Commit) -> int:
-    """When it can have taken effect at the earliest: one in a transaction when that was to be committed."""
+    """Return the earliest time at which a commit can take effect. In a transaction, this is the call of
+    commit.
+    """
     return commit.at if commit.transaction is None else commit.transaction.committing
 
 
 def _start(history: History, session: Session, own: int) -> Iterator[Finding]:
-    """A member begins at its group's offset, at most over records that its isolation level does not show.
+    """Check that a member begins at its group's offset, or after records that its isolation level hides.
 
-    `own` is the offset that the same member was given last, -1 if none.
+    Args:
+        own: the last offset that the same member received from this partition, or -1.
     """
     first = session.reads[0]
     commits = history.commits.get((session.process.group, session.place), [])
@@ -108,7 +114,7 @@ def _skipped(history: History, group: str, place: Place, committed: int) -> Iter
 
 
 def _stalled_groups(history: History) -> Iterator[Finding]:
-    """When all is quiet every group comes to the end of what it reads."""
+    """Find groups that have not reached the end of their topics, although all faults have ended."""
     reads: dict[str, set[Place]] = {}
     isolation: dict[str, str] = {}
     for session in history.sessions:

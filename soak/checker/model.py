@@ -1,4 +1,6 @@
-"""A history as the checks see it: sends, transactions, sessions of readers, commits, what is in the logs."""
+"""The history as the checks read it: sends, transactions, readers' sessions, commits, and the contents of the
+logs.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Process:
-    """One life of a client, and what it says of itself."""
+    """One process of a client, and its description of itself."""
 
     name: str
     client: str = ""
@@ -43,13 +45,15 @@ class Process:
 
     @property
     def client_name(self) -> str:
-        """Which all lives of a client share: "produce-1" of "produce-1.3"."""
+        """Return the name that all successive processes of a client share, for example "produce-1" for
+        "produce-1.3".
+        """
         return self.name.rpartition(".")[0] or self.name
 
 
 @dataclass(slots=True)
 class Send:
-    """One record on its way into a log. Times are NEVER where the thing did not happen."""
+    """One record that a client sends. A time is NEVER if the step did not happen."""
 
     id: str
     process: Process
@@ -66,7 +70,9 @@ class Send:
 
 @dataclass(slots=True)
 class Init:
-    """A client takes a transactional id: from the call to its return, NEVER if it never came."""
+    """A client's InitProducerId: the times of the call and of its return. The second is NEVER if it did not
+    return.
+    """
 
     at: int
     done: int = NEVER
@@ -92,7 +98,7 @@ class Transaction:
 
 
 class Read(NamedTuple):
-    """A record as a consumer was given it."""
+    """A record that a consumer received."""
 
     offset: int
     id: str
@@ -101,7 +107,7 @@ class Read(NamedTuple):
 
 @dataclass(slots=True)
 class Session:
-    """One consumer on one partition, from the assignment or a seek on."""
+    """One consumer's reading of one partition, from an assignment or a seek on."""
 
     process: Process
     place: Place
@@ -113,7 +119,7 @@ class Session:
 
 @dataclass(slots=True)
 class Commit:
-    """A group's offset for a partition on its way to the coordinator."""
+    """A group's commit of an offset for a partition."""
 
     process: Process
     place: Place
@@ -134,7 +140,7 @@ class Commit:
 
 @dataclass(slots=True)
 class Creation:
-    """A topic was created, or found when it was to be created."""
+    """A creation of a topic, or the discovery that the topic existed already."""
 
     topic: str
     at: int
@@ -144,7 +150,7 @@ class Creation:
 
 @dataclass(slots=True)
 class Removal:
-    """A topic was deleted. `done` is NEVER while nobody knows what came of it."""
+    """A deletion of a topic. `done` is NEVER while the outcome is unknown."""
 
     topic: str
     at: int
@@ -155,7 +161,7 @@ class Removal:
 
 @dataclass(slots=True)
 class Deletion:
-    """DeleteRecords: what lies before `offset` is to go, and with OK it has gone."""
+    """A DeleteRecords call: requests the deletion of all records before `offset`."""
 
     place: Place
     offset: int
@@ -165,7 +171,7 @@ class Deletion:
 
 @dataclass(slots=True)
 class Bounds:
-    """A log's start and high watermark, as they were between two moments."""
+    """The log start and the high watermark of a log, as a client saw them between two times."""
 
     place: Place
     asked: int
@@ -176,7 +182,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class Scan:
-    """All records that a reader found in a partition, from a moment on."""
+    """All records that a reader found in a partition after the time `asked`."""
 
     place: Place
     asked: int
@@ -186,18 +192,18 @@ class Scan:
 
 @dataclass(frozen=True)
 class Retention:
-    """What a topic may lose by age (milliseconds) and by size (bytes); None: nothing."""
+    """The retention of a topic by age (milliseconds) and by size (bytes). None means no limit."""
 
     ms: int | None = None
     bytes: int | None = None
 
 
 class Log:
-    """What one isolation level shows of a partition at the end.
+    """The records of a partition that one isolation level shows at the end of the soak.
 
     Args:
-        is_compacted_apart: each replica compacts its log when it likes, so a reader of another one need not
-            have been given what a later record of the same key has replaced, nor a tombstone.
+        is_compacted_apart: whether each replica compacts its log at a different time. A reader of another
+            replica may then miss a record with a later value for its key, or a tombstone.
     """
 
     def __init__(
@@ -226,12 +232,12 @@ class Log:
         )
 
     def between(self, low: int, high: int) -> list[int]:
-        """The offsets of records that a reader was to be given, from `low` up to, but without, `high`."""
+        """Return the offsets of records that a reader must receive, from `low` to `high` (exclusive)."""
         return self._offsets[bisect_left(self._offsets, low) : bisect_left(self._offsets, high)]
 
 
 class History:
-    """All processes' events, put together. An event that contradicts the format raises KeyError."""
+    """The events of all processes together. An event that contradicts the format raises KeyError."""
 
     def __init__(self, histories: Iterable[Iterable[Event]]) -> None:
         self.processes: dict[str, Process] = {}
@@ -273,11 +279,13 @@ class History:
         return self.logs.get((place, isolation))
 
     def may_be_removed(self, topic: str, since: int) -> bool:
-        """Whether a deletion of the topic may have taken effect after `since`."""
+        """Return whether a deletion of the topic can have taken effect after `since`."""
         return any(removal.done > since for removal in self.removals.get(topic, ()))
 
     def _settle_removals(self) -> None:
-        """One of unknown outcome has had its effect, or never will, when a later one has succeeded."""
+        """Decide deletions of unknown outcome: once a later deletion succeeded, an earlier one has no more
+        effect.
+        """
         for removals in self.removals.values():
             for removal in removals:
                 if removal.done == NEVER:
@@ -290,7 +298,7 @@ class History:
 
 
 class _Reader:
-    """Reads one process's events into a history."""
+    """Reads the events of one process into a history."""
 
     def __init__(self, history: History) -> None:
         self._history = history

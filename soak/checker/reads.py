@@ -1,4 +1,6 @@
-"""What readers were given: what is not there, not committed, not yet committed, again, or not at all."""
+"""Checks what consumers received: records that do not exist, are not committed, are aborted, come twice or
+are missing.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def check(history: History) -> Iterator[Finding]:
 
 
 def _content(history: History, session: Session) -> Iterator[Finding]:
-    """Each record as the logs have it; a record's transaction must have been on its way to be committed."""
+    """Check that each record is equal to that in the log, and that its transaction was being committed."""
     place = session.place
     everything = history.log(place, READ_UNCOMMITTED)
     committed = history.log(place, READ_COMMITTED)
@@ -71,9 +73,9 @@ def _content(history: History, session: Session) -> Iterator[Finding]:
 
 
 def _may_be_compacted_since(history: History, send: Send | None, offset: int) -> bool:
-    """Whether compaction may have taken a record between the two readings of its log at the end.
+    """Return whether compaction can have removed a record between the two final reads of its log.
 
-    What was certainly aborted was never a reader's, whatever became of it.
+    The answer is False for a record that was certainly aborted: no reader may receive it.
     """
     if send is None or (send.transaction is not None and send.transaction.outcome is Outcome.FAILED):
         return False
@@ -81,12 +83,14 @@ def _may_be_compacted_since(history: History, send: Send | None, offset: int) ->
 
 
 def _is_former(history: History, send: Send | None) -> bool:
-    """Whether a record may be of a topic that was deleted: a reader may have had it in its buffer."""
+    """Return whether a record can be from a deleted topic. A consumer can still have such a record in its
+    buffer.
+    """
     return send is not None and history.may_be_removed(send.place[0], send.at)
 
 
 def _order(history: History, session: Session) -> Iterator[Finding]:
-    """Within a session offsets go up, and nothing that its isolation level shows is left out."""
+    """Check that the offsets of a session rise, and that it skips no record of its isolation level."""
     place = session.place
     if place[0] in history.removals:
         return  # a position in a topic that was deleted may mean anything in the next
@@ -114,7 +118,7 @@ def _order(history: History, session: Session) -> Iterator[Finding]:
 
 
 def _skipped(history: History, log: Log, low: int, high: int) -> list[int]:
-    """The offsets of what a reader should have been given between two others."""
+    """Return the offsets of the records that a reader must receive between two offsets."""
     missing = log.between(low, high)
     if log.is_compacted_apart:
         missing = [
@@ -124,10 +128,10 @@ def _skipped(history: History, log: Log, low: int, high: int) -> list[int]:
 
 
 def _past_stable(history: History) -> Iterator[Finding]:
-    """No reader of committed records gets past the first record of an open transaction.
+    """Check that no read_committed consumer receives a record after the first record of an open transaction.
 
-    A read is noted after the broker has answered it, so one noted before the transaction could end was
-    answered while it was open; and what lies behind its first record was written after that.
+    The history has the read after the broker's answer. So if the read is before the earliest end of the
+    transaction, the broker answered while the transaction was open.
     """
     reads: dict[Place, list[tuple[int, Read, Session]]] = {}
     for session in history.sessions:
@@ -163,11 +167,11 @@ def _past_stable(history: History) -> Iterator[Finding]:
 
 
 def _earliest_end(history: History, transaction: Transaction) -> int:
-    """When the transaction may have ended at the earliest: ended by its producer, by the coordinator for its
-    age, or because another has taken its transactional id.
+    """Return the earliest time at which a transaction can have ended.
 
-    A zombie takes it, too, for a moment, when a client aborts by asking for a new epoch (KIP-360): the
-    coordinator aborts what is open before it finds that the zombie's own epoch is too old.
+    The producer can end it, the coordinator can end it because of its age, or another producer can take the
+    transactional id. A zombie also takes the id for a moment when its client aborts by a new epoch (KIP-360).
+    The coordinator then aborts the open transaction before it rejects the zombie's old epoch.
     """
     begun, own = transaction.begun, transaction.process
     end = min(transaction.ending, begun + own.transaction_timeout)

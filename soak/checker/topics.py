@@ -1,4 +1,4 @@
-"""Topics that are deleted and made again, and keys that are deleted: what is gone, and what must be there."""
+"""Checks topics that clients delete and create again, and keys that clients delete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def _in_the_end(history: History) -> Iterator[Scan]:
 
 
 def _scanned(history: History, scan: Scan) -> Iterator[Finding]:
-    """All that was acknowledged since the last removal, and nothing that was there before it."""
+    """Check that a read has all records acknowledged since the last deletion of the topic, and no earlier
+    ones.
+    """
     removals = history.removals.get(scan.place[0], [])
     for send in history.sends.values():
         if send.place != scan.place or send.transaction is not None:
@@ -56,7 +58,9 @@ def _scanned(history: History, scan: Scan) -> Iterator[Finding]:
 
 
 def _is_being_made(history: History, send: Send) -> bool:
-    """Whether the record was sent after its topic was deleted, and before anyone knew of the new one."""
+    """Return whether the client sent the record between the deletion of the topic and the end of its new
+    creation.
+    """
     topic = send.place[0]
     removed = [removal.done for removal in history.removals.get(topic, []) if removal.done < send.at]
     made = [creation.done for creation in history.creations if creation.topic == topic]
@@ -75,7 +79,7 @@ def _lost_topics(history: History) -> Iterator[Finding]:
 
 
 def _is_there(history: History, created: list[Creation], at: int) -> bool:
-    """Whether the topic was there for certain: made before, and no removal after that."""
+    """Return whether the topic certainly existed: a client created it, and none deleted it after that."""
     made = max((creation.at for creation in created if creation.done < at), default=None)
     if made is None:
         return False
@@ -84,7 +88,7 @@ def _is_there(history: History, created: list[Creation], at: int) -> bool:
 
 
 def _same_topics(history: History) -> Iterator[Finding]:
-    """A topic that is made anew has an id of its own."""
+    """Find topics that have the same id before and after a deletion."""
     for before in history.creations:
         for after in history.creations:
             removals = history.removals.get(before.topic, [])
@@ -101,7 +105,9 @@ def _same_topics(history: History) -> Iterator[Finding]:
 
 
 def _resurrected_values(history: History) -> Iterator[Finding]:
-    """Compaction takes a tombstone only after all that it deletes."""
+    """Find records that are in the log although a tombstone deleted them. Compaction must remove the
+    tombstone last.
+    """
     for (place, key), tombstones in history.tombstones.items():
         log = history.log(place, READ_COMMITTED)
         if log is None or place[0] not in history.compacted or key not in log.latest:
@@ -119,7 +125,7 @@ def _resurrected_values(history: History) -> Iterator[Finding]:
 
 
 def _is_certain(send: Send) -> bool:
-    """Whether the record was there for readers of committed records."""
+    """Return whether read_committed consumers can certainly read the record."""
     if send.outcome is not Outcome.OK:
         return False
     return send.transaction is None or send.transaction.outcome is Outcome.OK

@@ -1,4 +1,4 @@
-"""All or nothing: the records of a transaction, and an input's offset with the output made of it."""
+"""Checks that transactions are atomic: their records, and an input's offset together with its output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check(history: History) -> Iterator[Finding]:
 
 
 def _visible(history: History, send: Send) -> bool | None:
-    """Whether a reader of committed records finds it; None: nobody can tell any more."""
+    """Return whether a read_committed consumer finds the record; None if that is not known any more."""
     log = history.log(send.place, READ_COMMITTED)
     if log is None:
         return None
@@ -58,7 +58,9 @@ def _hanging(history: History) -> Iterator[Finding]:
 
 
 def _exactly_once(history: History) -> Iterator[Finding]:
-    """Each input below the group's committed offset has one output, the others have none."""
+    """Check that each input before the group's committed offset has one output, and that other inputs have
+    none.
+    """
     outputs: dict[tuple[str, Place], dict[int, list[Send]]] = {}
     for send in history.sends.values():
         if send.source is not None and send.process.group and _visible(history, send):

@@ -1,4 +1,4 @@
-"""Clients that gave up waiting, and whether the broker kept them waiting."""
+"""Checks clients that stopped waiting for an answer: whether the broker caused the wait."""
 
 from __future__ import annotations
 

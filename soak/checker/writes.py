@@ -1,4 +1,6 @@
-"""What became of the records that were sent: lost, doubled, out of order, somewhere else, from nowhere."""
+"""Checks the records that clients sent: lost, duplicate, out of order, at another offset, or sent by no
+client.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,9 @@ def check(history: History) -> Iterator[Finding]:
 
 
 def _lost(history: History, send: Send, log: Log | None) -> Iterator[Finding]:
-    """An acknowledged record must be there, where it was acknowledged.
+    """Check that each acknowledged record is in the log, at its offset.
 
-    One of a transaction that was committed is acknowledged by the commit, others by the answer to the send.
+    In a transaction, the commit acknowledges a record. Otherwise the answer to the send does.
     """
     committed = send.transaction is not None and send.transaction.outcome is Outcome.OK
     if not (send.outcome is Outcome.OK or committed):
@@ -56,9 +58,10 @@ def _lost(history: History, send: Send, log: Log | None) -> Iterator[Finding]:
 
 
 def may_be_gone(history: History, send: Send, log: Log, offset: int) -> bool:
-    """Whether the record, which lay at `offset` (-1: nobody knows), may be there no more.
+    """Return whether the log may lack the record. `offset` is the record's offset, or -1 if unknown.
 
-    The log begins behind it (`bounds` looks whether it may), compaction took it, or its topic was deleted.
+    It may if the log begins after the record, if compaction can have removed it, or if its topic was deleted.
+    (`bounds` checks whether the log may begin there.)
     """
     if log.start > max(offset, 0) or history.may_be_removed(send.place[0], send.at):
         return True
@@ -70,7 +73,9 @@ def may_be_gone(history: History, send: Send, log: Log, offset: int) -> bool:
 
 
 def may_be_replaced(history: History, send: Send, offset: int) -> bool:
-    """Whether compaction may take a record at `offset`: a tombstone, or not the last of its key."""
+    """Return whether compaction can remove a record at `offset`: it is a tombstone, or not the last record of
+    its key.
+    """
     if send.place[0] not in history.compacted:
         return False
     if send.tombstone:
@@ -85,7 +90,7 @@ def may_be_replaced(history: History, send: Send, offset: int) -> bool:
 
 
 def may_have_deleted(tombstone: Send, offset: int) -> bool:
-    """Whether a tombstone may stand behind this offset, for readers of committed records."""
+    """Return whether a tombstone can be after this offset in the log, for read_committed consumers."""
     aborted = tombstone.transaction is not None and tombstone.transaction.outcome is Outcome.FAILED
     is_behind = tombstone.offset < 0 or tombstone.offset > offset
     return is_behind and not aborted and tombstone.outcome is not Outcome.FAILED
@@ -109,7 +114,10 @@ def _in_log(history: History, place: Place, log: Log) -> Iterator[Finding]:
 
 
 def _reordered(history: History) -> Iterator[Finding]:
-    """By what the log shows, else by what was acknowledged: retention may have taken the record since."""
+    """Compare the order of records in the log with the order of the sends.
+
+    If retention has removed a record, use the offset in its acknowledgement.
+    """
     last: dict[tuple[str, Place], tuple[int, Send]] = {}
     for send in history.sends.values():
         if not send.process.idempotent:

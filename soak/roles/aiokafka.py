@@ -1,4 +1,4 @@
-"""The roles played by aiokafka."""
+"""The roles of clients that use aiokafka."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ BATCH = 50
 
 
 async def _produce(task: Task, stop: Stop) -> None:
-    """Idempotent, never waiting for an answer.
+    """Send records as an idempotent producer, without waiting for answers.
 
-    When a batch has timed out, aiokafka 0.14 goes on with the next sequence: every later batch of its
-    partition is out of order, so an application has to begin anew.
+    When a batch has timed out, aiokafka 0.14 continues with the next sequence. All later batches of the
+    partition are then out of order, so this role ends and the soak starts another client.
     """
     writer = Writer(task, task.recorder())
     producer = await _started(lambda: _producer(task, enable_idempotence=True))
@@ -40,11 +40,12 @@ async def _produce(task: Task, stop: Stop) -> None:
 
 
 async def _transform(task: Task, stop: Stop) -> None:
-    """Consume, transform, produce: an output for each input, and the offsets in the same transaction.
+    """Consume, transform and produce: one output for each input, and the offsets in the same transaction.
 
-    aiokafka does not say of which generation its offsets are (KIP-447), so only the transactional id keeps
-    two of them apart: one runs at a time, and it takes its id before it reads. It rebalances in the
-    background and does not ask for stable offsets: a rebalance has to wait until no transaction is open.
+    aiokafka does not send the group's generation with the offsets (KIP-447). Only the transactional id
+    excludes a second client. So one client runs at a time, and it takes the id before it reads. aiokafka
+    rebalances in the background and does not request stable offsets, so this role delays a rebalance until no
+    transaction is open.
     """
     recorder = task.recorder()
     writer, reader, transactions = Writer(task, recorder), Reader(recorder), Transactions(recorder)
@@ -75,7 +76,11 @@ async def _transform(task: Task, stop: Stop) -> None:
 async def _process(
     task: Task, producer: AIOKafkaProducer, writer: Writer, reader: Reader, transactions: Transactions
 ) -> bool:
-    """One transaction; whether it was committed. Raises KafkaError when its outcome is not known."""
+    """Run one transaction, and return whether it was committed.
+
+    Raises:
+        KafkaError: the outcome is unknown.
+    """
     number = transactions.begin()
     await producer.begin_transaction()
     try:
@@ -103,7 +108,7 @@ async def _process(
 
 
 async def _consume(task: Task, stop: Stop) -> None:
-    """Read, and commit now and then."""
+    """Read as a member of a group, and commit at intervals."""
     reader = Reader(task.recorder())
     consumer = await _subscribed(task, reader, lambda consumer: _commit(consumer, reader))
     due = time.monotonic()
@@ -117,7 +122,7 @@ async def _consume(task: Task, stop: Stop) -> None:
 
 
 async def _started(make: Callable[[], Any]) -> Any:
-    """A client that runs: aiokafka gives up at once when there is no broker, so it is made again."""
+    """Create and start a client. Try again while no broker is there, because aiokafka gives up at once."""
     while True:
         client = make()
         try:
@@ -161,7 +166,7 @@ async def _send(producer: AIOKafkaProducer, writer: Writer, draft: Draft) -> asy
 
 
 class _Gaps:
-    """Partitions in which a batch has timed out, so that later ones may be out of order."""
+    """The partitions in which a batch has timed out, so that later batches can be out of order."""
 
     def __init__(self) -> None:
         self._timed_out: set[tuple[str, int]] = set()
@@ -175,7 +180,7 @@ class _Gaps:
             self._timed_out.add(partition)
 
     def check(self) -> None:
-        """Raises RuntimeError when no batch of some partition can be taken any more."""
+        """Raise RuntimeError if the broker will reject all further batches of some partition."""
         if self._is_stuck:
             raise RuntimeError("aiokafka leaves a gap in its sequences when a batch has timed out")
 
@@ -243,7 +248,7 @@ async def _commit(consumer: AIOKafkaConsumer, reader: Reader) -> None:
 
 
 async def _rewind(consumer: AIOKafkaConsumer, reader: Reader) -> None:
-    """Go on at what the group has committed: the transaction of what was read since is aborted."""
+    """Seek to the group's committed offsets after an aborted transaction."""
     offsets = {
         (part.topic, part.partition): await consumer.committed(part) or 0 for part in consumer.assignment()
     }

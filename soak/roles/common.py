@@ -1,4 +1,4 @@
-"""What the clients of a soak share: their task, the end of it, and the records they send."""
+"""Code that the clients of a soak share: their task, the stop signal, and their records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SESSION_MS = 6000
 
 @dataclass(frozen=True)
 class Task:
-    """What one client is to do: it writes to `topics`, or reads them; a loop writes to `outputs`."""
+    """The task of one client. It reads or writes `topics`; a loop writes to `outputs`."""
 
     name: str
     role: str
@@ -80,7 +80,7 @@ class Task:
 
 
 class Stop:
-    """Becomes true with SIGTERM: finish what is under way and leave."""
+    """A flag that SIGTERM sets. The client then finishes its current work and ends."""
 
     def __init__(self) -> None:
         self._asked = False
@@ -96,8 +96,9 @@ class Stop:
 
 @dataclass(frozen=True)
 class Draft:
-    """A record to be sent. Its value is its id, so that it is known wherever it turns up; a tombstone's id is
-    in its header `ID`."""
+    """A record to send. Its value is its id, so that a reader can identify it. The id of a tombstone is in
+    its header `ID`.
+    """
 
     id: str
     place: Place
@@ -114,7 +115,7 @@ class Draft:
 
 
 class Writer:
-    """Notes sends and their outcomes. A key always goes to the same partition, whoever sends it."""
+    """Records sends and their outcomes in the history. Every client sends a key to the same partition."""
 
     def __init__(self, task: Task, recorder: Recorder) -> None:
         self.random = random.Random(f"{task.seed} {task.name}")
@@ -125,7 +126,7 @@ class Writer:
     def draft(
         self, topics: dict[str, int], txn: int | None = None, source: tuple[Place, int] | None = None
     ) -> Draft:
-        """Notes that a record is about to be sent."""
+        """Create a record, and note in the history that the client will send it."""
         self._sent += 1
         topic = self.random.choice(list(topics))
         number = self._sent // DRIFT + self.random.randrange(self._task.keys)
@@ -146,13 +147,15 @@ class Writer:
         self._recorder.note("nack", id=draft_id, error=str(error), unknown=unknown)
 
     def gave_up(self, why: str, seconds: float) -> None:
-        """Notes that this client waits for ever, and what the broker says to that: whose fault it is."""
+        """Note that this client waits forever, with the broker's state at this time. The state shows who
+        causes the wait.
+        """
         said = witness.ask(self._task.bootstrap, self._task.transactional_id)
         self._recorder.note("gave_up", why=why, seconds=seconds, **said)
 
 
 class Transactions:
-    """Notes the steps of one producer's transactions, which are numbered."""
+    """Notes the steps of one producer's transactions, with their numbers."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -175,7 +178,7 @@ class Transactions:
 
 
 class Reader:
-    """Notes what a consumer was given and what it commits, and knows how far it has come."""
+    """Notes the records that a consumer receives and the offsets that it commits."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -207,7 +210,7 @@ class Reader:
             self.inputs.append(((topic, partition), offset))
 
     def taken(self) -> Offsets:
-        """What was read is seen to; the offsets to commit for it."""
+        """Return the offsets to commit for all records read so far."""
         offsets, self.done, self.inputs = self.done, {}, []
         return offsets
 
@@ -220,14 +223,14 @@ class Reader:
         self._recorder.note("committed", number=self._commits, ok=error is None, error=said)
 
     def not_committed(self, offsets: Offsets, error: object, owned: Iterable[Place]) -> None:
-        """What could not be committed is committed the next time, where it is still owned then."""
+        """Keep offsets whose commit failed for the next commit, if the member still owns their partitions."""
         self.committed(error)
         places = dict.fromkeys(owned)
         self.done = {place: offset for place, offset in offsets.items() if place in places} | self.done
 
 
 def identity(value: bytes | None, headers: Iterable[tuple[str, bytes]] | None) -> str:
-    """The id of a record with this value and these headers."""
+    """Return the id of a record with this value and these headers."""
     return (dict(headers or ())[ID] if value is None else value).decode()
 
 

@@ -1,4 +1,4 @@
-"""The roles played by confluent-kafka (librdkafka)."""
+"""The roles of clients that use confluent-kafka (librdkafka)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NO_TOPIC = (
 
 
 def produce(task: Task, stop: Stop) -> None:
-    """Idempotent, acks=all, a record at a time but never waiting for it."""
+    """Send records one at a time as an idempotent producer with acks=all, without waiting for answers."""
     recorder = task.recorder()
     writer = Writer(task, recorder)
     producer = Producer(_producer(task) | IDEMPOTENT)
@@ -50,7 +50,7 @@ def produce(task: Task, stop: Stop) -> None:
 
 
 def newcomers(task: Task, stop: Stop) -> None:
-    """Topics written to as soon as they exist, made by the admin client or by the first record."""
+    """Create topics, by the admin client or by the first record, and write to them at once."""
     recorder = task.recorder()
     writer = Writer(task, recorder)
     producer = Producer(_producer(task) | IDEMPOTENT)
@@ -71,7 +71,7 @@ def newcomers(task: Task, stop: Stop) -> None:
 
 
 def transact(task: Task, stop: Stop) -> None:
-    """Transactions over several partitions; some are aborted, some are left open for a while."""
+    """Run transactions over several partitions. Abort some of them, and leave some open for a while."""
     recorder = task.recorder()
     writer, transactions = Writer(task, recorder), Transactions(recorder)
     producer = _transactional(task, recorder)
@@ -88,7 +88,7 @@ def transact(task: Task, stop: Stop) -> None:
 
 
 def transform(task: Task, stop: Stop) -> None:
-    """Consume, transform, produce: an output for each input, and the offsets in the same transaction."""
+    """Consume, transform and produce: one output for each input, and the offsets in the same transaction."""
     recorder = task.recorder()
     writer, reader, transactions = Writer(task, recorder), Reader(recorder), Transactions(recorder)
     producer = _transactional(task, recorder)
@@ -120,7 +120,7 @@ def transform(task: Task, stop: Stop) -> None:
 
 
 def consume(task: Task, stop: Stop) -> None:
-    """Read, and commit now and then."""
+    """Read as a member of a group, and commit at intervals."""
     reader = Reader(task.recorder())
     consumer = _subscribed(task, reader)
     due = time.monotonic()
@@ -205,7 +205,11 @@ def _send(producer: Producer, writer: Writer, draft: Draft) -> None:
 
 
 def _end(producer: Producer, transactions: Transactions, *, commit: bool) -> bool:
-    """Whether the transaction was committed. Raises KafkaException when the producer is of no more use."""
+    """End a transaction, and return whether it was committed.
+
+    Raises:
+        KafkaException: the producer cannot be used any more.
+    """
     if not commit:
         _abort(producer, transactions)
         return False
@@ -273,9 +277,9 @@ def _subscribed(task: Task, reader: Reader) -> Consumer:
 
 
 def _poll(consumer: Consumer, reader: Reader) -> bool:
-    """Takes what there is, up to a batch; whether there was anything.
+    """Poll up to a batch of records, and return whether there were any.
 
-    Each record is noted before the next call: a rebalance may happen in any of them.
+    It notes each record before the next call, because a rebalance can happen in any call.
     """
     wait = POLL_SECONDS
     for _ in range(BATCH):
@@ -305,7 +309,7 @@ def _commit(consumer: Consumer, reader: Reader, wanted: bool = True) -> None:
 
 
 def _rewind(consumer: Consumer, reader: Reader) -> None:
-    """Go on at what the group has committed: the transaction of what was read since is aborted."""
+    """Seek to the group's committed offsets after an aborted transaction."""
     while True:
         try:
             parts = consumer.committed(consumer.assignment(), SECONDS)

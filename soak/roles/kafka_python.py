@@ -1,4 +1,4 @@
-"""The roles played by kafka-python."""
+"""The roles of clients that use kafka-python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ PATIENCE_SECONDS = 4 * SECONDS
 
 
 def produce(task: Task, stop: Stop) -> None:
-    """Idempotent, never waiting for an answer. It gives up when no record has an outcome for long."""
+    """Send records as an idempotent producer, without waiting for answers. End if no record gets an outcome
+    for long.
+    """
     writer = Writer(task, task.recorder())
     producer = _producer(task, enable_idempotence=True)
     heard_at = time.monotonic()
@@ -40,7 +42,7 @@ def produce(task: Task, stop: Stop) -> None:
 
 
 def transform(task: Task, stop: Stop) -> None:
-    """Consume, transform, produce: an output for each input, and the offsets in the same transaction."""
+    """Consume, transform and produce: one output for each input, and the offsets in the same transaction."""
     recorder = task.recorder()
     writer, reader, transactions = Writer(task, recorder), Reader(recorder), Transactions(recorder)
     producer = _producer(
@@ -71,7 +73,11 @@ def _process(
     reader: Reader,
     transactions: Transactions,
 ) -> bool:
-    """One transaction; whether it was committed. Raises KafkaError when its outcome is not known."""
+    """Run one transaction, and return whether it was committed.
+
+    Raises:
+        KafkaError: the outcome is unknown.
+    """
     number = transactions.begin()
     producer.begin_transaction()
     try:
@@ -100,7 +106,7 @@ def _process(
 
 
 def consume(task: Task, stop: Stop) -> None:
-    """Read, and commit now and then."""
+    """Read as a member of a group, and commit at intervals."""
     reader = Reader(task.recorder())
     consumer = _subscribed(task, reader)
     due = time.monotonic()
@@ -131,7 +137,7 @@ _FATAL = "Could not execute transactional request"
 
 
 def _send(producer: KafkaProducer, writer: Writer, draft: Draft) -> Any:
-    """The future of the answer; None when it was not sent."""
+    """Send a record. Return the future of the answer; None if the client did not send it."""
     topic, partition = draft.place
     try:
         future = producer.send(topic, draft.value, key=draft.key.encode(), partition=partition)
@@ -144,8 +150,11 @@ def _send(producer: KafkaProducer, writer: Writer, draft: Draft) -> Any:
 
 
 def _failed(writer: Writer, draft: Draft, error: Exception) -> None:
-    """Notes it. An idempotent producer of kafka-python 3.0 sends nothing any more, and waits for ever, when a
-    batch that was on its way has timed out, or its InitProducerId: that is the end of this life, too."""
+    """Note a failed send. End the process if the producer will send nothing more.
+
+    An idempotent producer of kafka-python 3.0 waits forever when a batch in flight or its InitProducerId has
+    timed out.
+    """
     writer.failed(draft.id, repr(error))
     if _FATAL in str(error):
         _give_up(writer, "kafka-python fails every send when InitProducerId has timed out", SECONDS)
@@ -154,9 +163,10 @@ def _failed(writer: Writer, draft: Draft, error: Exception) -> None:
 
 
 def _give_up(writer: Writer, why: str, seconds: float) -> None:
-    """Some calls of kafka-python 3.0 have no timeout: a supervisor would end a process that hangs in one.
+    """End the process, because some calls of kafka-python 3.0 have no timeout.
 
-    What the broker says meanwhile is noted: the checker holds it against the broker if that keeps it waiting.
+    It first notes the broker's answer to other requests. The checker reports a finding if the broker caused
+    the wait.
     """
     writer.gave_up(why, seconds)
     print(why, file=sys.stderr, flush=True)
@@ -164,7 +174,9 @@ def _give_up(writer: Writer, why: str, seconds: float) -> None:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Does not commit: kafka-python 3.0 cannot wait for an answer inside a listener."""
+    """A rebalance listener that does not commit: kafka-python 3.0 cannot wait for an answer inside a
+    listener.
+    """
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -222,7 +234,7 @@ def _commit(consumer: KafkaConsumer, reader: Reader) -> None:
 
 
 def _rewind(consumer: KafkaConsumer, reader: Reader) -> None:
-    """Go on at what the group has committed: the transaction of what was read since is aborted."""
+    """Seek to the group's committed offsets after an aborted transaction."""
     offsets = {(part.topic, part.partition): consumer.committed(part) or 0 for part in consumer.assignment()}
     reader.moved(offsets)
     for (topic, partition), offset in offsets.items():

@@ -1,4 +1,4 @@
-"""The roles of an administrator, with confluent-kafka: topics come and go, and records are deleted."""
+"""The roles of an administrator, with confluent-kafka: create and delete topics, and delete records."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ DELETES = 0.5
 
 
 def recycle(task: Task, stop: Stop) -> None:
-    """A topic is made, others write to it, it is read to its end, deleted and made again."""
+    """Create a topic that other clients write to, read it to its end, delete it, and begin again."""
     Recycler(task, stop).run()
 
 
 def keep(task: Task, stop: Stop) -> None:
-    """Notes where logs begin and end, and deletes the oldest records of those in `outputs`."""
+    """Note the start and the end of logs, and delete the oldest records of the topics in `outputs`."""
     Keeper(task).run(stop)
 
 
@@ -67,7 +67,7 @@ class Recycler:
             self._create()
 
     def _create(self) -> bool:
-        """Whether the topic is there, whoever made it; False when nobody knows."""
+        """Create the topic. Return whether it exists now; False if that is unknown."""
         self._recorder.note("create", topic=self._topic)
         deadline = time.monotonic() + SECONDS
         while True:
@@ -89,14 +89,16 @@ class Recycler:
             return True
 
     def _topic_id(self) -> str | None:
-        """The topic's id as most brokers know it: one that is cut off may not have heard of a deletion."""
+        """Return the topic id that most brokers know. A broker that is cut off may not know of a deletion."""
         servers = self._task.bootstrap.split(",")
         told = Counter(filter(None, map(self._topic_id_at, servers)))
         found, count = max(told.items(), key=itemgetter(1), default=(None, 0))
         return found if count > len(servers) / 2 else None
 
     def _topic_id_at(self, server: str) -> str | None:
-        """The topic's id as one broker knows it; None when it does not answer, or knows no such topic."""
+        """Return the topic id that one broker knows; None if it gives no answer or
+        does not know the topic.
+        """
         host, _, port = server.rpartition(":")
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False
@@ -109,7 +111,9 @@ class Recycler:
         return None if topic.error_code else topic.topic_id.hex()
 
     def _remove(self) -> bool:
-        """Whether the topic is gone, by this call or an earlier one; False when nobody knows."""
+        """Delete the topic. Return whether it is gone, by this call or an earlier one; False if that is
+        unknown.
+        """
         self._recorder.note("remove", topic=self._topic)
         deadline = time.monotonic() + SECONDS
         may_be_done = False
@@ -129,7 +133,7 @@ class Recycler:
                     return False
 
     def _scan(self, partition: int) -> None:
-        """Read all that is there now; nothing is noted when the end is not reached in time."""
+        """Read all present records and note them. Note nothing if the read does not reach the end in time."""
         place = (self._topic, partition)
         asked = time.monotonic_ns()
         settings = {"group.id": self._task.name, "enable.partition.eof": True, "enable.auto.commit": False}
@@ -140,7 +144,7 @@ class Recycler:
             self._recorder.note("scan", asked=asked, topic=place[0], partition=place[1], records=records)
 
     def _rest(self, least: float, most: float) -> bool:
-        """Whether there is more to do."""
+        """Wait for a random time between `least` and `most` seconds. Return False if the role should stop."""
         until = time.monotonic() + self._random.uniform(least, most)
         while not self._stop and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
@@ -152,7 +156,10 @@ class Recycler:
 
 
 def _until_end(consumer: Consumer, partition: TopicPartition) -> list[tuple[int, str, str | None]] | None:
-    """All up to the end, as the broker tells it: a reader's own may be an earlier one after a failover."""
+    """Return all records up to the end offset that the broker returns; None if they cannot all be read.
+
+    The consumer's own end of the partition can be too early after a failover.
+    """
     records: list[tuple[int, str, str | None]] = []
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
@@ -193,7 +200,9 @@ class Keeper:
             time.sleep(self._task.pause)
 
     def _bounds(self) -> dict[Place, tuple[int, int]]:
-        """Each partition's log start and high watermark; nothing when the broker does not say."""
+        """Return the log start and the high watermark of each partition; an empty dict if the broker does not
+        answer.
+        """
         asked = time.monotonic_ns()
         try:
             starts = self._list(OffsetSpec.earliest())
@@ -217,7 +226,7 @@ class Keeper:
         }
 
     def _delete(self, place: Place, start: int, end: int) -> None:
-        """Delete up to an offset that is nearer to the log's start, mostly."""
+        """Delete records up to a random offset, usually near the log start."""
         offset = start + int((end - start) * self._random.random() ** 2)
         self._deletes += 1
         self._recorder.note("delete", number=self._deletes, offsets=[(*place, offset)])

@@ -1,16 +1,17 @@
-"""The soak in virtual time: a whole broker and its clients in one process, from a seed (`make simulate`).
+"""The soak in virtual time: whole brokers and their clients in one process, from a seed (`make simulate`).
 
-The broker is a whole one: sessions, dispatch, handlers, coordinators, logs, cleaner, metadata. Its network,
-disk, threads, clock and random numbers are simulated (`simulation`): the same seed is the same run.
+The broker's code is the real one: sessions, dispatch, handlers, coordinators, logs, cleaner, metadata. Only
+its network, disk, threads, clock and random numbers are simulated (package `simulation`), so the same seed
+gives the same run.
 
-stage: what the clients share: the network, the histories, random numbers, complaints.
-client, fetcher, sender, transaction, members: what clients are made of.
-writers, readers, admins, rude: the clients, by their role.
-plan: the topics, the broker's settings, and who takes part in a seed's run.
-broker: the broker's lives: started, stopped, killed, without power.
-faults: which faults a seed brings, and when.
-invariants: what must hold within the broker at all times.
-survey: what is left in the end.
-run: one seed, from the start to the checker's findings.
-bugs: bugs to plant, one at a time, to see which of them the checks catch.
+- stage: objects that the clients share: the network, the histories, random numbers, findings.
+- client, fetcher, sender, transaction, members: parts of clients.
+- writers, readers, admins, rude: the clients, by their role.
+- plan: the topics, the broker's settings, and the clients of a seed's run.
+- broker: the processes of a broker: start, stop, kill, power cut.
+- faults: the faults of a seed, and their times.
+- invariants: conditions that are always true within the broker.
+- survey: the final reads of all partitions.
+- run: one seed, from the start to the checker's findings.
+- bugs: bugs to plant, one at a time, to test the checks.
 """

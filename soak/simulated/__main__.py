@@ -1,4 +1,4 @@
-"""`python -m soak.simulated`: whole brokers in virtual time, from seeds."""
+"""`python -m soak.simulated`: runs whole brokers in virtual time, from seeds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def outcomes(options: argparse.Namespace, bug: str | None) -> Iterator[Outcome]:
-    """The outcomes of all seeds, in their order."""
+    """Yield the outcomes of all seeds, in the order of the seeds."""
     seeds = range(options.first, options.first + options.seeds)
     work = partial(outcome_of, brokers=options.brokers, storm=options.steps, bug=bug, unclean=options.unclean)
     if options.jobs == 1:
@@ -58,7 +58,7 @@ def outcomes(options: argparse.Namespace, bug: str | None) -> Iterator[Outcome]:
 
 
 def show(outcome: Outcome, options: argparse.Namespace) -> None:
-    """The findings of a seed, and how to see them again."""
+    """Print the findings of a seed, and the command that repeats it."""
     more = "" if options.brokers == 1 else f" --brokers {options.brokers}"
     more += "" if options.steps == STORM else f" --steps {options.steps:g}"
     more += " --unclean" if options.unclean else ""
@@ -112,7 +112,9 @@ def many(options: argparse.Namespace) -> int:
 
 
 def all_bugs(options: argparse.Namespace) -> int:
-    """A table: how many seeds catch each planted bug, and by what."""
+    """Print a table: for each planted bug, the number of seeds that catch it, and their findings. Return the
+    exit code.
+    """
     missed = 0
     for bug, (doc, _) in (BUGS if options.brokers == 1 else CLUSTER_BUGS).items():
         caught: Counter[str] = Counter()

@@ -1,4 +1,6 @@
-"""The clients that change topics: records deleted, topics deleted and made again, settings, partitions."""
+"""Clients that change topics: they delete records, delete and create topics, change settings and add
+partitions.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ _ASKED = 10
 
 
 class Keep(Client):
-    """Asks where logs begin and end, and has records of `outputs` deleted."""
+    """Notes the start and the end of logs, and deletes records of `outputs`."""
 
     role = "keep"
 
@@ -78,7 +80,7 @@ class Keep(Client):
 
 
 class Recycle(Client):
-    """Deletes a topic and makes it again; reads it to its end before."""
+    """Reads a topic to its end, deletes it and creates it again."""
 
     role = "recycle"
 
@@ -136,7 +138,7 @@ class Recycle(Client):
             await self.back_off()
 
     async def _know_new(self, topic: str) -> None:
-        """Know the topic that was made, not the one before it."""
+        """Wait until this client knows the id of the new topic."""
         while True:
             self.topic_ids.pop(topic, None)
             await self.know([topic])
@@ -181,10 +183,10 @@ class Recycle(Client):
         return self.time() + _PATIENCE if self.stopping and deadline is None else deadline
 
     async def _scan(self, place: Place) -> None:
-        """Read all that is there now; nothing is noted when the end is not reached soon.
+        """Read all present records and note them. Note nothing if the read does not reach the end soon.
 
-        Nor when the end was told by who leads no more: it may tell of the topic before, by the same name and
-        its old id, or lack what the next leader has acknowledged.
+        Also note nothing if the end came from a former leader. It may know only the deleted topic of the same
+        name, or lack records that the next leader has acknowledged.
         """
         asked = self.stage.now()
         fetcher = Fetcher(self, "read_uncommitted", with_session=False)
@@ -205,7 +207,7 @@ class Recycle(Client):
 
 
 class Tinker(Client):
-    """Changes settings of topics while they are used, and gives one of them more partitions."""
+    """Changes settings of topics while clients use them, and adds partitions to one of them."""
 
     role = "tinker"
 

@@ -1,4 +1,4 @@
-"""The lives of one broker: started, stopped, paused, killed and without power, on one disk."""
+"""One broker of the simulation, with its disk: start, stop, pause, kill and power cut."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ _STOPPING = 30.0
 
 
 class _Removing:
-    """A disk on which what is moved to another folder is removed: the simulated one plays no such moves."""
+    """A disk that deletes files instead of moving them to another folder, because the simulated disk has no
+    such moves.
+    """
 
     def __init__(self, disk: FaultyDisk) -> None:
         self._disk = disk
@@ -52,15 +54,15 @@ class _Removing:
 
 
 class SimulatedBroker:
-    """One broker on a machine of its own, which is there when its processes are not.
+    """One broker on its own simulated machine. The machine stays when the broker's process ends.
 
     Args:
-        settings: the broker's.
-        ensemble: where its cluster's metadata are; None for a lone broker, which has its own.
+        settings: the broker's settings.
+        ensemble: the store of the cluster's metadata; None if the broker runs alone, with its own store.
 
     Attributes:
-        broker: the one that serves; None while there is none.
-        bad_folder: what lies in it cannot be read or written.
+        broker: the running broker; None if there is none.
+        bad_folder: a log directory whose reads and writes fail.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class SimulatedBroker:
 
     @property
     def process_name(self) -> str | None:
-        """Another one in each life."""
+        """The name of the current process, different after each start; None if no process runs."""
         return None if self._process is None else self._process.name
 
     @property
@@ -121,7 +123,9 @@ class SimulatedBroker:
         return self._process is not None and self._process.is_paused
 
     async def start(self) -> bool:
-        """Start it unless it runs; False when it cannot now, or is killed while it starts."""
+        """Start the broker, unless it runs. Return False if it cannot start now, or is killed during the
+        start.
+        """
         async with self._starting:
             return self.is_up or await self._start()
 
@@ -183,7 +187,7 @@ class SimulatedBroker:
             await self._watch_failure(process, broker)
 
     async def _watch_failure(self, process: VirtualProcess, broker: Broker) -> None:
-        """A broker that cannot go on is stopped; its supervisor starts it again."""
+        """Stop a broker that cannot continue. A simulated supervisor starts it again."""
         try:
             await broker.failed()
         except BrokerFailedError as error:
@@ -200,7 +204,7 @@ class SimulatedBroker:
 
     @property
     def may_fail_to_start(self) -> bool:
-        """Whether there is a good reason for it."""
+        """Return whether a fault explains that a start fails."""
         return (
             self.has_disk_fault
             or self._is_hung
@@ -212,7 +216,7 @@ class SimulatedBroker:
         return self.bad_folder is not None or self.disk.space is not None
 
     async def stop(self) -> None:
-        """Stop it cleanly; what does not end in time is killed."""
+        """Stop the broker cleanly. Kill it if it does not stop in time."""
         broker, process = self.broker, self._process
         if broker is None or process is None:
             return
@@ -235,11 +239,13 @@ class SimulatedBroker:
 
     @property
     def has_offline_log(self) -> bool:
-        """Whether a full disk has left a log half truncated: the next start opens it."""
+        """Return whether a full disk has interrupted the truncation of a log. The next start opens it."""
         return self.broker is not None and any(log.is_offline for log in self.broker.logs)
 
     def lose_replica(self, name: TopicPartition, *, is_discarded: bool) -> bool:
-        """Have a replica gone while no process runs, or discarded; False if it is not here."""
+        """Remove a replica while no process runs, or discard it. Return False if the replica is not on this
+        broker.
+        """
         folders = find_replica(self.disk, FOLDERS, name)
         if not folders or self._process is not None or self.has_disk_fault:
             return False
@@ -255,7 +261,9 @@ class SimulatedBroker:
         return True
 
     async def elect_uncleanly(self, names: Collection[TopicPartition]) -> None:
-        """As an operator does it who knows that nothing is lost by it; this broker is the controller."""
+        """Elect leaders uncleanly, as an operator does who knows that no record is lost. This broker is the
+        controller.
+        """
         broker, process = self.broker, self._process
         if broker is None or process is None:
             return
@@ -272,7 +280,7 @@ class SimulatedBroker:
         await asyncio.wait([done], timeout=_STOPPING)
 
     def pause(self) -> None:
-        """As SIGSTOP: it does nothing until `resume`."""
+        """Stop the broker as SIGSTOP does, until `resume`."""
         if self._process is not None and not self._process.is_paused:
             self._stage.trace.note(f"{self.name} paused")
             self._process.pause()
@@ -286,26 +294,26 @@ class SimulatedBroker:
             self._process.resume()
 
     def kill(self, *, power: bool) -> None:
-        """End it at this point; with `power`, the machine loses what was not fsynced."""
+        """Kill the broker now. With `power`, the machine also loses all data that was not fsynced."""
         self._stage.trace.note(f"{self.name} killed {power}")
         self._end(power=power)
 
     def light_fuse(self, changes: int, *, power: bool, behind: str = "") -> None:
-        """Kill it in the middle of a change of its disk, so many changes from now.
+        """Kill the broker in the middle of a change of its disk, after `changes` more changes.
 
         Args:
-            behind: they are counted from the first change of a file whose name ends so.
+            behind: count only from the first change of a file whose name ends with this text.
         """
         self._fuse = (changes, power, behind)
 
     def slow_down(self, seconds: float) -> None:
-        """How long a blocking call, like an fsync, waits on average before it is made, and after."""
+        """Set the mean delay of a blocking call, for example an fsync, before and after its effect."""
         self._blocking_seconds = seconds
         if self._threads is not None:
             self._threads.mean_delay = seconds
 
     def hang_disk(self) -> None:
-        """No blocking call is made any more, until `unhang_disk`; the loop goes on."""
+        """Block all blocking calls until `unhang_disk`. The event loop continues."""
         self._is_hung = True
         if self._threads is not None:
             self._threads.hang()
@@ -316,7 +324,7 @@ class SimulatedBroker:
             self._threads.unhang()
 
     def mend(self) -> None:
-        """Take all faults of the disk away, and let it run."""
+        """End all faults of the disk, and let the broker run."""
         self.resume()
         self.unhang_disk()
         self.disk.space = None
@@ -350,7 +358,7 @@ class SimulatedBroker:
             self._began.set_result(None)
 
     def _refuse(self, operation: str, path: str) -> Exception | None:
-        """Asked by the disk before each operation."""
+        """Return the error of a disk operation, or None. The disk calls this before each operation."""
         process = VirtualProcess.current()
         if process is not None and not process.is_alive:
             raise Killed

@@ -1,4 +1,4 @@
-"""Faults of brokers, and of the machines they run on."""
+"""Faults of brokers, and of the machines on which they run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ Fault: TypeAlias = Callable[[Random], Coroutine[Any, Any, None]]
 
 
 class BrokerFaults:
-    """Each fault finds a broker that has no other, and leaves it running.
+    """Faults of one or more brokers. Each fault chooses brokers without another fault, and ends with them
+    running.
 
-    The power may go where what is acknowledged has been fsynced. Elsewhere it may go from one broker, when
-    every other has what it may lose: `SimulatedCluster.may_lose_power`.
+    The power of a machine may fail if the broker has fsynced every record that it acknowledged. Otherwise it
+    may fail on one machine, if all others have the records that this machine may lose:
+    `SimulatedCluster.may_lose_power`.
     """
 
     def __init__(self, stage: Stage, cluster: SimulatedCluster) -> None:
@@ -29,7 +31,7 @@ class BrokerFaults:
 
     @property
     def kinds(self) -> list[Fault]:
-        """Of one broker."""
+        """Return the faults of one broker."""
         found: list[Fault] = [
             self._kill,
             self._kill,
@@ -47,11 +49,11 @@ class BrokerFaults:
 
     @property
     def of_several(self) -> list[Fault]:
-        """Of many brokers at a time."""
+        """Return the faults of several brokers at a time."""
         return [self._kill_several, self._kill_all, self._rolling_restart]
 
     async def mend(self) -> None:
-        """End all faults, and have all brokers run."""
+        """End all faults, and start all brokers."""
         self._in_trouble.clear()
         for broker in self._cluster.brokers.values():
             had_bad_folder = broker.bad_folder is not None
@@ -129,7 +131,9 @@ class BrokerFaults:
         await self._come_back(broker, random)
 
     async def _kill_one_at_roll(self, broker: SimulatedBroker, random: Random) -> None:
-        """When a segment is full: a snapshot of producers is written, and the segment waits for its fsync."""
+        """Kill a broker when a segment is full: it writes a snapshot of producers, and the segment waits for
+        its fsync.
+        """
         power = self._loses_power(broker, random)
         broker.light_fuse(random.randrange(8), power=power, behind=".snapshot")
         await asyncio.sleep(random.uniform(1.0, 3.0))
@@ -152,7 +156,9 @@ class BrokerFaults:
         await self._come_back(broker, random)
 
     async def _lose_replica_of_one(self, broker: SimulatedBroker, random: Random) -> None:
-        """While it is stopped, or dead; sometimes it is killed again while it copies."""
+        """Remove a replica while its broker does not run. Sometimes kill the broker again while it copies the
+        replica.
+        """
         if random.random() < 0.5:
             await broker.stop()
         else:
@@ -177,7 +183,7 @@ class BrokerFaults:
         await self._cluster.up([broker])
 
     async def _slow_one(self, broker: SimulatedBroker, random: Random) -> None:
-        """Sometimes with a crash while much waits for fsyncs."""
+        """Slow the disk of a broker. Sometimes kill the broker while many records wait for an fsync."""
         broker.slow_down(random.choice([0.05, 0.2]))
         await asyncio.sleep(random.uniform(1.0, 5.0))
         if random.random() < 0.5:
@@ -186,7 +192,7 @@ class BrokerFaults:
         await self._come_back(broker, random)
 
     async def _pause_one(self, broker: SimulatedBroker, random: Random) -> None:
-        """For less than the session timeout, or for longer: then it goes on as a zombie."""
+        """Pause a broker for less than the session timeout, or for longer: it then continues as a zombie."""
         broker.pause()
         await asyncio.sleep(
             random.choice([random.uniform(0.1, 2.0), random.uniform(1.0, 2.5) * SESSION_TIMEOUT])
@@ -195,7 +201,7 @@ class BrokerFaults:
         await self._cluster.up([broker])
 
     async def _hang_one(self, broker: SimulatedBroker, random: Random) -> None:
-        """No call to its disk that may block comes back, while the loop goes on."""
+        """Block all blocking calls to the disk of a broker, while its event loop continues."""
         broker.hang_disk()
         await asyncio.sleep(random.uniform(0.5, 2.5 * SESSION_TIMEOUT))
         if random.random() < 0.3:

@@ -1,7 +1,7 @@
-"""Bugs to plant in the broker, one at a time: which of them do the simulation's checks catch?
+"""Bugs to plant in the broker, one at a time, to test the checks of the simulation.
 
-Each replaces a function of the broker by one that is wrong in a way known from brokers that exist. They live
-here and nowhere else; `python -m soak.simulated --bugs` counts how many seeds catch each.
+Each bug replaces a function of the broker with a wrong one. Other brokers have had such defects. No other
+code uses these functions. `python -m soak.simulated --bugs` counts the seeds that catch each bug.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BUGS: Bugs = {}
 
 
 def adding(bugs: Bugs) -> Callable[[str, str], Callable[[Callable[[], Iterator[None]]], None]]:
-    """A decorator that adds a bug, by its name and what it does."""
+    """Return a decorator that adds a bug to `bugs`, by its name and a description."""
 
     def bug(name: str, doc: str) -> Callable[[Callable[[], Iterator[None]]], None]:
         def add(plant: Callable[[], Iterator[None]]) -> None:
@@ -56,11 +56,11 @@ _bug = adding(BUGS)
 
 @contextmanager
 def replaced(*parts: tuple[object, str, Any]) -> Iterator[None]:
-    """Give attributes other values for a while.
+    """Replace attributes of objects while the context lasts.
 
     Raises:
         TypeError: a function does not accept the arguments of the function that it replaces. The broker would
-            fail at each call, and the checks would find that, not the bug.
+            then fail at each call, and the checks would find this error and not the bug.
     """
     with ExitStack() as undo:
         for owner, name, value in parts:

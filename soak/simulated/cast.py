@@ -1,4 +1,4 @@
-"""The clients of a run: who has which place now, and who follows when a life is over."""
+"""The clients of a run: the current client of each slot, and its replacement when it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATIENCE = 90.0
 
 
 class Cast:
-    """Keeps each slot filled while it is `open`."""
+    """Keeps a client in each slot while `open` is true."""
 
     def __init__(self, stage: Stage, clock: Clock, slots: Iterable[Slot]) -> None:
         self._stage = stage
@@ -33,7 +33,7 @@ class Cast:
             self.engage(name)
 
     def engage(self, name: str) -> None:
-        """Begin a new life in this slot; who had it may go on as a zombie."""
+        """Start a new client in this slot. The previous one can continue as a zombie."""
         life = self._count[name] = self._count.get(name, 0) + 1
         client = self.slots[name].make(self._stage, life, self._clock)
         self.clients[name] = client
@@ -43,7 +43,7 @@ class Cast:
         client.stopping = not self._is_open[name]
 
     def kill(self, name: str, *, silently: bool) -> None:
-        """End a client for good; its slot stays empty until `engage`."""
+        """Kill a client permanently. Its slot stays empty until `engage`."""
         client = self.clients[name]
         self._stage.trace.note(f"{client.name} killed {silently}")
         client.is_replaced = True
@@ -57,7 +57,7 @@ class Cast:
                 self.engage(name)
 
     async def stop(self, names: Iterable[str]) -> None:
-        """Tell clients to come to an end, and wait for them."""
+        """Tell clients to finish, and wait for them."""
         names = list(names)
         stopping = [client for client in self.lives if client.task.name in names]
         for name in names:

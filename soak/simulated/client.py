@@ -1,4 +1,4 @@
-"""What every client has: a host of its own, a history, connections, and the patience to ask again."""
+"""The base of all simulated clients: a host, a history, connections, and retries."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ _SETTINGS = ChannelSettings(
 
 
 class GaveUp(Exception):
-    """This life of the client is over by itself: it was fenced, or may not go on. Another takes its place."""
+    """This client ends by itself: a broker fenced it, or it may not continue. The simulation starts another
+    one.
+    """
 
 
 class Client:
-    """One life of one client. Subclasses say what it does in `run`, until `stopping` is true.
+    """One simulated client. A subclass implements `run`, which works until `stopping` is true.
 
     Attributes:
-        by_id: whether it names topics by their ids, where the protocol knows both.
+        by_id: whether the client names topics by their ids, in requests where the protocol has both.
     """
 
     role: ClassVar[str] = ""
@@ -86,7 +88,7 @@ class Client:
         self._process.run(self._live())
 
     def pause(self) -> None:
-        """As SIGSTOP: it does nothing until `resume`, while its host's network goes on."""
+        """Stop the client as SIGSTOP does, until `resume`. The network of its host continues."""
         self._running = asyncio.Event()
 
     def resume(self) -> None:
@@ -95,7 +97,7 @@ class Client:
             running.set()
 
     def kill(self, *, silently: bool) -> None:
-        """End it at this point; `silently` without telling its peers: half-open connections."""
+        """End the client now. With `silently`, its peers get no message: the connections are half-open."""
         if self._process.is_alive:
             self._process.kill()
             if silently:
@@ -129,12 +131,12 @@ class Client:
     # --- for the client ---
 
     async def going(self) -> None:
-        """Goes on while the client is not paused."""
+        """Wait until the client is not paused."""
         while self._running is not None:
             await self._running.wait()
 
     def time(self) -> float:
-        """Virtual time, in seconds."""
+        """Return the virtual time in seconds."""
         return asyncio.get_running_loop().time()
 
     async def pause_for(self, seconds: float) -> None:
@@ -167,7 +169,11 @@ class Client:
         timeout: float = _TIMEOUT,
         at_most: int | None = None,
     ) -> Any:
-        """The answer of this broker, or of any. Raises ChannelError."""
+        """Send a request to a broker, or to any broker, and return the answer.
+
+        Raises:
+            ChannelError: there is no answer.
+        """
         await self.going()
         channel = self.channel(self.routes.anyone() if broker is None else broker, purpose)
         response = await channel.send(request, timeout_s=timeout, at_most=at_most)
@@ -184,7 +190,12 @@ class Client:
         timeout: float = _TIMEOUT,
         at_most: int | None = None,
     ) -> Any:
-        """The answer of who coordinates a group (`GROUP`) or a transactional id. Raises ChannelError."""
+        """Send a request to the coordinator of a group (`GROUP`) or a transactional id, and return the
+        answer.
+
+        Raises:
+            ChannelError: there is no answer.
+        """
         broker = await self._coordinator((kind, key))
         try:
             response = await self.ask(
@@ -197,7 +208,11 @@ class Client:
         return response
 
     async def ask_leader(self, place: Place, request: Request) -> Any:
-        """The answer of who leads a partition. Raises ChannelError."""
+        """Send a request to the leader of a partition, and return the answer.
+
+        Raises:
+            ChannelError: there is no answer, or no known leader.
+        """
         broker = await self.find_leader(place)
         if broker is None:
             raise NotConnectedError(f"{place} has no leader")
@@ -208,7 +223,11 @@ class Client:
             raise
 
     async def ask_controller(self, request: Request) -> Any:
-        """The answer of the controller, sometimes by way of another broker. Raises ChannelError."""
+        """Send a request to the controller, sometimes through another broker, and return the answer.
+
+        Raises:
+            ChannelError: there is no answer.
+        """
         if self.random.random() < 0.5:
             return await self.ask(request)
         if self.routes.controller is None:
@@ -230,10 +249,12 @@ class Client:
         again: frozenset[int] = frozenset(),
         patient: bool = True,
     ) -> Any:
-        """Ask, a coordinator or anyone, until the answer has no retriable error or `give_up`; None then.
+        """Repeat a request until the answer has no retriable error, and return the answer.
+
+        Return None if `give_up` becomes true. The request goes to the coordinator `of`, or to any broker.
 
         Raises:
-            ChannelError: there was no answer, and it is not `patient`.
+            ChannelError: there is no answer, and `patient` is false.
         """
         while True:
             try:
@@ -259,13 +280,15 @@ class Client:
             self.stage.complain("server-error", f"{self.name} was answered UNKNOWN_SERVER_ERROR")
 
     def judge_leader(self, place: Place, code: int, request: object) -> None:
-        """Note what a partition was answered with; after an error somebody else may lead it."""
+        """Note the error code of a partition in an answer. After an error, ask for the leader again."""
         self.note_code(code, request)
         if code:
             self.routes.doubt_leader(place)
 
     async def learn(self, *topics: str) -> bool:
-        """Ask for ids, partitions and leaders of topics, or of all; whether there was an answer."""
+        """Request ids, partitions and leaders of topics, or of all topics. Return whether there was an
+        answer.
+        """
         asked = [MetadataRequestTopic(name=topic) for topic in topics] if topics else None
         try:
             response = await self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
@@ -282,13 +305,13 @@ class Client:
         return True
 
     async def find_leader(self, place: Place) -> int | None:
-        """Who leads a partition, as far as that can be known now."""
+        """Return the leader of a partition, after a Metadata request if necessary; None if it is unknown."""
         if self.routes.leader_of(place) is None:
             await self.learn(place[0])
         return self.routes.leader_of(place)
 
     async def by_leader(self, places: Iterable[Place]) -> dict[int, list[Place]]:
-        """Partitions by who leads them; those without a known leader are left out."""
+        """Group partitions by their leader. The result has no partitions without a known leader."""
         places = list(places)
         unknown = dict.fromkeys(
             topic for topic, number in places if self.routes.leader_of((topic, number)) is None
@@ -303,7 +326,11 @@ class Client:
         return found
 
     async def _coordinator(self, key: Coordinated) -> int:
-        """Who coordinates that. Raises ChannelError when nobody says."""
+        """Return the coordinator.
+
+        Raises:
+            ChannelError: no broker names a coordinator.
+        """
         known = self.routes.coordinator_of(key)
         if known is not None:
             return known
@@ -318,7 +345,9 @@ class Client:
         return int(answer.node_id)
 
     async def find_coordinator(self, key: str, kind: int) -> None:
-        """Ask who coordinates a group (`GROUP`) or a transactional id until somebody does."""
+        """Repeat FindCoordinator until the coordinator of a group (`GROUP`) or a
+        transactional id is known.
+        """
         while not self.stopping and self.routes.coordinator_of((kind, key)) is None:
             try:
                 await self._coordinator((kind, key))
@@ -326,7 +355,7 @@ class Client:
                 await self.back_off()
 
     async def know(self, topics: Iterable[str]) -> None:
-        """Ask until all these topics are known."""
+        """Repeat Metadata until the ids of all these topics are known."""
         while missing := [topic for topic in topics if topic not in self.topic_ids]:
             if not await self.learn(*missing) or any(topic not in self.topic_ids for topic in missing):
                 if self.stopping:
@@ -343,7 +372,7 @@ def is_retriable(code: int) -> bool:
 
 
 def named(task: Task, name: str) -> Task:
-    """A task whose records have ids of this life's own."""
+    """Return a copy of the task whose records have ids of this client."""
     return replace(task, name=name)
 
 

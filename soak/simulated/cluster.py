@@ -1,4 +1,4 @@
-"""The brokers of a run, and the ensemble that holds their metadata when there are several."""
+"""The brokers of a run, and the simulated ZooKeeper ensemble with their metadata, if there are several."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ _STARTS = 50
 
 
 def held_by(broker: Broker) -> dict[TopicPartition, Partition]:
-    """The partitions that a broker has opened."""
+    """Return the partitions that a broker has opened."""
     return {partition.topic_partition: partition for partition in broker.replicas}
 
 
 class SimulatedCluster:
-    """One broker with a store of its own, or several on a `SimulatedEnsemble`.
+    """One broker with its own metadata store, or several brokers on a `SimulatedEnsemble`.
 
     Args:
-        durable: whether what is acknowledged has been fsynced, so that the power of all may go.
+        durable: whether brokers fsync records before they acknowledge them. All machines may then lose their
+            power.
     """
 
     def __init__(self, stage: Stage, *, durable: bool) -> None:
@@ -67,14 +68,14 @@ class SimulatedCluster:
 
     @property
     def running(self) -> dict[int, Broker]:
-        """The brokers that serve now."""
+        """The brokers that run now, by id."""
         return {number: each.broker for number, each in self.brokers.items() if each.broker is not None}
 
     def may_lose_power(self, broker: SimulatedBroker) -> bool:
-        """Whether nothing acknowledged is lost with what this machine has not fsynced.
+        """Return whether a power cut of this machine loses no acknowledged record.
 
-        Without fsyncs that holds while fewer than min ISR machines have lost anything that they have not
-        fetched again (KIP-966).
+        Without fsyncs this is true while fewer than min.insync.replicas machines have lost records that they
+        have not fetched again (KIP-966).
         """
         if self.durable:
             return True
@@ -84,9 +85,10 @@ class SimulatedCluster:
         return not any(number != broker.id for number in self._damaged)
 
     def replicas_to_lose(self, broker: SimulatedBroker) -> list[TopicPartition]:
-        """Replicas that a broker may lose: others run that are sure to have all that was committed.
+        """Return the replicas that a broker may lose, because another running broker has all committed
+        records.
 
-        Until it has copied them again, no other machine may lose anything.
+        No other machine may lose anything until the broker has copied these replicas again.
         """
         if self.ensemble is None or self._stage.replicas < REPLICAS:
             return []
@@ -105,14 +107,14 @@ class SimulatedCluster:
         ]
 
     def lost(self, broker: SimulatedBroker) -> None:
-        """A replica of a broker is gone."""
+        """Note that a broker has lost a replica."""
         self._damaged[broker.id] = None
         self.decisions.suspect(broker.id)
 
     async def accept_losses(self) -> None:
-        """Where the controller waits for a replica that was lost, elect another one, as an operator does.
+        """Elect another leader, as an operator does, if the controller waits for a lost replica.
 
-        The others have everything together: no machine has lost what it had not fsynced meanwhile.
+        This loses no record, because the other machines have not lost anything meanwhile.
         """
         for _ in range(_STARTS):
             waiting = [name for name, state in self.decisions.states.items() if self._waits_for_lost(state)]
@@ -150,7 +152,7 @@ class SimulatedCluster:
         return Lead(known.id, state.leader, state.leader_epoch)
 
     def leader_of_group(self, group: str) -> int | None:
-        """Who coordinates a group by all that the cluster has decided."""
+        """Return the coordinator of a group by the decisions of the cluster; None if there is none."""
         for broker in self.running.values():
             lead = self._decided(GROUP_METADATA_TOPIC, broker.groups.partition_for(group))
             return None if lead is None or lead.leader < 0 else lead.leader
@@ -162,7 +164,7 @@ class SimulatedCluster:
             self.decisions.suspect(broker_id)
 
     def _is_whole(self, broker_id: int) -> bool:
-        """Whether a broker has again all that was committed."""
+        """Return whether a broker has all committed records of its replicas again."""
         running = self.running
         if broker_id not in running:
             return False
@@ -178,12 +180,12 @@ class SimulatedCluster:
         return True
 
     def registered_epoch(self, broker_id: int) -> int | None:
-        """The epoch of a broker's registration, if it has one."""
+        """Return the broker epoch of a broker's registration; None if it is not registered."""
         node = None if self.ensemble is None else self.ensemble.tree.find(znodes.broker(broker_id))
         return None if node is None else node.created
 
     async def up(self, brokers: Sequence[SimulatedBroker] | None = None) -> bool:
-        """Start these, or all, until they serve."""
+        """Start these brokers, or all of them, until they run. Return whether they do."""
         started = await asyncio.gather(*map(self._up, brokers or self.brokers.values()))
         return all(started)
 
@@ -196,6 +198,6 @@ class SimulatedCluster:
         return False
 
     async def stop(self) -> None:
-        """Stop all, one after the other."""
+        """Stop all brokers, one after the other."""
         for broker in self.brokers.values():
             await broker.stop()

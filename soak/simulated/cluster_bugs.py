@@ -1,6 +1,6 @@
-"""Bugs to plant in a cluster: each switches off one rule that keeps its replicas from losing anything.
+"""Bugs to plant in a cluster. Each bug switches off one rule that prevents the loss of records.
 
-`python -m soak.simulated --brokers 3 --bugs` counts how many seeds catch each.
+`python -m soak.simulated --brokers 3 --bugs` counts the seeds that catch each bug.
 """
 
 from __future__ import annotations

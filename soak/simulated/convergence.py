@@ -1,4 +1,6 @@
-"""When all faults are over, a cluster must come to rest: all in sync, and everybody of one mind."""
+"""Checks that a cluster becomes stable after the faults: all replicas in sync, and all brokers with the same
+metadata.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,14 @@ _SHOWN = 4
 
 
 async def await_whole(stage: Stage, cluster: SimulatedCluster) -> bool:
-    """Wait until all partitions have a leader and all are in sync; complain when it takes too long."""
+    """Wait until all partitions have a leader and all replicas are in sync. Report a violation if this takes
+    too long.
+    """
     return await _await(stage, "not-whole", lambda: _of_decisions(cluster, cluster.decisions))
 
 
 async def await_rest(stage: Stage, cluster: SimulatedCluster) -> bool:
-    """Wait until nothing is left to do, once nobody writes any more; complain when it takes too long."""
+    """Wait until no work is left after the last write. Report a violation if this takes too long."""
     decisions = cluster.decisions
     return await _await(
         stage,
@@ -116,7 +120,7 @@ def _replicas_of(decisions: Decisions, name: TopicPartition) -> tuple[int, ...]:
 
 
 def _producers(log: PartitionLog, start: Offset) -> dict[int, tuple[int, int, int, int]]:
-    """What a log remembers of producers, of those that it has records of."""
+    """Return the producer states of a log, for the producers of its records."""
     return {
         producer.producer_id: (
             producer.epoch,

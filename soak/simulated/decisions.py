@@ -1,4 +1,4 @@
-"""What must hold of each thing that a cluster decides: checked at each transaction of its metadata."""
+"""Checks each transaction of the cluster's metadata."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _TOPIC_DEPTH = len(znodes.TOPICS.split("/"))
 
 
 class Decisions:
-    """Follows the metadata, one transaction after the other, and complains of what must not be.
+    """Reads the transactions of the metadata in their order, and reports invalid ones.
 
     Attributes:
-        states: of each partition, as the cluster has decided.
-        topic_ids: of each topic that there is.
+        states: the state of each partition that the cluster has decided.
+        topic_ids: the id of each existing topic.
         deleted: the ids of topics whose deletion was decided.
-        version: a number that each change of these, and of who is complete, raises.
+        version: a number that rises with each change of these attributes, or of the set of complete replicas.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -44,7 +44,9 @@ class Decisions:
         self._suspects: dict[tuple[BrokerId, TopicPartition], None] = {}
 
     def suspect(self, broker_id: BrokerId) -> None:
-        """A machine has lost what it had not fsynced: it may be in sync only until the controller knows."""
+        """Note that a machine has lost data without an fsync. Its replicas may lack records until the
+        controller reacts.
+        """
         self.version += 1
         for name, state in self.states.items():
             if broker_id in state.isr or broker_id in state.elr:
@@ -53,12 +55,12 @@ class Decisions:
         self._registered.pop(broker_id, None)
 
     def is_complete(self, broker_id: BrokerId, name: TopicPartition) -> bool:
-        """Whether the cluster counts on a replica to have all that was committed."""
+        """Return whether the cluster relies on a replica to have all committed records."""
         state = self.states[name]
         return (broker_id in state.isr or broker_id in state.elr) and (broker_id, name) not in self._suspects
 
     def committed(self, operations: Sequence[Operation], changes: Sequence[Change]) -> None:
-        """A transaction was carried out."""
+        """Check a transaction that the ensemble has executed."""
         self.version += 1
         for change in changes:  # what others depend on comes first
             if change.path == znodes.CONTROLLER_EPOCH and change.after is not None:
@@ -79,7 +81,9 @@ class Decisions:
                     self._state_changed(TopicPartition(parts[0], int(parts[2])), change)
 
     def _admitted(self, epochs: Mapping[BrokerId, int]) -> None:
-        """The controller has dealt with these registrations: who is in sync from now on has everything."""
+        """Note that the controller has admitted these registrations: their replicas in an ISR are complete
+        again.
+        """
         for broker_id, name in list(self._suspects):
             if epochs.get(broker_id) == self._registered.get(broker_id):
                 del self._suspects[broker_id, name]

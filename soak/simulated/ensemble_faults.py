@@ -1,4 +1,4 @@
-"""Faults of what brokers see of the ensemble that holds their metadata."""
+"""Faults of the connection between brokers and the simulated ZooKeeper ensemble."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from soak.simulated.stage import Stage, host_of
 
 
 class EnsembleFaults:
-    """Of one broker's session, and of the whole ensemble."""
+    """Faults of one broker's session, and of the whole ensemble."""
 
     def __init__(self, stage: Stage, ensemble: SimulatedEnsemble) -> None:
         self._ensemble = ensemble
@@ -34,7 +34,7 @@ class EnsembleFaults:
         ]
 
     async def _cut_from_ensemble(self, random: Random) -> None:
-        """For less than the session timeout, or for longer."""
+        """Cut a broker off from the ensemble, for less than the session timeout or for longer."""
         name = random.choice(self._names)
         self._ensemble.cut(name)
         await asyncio.sleep(random.uniform(0.1, 2.5 * SESSION_TIMEOUT))
@@ -57,7 +57,7 @@ class EnsembleFaults:
             self._ensemble.expire(name)
 
     async def _lag(self, random: Random) -> None:
-        """One broker knows late what the others know."""
+        """Delay the metadata of one broker."""
         name = random.choice(self._names)
         self._ensemble.lag(name, random.choice([0.05, 0.3, 1.0]))
         await asyncio.sleep(random.uniform(0.5, 5.0))
@@ -67,9 +67,10 @@ class EnsembleFaults:
         self.hold_back(random)
 
     def hold_back(self, random: Random) -> None:
-        """Some brokers, or all but the controller, hear of nothing for a while, and then of all at once.
+        """Stop all metadata for some brokers, or for all but the controller; then deliver it at once.
 
-        What lasted for less than that they never see: the same leader may have led in other epochs.
+        These brokers never see a state that lasted less than this time. For example, the same leader may have
+        led in other epochs.
         """
         node = self._ensemble.tree.find(znodes.CONTROLLER)
         controller = None if node is None else host_of(znodes.decode_controller(node.data))

@@ -1,4 +1,4 @@
-"""Which faults a seed brings, and when: of brokers, of their disks and store, of the network, of clients."""
+"""The faults of a seed and their times: of brokers, disks, the metadata store, the network and clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ Fault: TypeAlias = Callable[[Random], Coroutine[Any, Any, None]]
 
 
 class Nemesis:
-    """Carries out faults until `calm`: those of one kind one after another, beside those of the others."""
+    """Executes faults until `calm`. Faults of one kind follow each other; faults of
+    different kinds overlap.
+    """
 
     def __init__(self, stage: Stage, cluster: SimulatedCluster, cast: Cast) -> None:
         self._stage = stage
@@ -59,7 +61,7 @@ class Nemesis:
             )
 
     async def calm(self) -> None:
-        """No more faults; everything heals."""
+        """Begin no more faults, and end the current ones."""
         self._stage.hold_back = lambda random: None
         for task in self._tasks:
             task.cancel()
@@ -105,7 +107,9 @@ class Nemesis:
             self._stage.network.reset(name, self._broker(random))
 
     async def _lose_answers(self, random: Random) -> None:
-        """Reset connections just when a request has come: it is carried out, and nobody hears of it."""
+        """Reset a connection after a request has arrived: the broker executes the request, but the answer is
+        lost.
+        """
         for name in self._some(random):
             self._stage.losing[name] = random.randint(1, 6)
         await asyncio.sleep(random.uniform(0.5, 3.0))
@@ -120,7 +124,9 @@ class Nemesis:
     # --- between brokers ---
 
     async def _cut_brokers(self, random: Random) -> None:
-        """One broker from the others, or the cluster in two; or only what one says to another."""
+        """Cut one broker off from the others, or divide the cluster in two; sometimes
+        in one direction only.
+        """
         one_way = random.random() < 0.5
         apart = random.sample(self._hosts, random.randint(1, max(1, len(self._hosts) // 2)))
         pairs = [(one, other) for one in apart for other in self._hosts if other not in apart]
@@ -164,7 +170,7 @@ class Nemesis:
     # --- of clients ---
 
     async def _pause(self, random: Random) -> None:
-        """Sometimes for so long that its group or its transaction goes on without it."""
+        """Pause a client, sometimes for so long that its group or its transaction continues without it."""
         client = random.choice(list(self._cast.clients.values()))
         client.pause()
         await asyncio.sleep(random.choice([random.uniform(0.1, 3.0), random.uniform(6.0, 12.0)]))
@@ -177,9 +183,11 @@ class Nemesis:
         self._cast.engage(name)
 
     async def _strand(self, ensemble: SimulatedEnsemble, random: Random) -> None:
-        """Cut its coordinator off from the ensemble alone; a copy goes on elsewhere, then begins there again.
+        """Cut the coordinator of a copying client off from the ensemble only, and move the client away and
+        back.
 
-        Its coordinator's followers, and the client, reach that broker as ever.
+        The client first continues with another broker, and then starts again with the former coordinator. The
+        coordinator can still reach its followers and the client.
         """
         stranded = self._cluster.leader_of_group(COPY)
         if stranded is None:
@@ -199,7 +207,7 @@ class Nemesis:
             ensemble.heal(host_of(stranded))
 
     async def _zombie(self, random: Random) -> None:
-        """Pause a client, give its place to another, and let the first go on."""
+        """Pause a client, start another one in its slot, and let the first one continue."""
         names = [name for name, slot in self._cast.slots.items() if slot.task.transactional_id]
         if not names:
             return

@@ -1,4 +1,4 @@
-"""Reads partitions from positions on, with fetch sessions or without."""
+"""Reads partitions from given positions, with or without fetch sessions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NEW_SESSION = (0, 0)
 
 
 class Found(NamedTuple):
-    """A record that was fetched."""
+    """A record that a fetch returned."""
 
     place: Place
     offset: int
@@ -50,7 +50,9 @@ class Found(NamedTuple):
 
 
 class _Session:
-    """A fetch session with one broker. A partition is told by its position and its leader's epoch."""
+    """A fetch session with one broker. It sends a partition again if its position or its leader epoch has
+    changed.
+    """
 
     def __init__(self, *, is_wanted: bool) -> None:
         self._is_wanted = is_wanted
@@ -67,7 +69,7 @@ class _Session:
             self.id, self.epoch = (session_id, self.epoch + 1) if session_id else _NEW_SESSION
 
     def changes(self, positions: dict[Place, tuple[int, int]]) -> tuple[list[Place], list[Place]]:
-        """Whose positions have to be said, and which partitions are to be forgotten."""
+        """Return the partitions to send in the next request, and those that the broker should forget."""
         if not self.id:
             self.said.clear()
         changed = [p for p, position in positions.items() if self.said.get(p) != position]
@@ -82,8 +84,9 @@ class Fetcher:
     """The positions of one consumer, and its fetch sessions.
 
     Attributes:
-        positions: the next offset of each partition to read.
-        ends: the end that the last answer told of each partition, as the isolation level sees it.
+        positions: the next offset to read, by partition.
+        ends: the end of each partition in the last answer: the high watermark or the last stable offset, by
+            the isolation level.
     """
 
     def __init__(self, client: Client, isolation: str, *, with_session: bool) -> None:
@@ -97,13 +100,17 @@ class Fetcher:
         self._nearer: dict[Place, int] = {}
 
     async def seek(self, places: Iterable[Place], timestamp: int = EARLIEST) -> dict[Place, int]:
-        """Where partitions begin or end; those the broker does not tell are missing."""
+        """Set the positions to the offsets at `timestamp`, by default the log start. Return those that the
+        brokers know.
+        """
         found = await list_offsets(self._client, places, timestamp, committed=self._is_committed)
         self.positions.update(found)
         return found
 
     async def poll(self, max_wait: float = 0.5) -> list[Found]:
-        """What is there from the positions on, which move on behind it; nothing when there is no answer."""
+        """Return the records at the positions, and advance the positions. Return an empty list without an
+        answer.
+        """
         client = self._client
         if client.by_id and (unknown := {t for t, _ in self.positions if t not in client.topic_ids}):
             await client.learn(*sorted(unknown))
@@ -214,7 +221,7 @@ class Fetcher:
         return found
 
     def _check(self, place: Place, part: PartitionData) -> None:
-        """What one answer says of a partition fits together."""
+        """Check that the fields of a partition in an answer are consistent."""
         stable = part.last_stable_offset
         if not part.log_start_offset <= part.high_watermark or not -1 <= stable <= part.high_watermark:
             self._client.stage.complain(
@@ -263,7 +270,7 @@ class Fetcher:
 async def list_offsets(
     client: Client, places: Iterable[Place], timestamp: int, *, committed: bool = False
 ) -> dict[Place, int]:
-    """The offset at a timestamp, of each partition that the brokers can tell; nothing without an answer."""
+    """Return the offset at a timestamp, for each partition that the brokers know."""
     asked = [
         _list_offsets_of(client, leader, led, timestamp, committed=committed)
         for leader, led in (await client.by_leader(places)).items()

@@ -1,4 +1,4 @@
-"""What must hold within the broker at every moment, whatever clients can see of it."""
+"""Conditions that are true within a broker at every moment, even if no client can see them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Bounds(NamedTuple):
 
 
 class Invariants:
-    """Looks at the brokers' parts ten times a second."""
+    """Checks the parts of all brokers ten times a second."""
 
     def __init__(self, stage: Stage, cluster: SimulatedCluster, cast: Cast) -> None:
         self._brokers = [_OfBroker(stage, broker, cast) for broker in cluster.brokers.values()]
@@ -51,13 +51,13 @@ class Invariants:
             self.check()
 
     def check(self) -> None:
-        """Complain of what does not hold now."""
+        """Report each condition that is not true now."""
         for broker in self._brokers:
             broker.check()
 
 
 class _OfBroker:
-    """What one broker's parts show."""
+    """Checks the parts of one broker."""
 
     def __init__(self, stage: Stage, broker: SimulatedBroker, cast: Cast) -> None:
         self._stage = stage
@@ -130,7 +130,7 @@ class _OfBroker:
                 self._orphans[group_id, member_id] = float("inf")
 
     def _check_owners(self, group: ConsumerGroup) -> None:
-        """No partition has two members that may own it, or two that are to own it."""
+        """Check that no partition has two owners in a group, now or in the target assignment."""
         owners: dict[tuple[bytes, int], str] = {}
         targets: dict[tuple[bytes, int], str] = {}
         for member in group.members.values():

@@ -1,4 +1,4 @@
-"""Who enters an ISR, and what a follower takes: each by a fetch of its own, in that leader epoch and life."""
+"""Checks that a follower joins an ISR only by its own fetch, in the present leader epoch and broker epoch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from soak.simulated.stage import Stage
 
 
 class Joining:
-    """Follows what each follower asks for, in each of its lives."""
+    """Records the fetches of each follower, for each of its broker processes."""
 
     def __init__(self, stage: Stage, cluster: SimulatedCluster) -> None:
         self._stage = stage
@@ -33,7 +33,7 @@ class Joining:
 
     @contextmanager
     def observing(self) -> Iterator[None]:
-        """Hear of each partition that a fetch names, of replies and what is appended, and of truncations."""
+        """Observe each partition in a fetch, each reply, each append and each truncation of a follower."""
         tell, append, note_truncation = Followed.tell, Follower.append, PartitionLog.note_truncation
         take, advance = ReplicaFetcher._take, PartitionLog.advance_high_watermark
         follow = ReplicaFetcher.follow
@@ -80,7 +80,7 @@ class Joining:
             yield
 
     def _check_restart(self, fetcher: ReplicaFetcher, partition: Partition, before: LeaderEpoch) -> None:
-        """A new epoch of the same leader: what was asked or put off before does not count."""
+        """Check that a follower fetches again when its leader begins a new leader epoch."""
         followed = fetcher._followed[partition.log.topic_id, partition.topic_partition.partition]
         follower = partition.follower(partition.leader_epoch)
         if follower is not None and follower.is_durable and followed not in fetcher._due:
@@ -91,7 +91,9 @@ class Joining:
             )
 
     def _check_reply(self, followed: Followed) -> None:
-        """A follower heeds a reply, which may be an error: it has asked in its present leader epoch."""
+        """Check that a follower uses a reply, even an error, only if it sent the request in its present
+        leader epoch.
+        """
         log = followed.partition.log
         is_heeded = followed.partition.follower(followed.leader_epoch) is not None
         if is_heeded and log.log_end_offset == followed.told_offset:
@@ -115,7 +117,10 @@ class Joining:
             )
 
     def _check_counted(self, leader: Partition) -> None:
-        """A leader's high watermark has moved: who counts has fetched in this leader epoch and life."""
+        """Check each member of the ISR when a high watermark advances.
+
+        The member must have fetched in this leader epoch, with its present process.
+        """
         leading = self._cluster.running.get(leader.state.leader)
         key = leader.log.topic_id, leader.topic_partition.partition
         if leading is None:
@@ -136,7 +141,7 @@ class Joining:
                 )
 
     def _joined(self, name: TopicPartition, broker_id: BrokerId, state: PartitionState) -> None:
-        """A replica was admitted to the ISR by its leader, in one leader epoch."""
+        """Check a replica that has joined the ISR by a proposal of its leader, within one leader epoch."""
         broker, leading = self._cluster.running.get(broker_id), self._cluster.running.get(state.leader)
         process = self._cluster.brokers[broker_id].process_name
         key = self._cluster.decisions.topic_ids[name.topic], name.partition

@@ -1,4 +1,4 @@
-"""Members of consumer groups, by both protocols, and the offsets of their groups."""
+"""Members of consumer groups of both protocols, and the offsets of their groups."""
 
 from __future__ import annotations
 
@@ -49,29 +49,29 @@ OnChange = Callable[[list[Place]], Awaitable[None]]
 
 
 class Member(Protocol):
-    """A member of a group, of either protocol. What it may read is `owned`."""
+    """A member of a group of either protocol. It may read the partitions in `owned`."""
 
     owned: dict[Place, None]
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Member id, and generation or member epoch, as commits need them."""
+        """Return the member id, and the generation or the member epoch, which a commit needs."""
         ...
 
     async def step(self) -> None:
-        """Do what the group needs now: join, be alive, take and give partitions."""
+        """Execute the next step of the protocol: join, send a heartbeat, or take and give up partitions."""
         ...
 
     async def leave(self) -> None: ...
 
 
 class ClassicMember:
-    """Joins, syncs and beats (eager rebalances); as the leader it deals the partitions out in turn.
+    """A member of a classic group, with eager rebalances. As the group's leader it assigns the partitions.
 
     Args:
-        on_assigned: awaited when partitions have come.
-        on_revoked: awaited before partitions go, while commits still count.
-        on_lost: awaited when partitions are gone already.
+        on_assigned: called and awaited after the member has got partitions.
+        on_revoked: called and awaited before the member gives up partitions, while it can still commit.
+        on_lost: called and awaited after the member has lost partitions.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class ClassicMember:
             await how(gone)
 
     async def _forget(self, code: int) -> None:
-        """The group has gone on without this member."""
+        """Forget the member id, because the group has continued without this member."""
         self._is_joined = False
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self._member_id = ""
@@ -217,7 +217,7 @@ class ClassicMember:
 
 
 def _deal(client: Client, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-    """Each topic's partitions to its subscribers in turn."""
+    """Assign the partitions of each topic to its subscribers, one after the other."""
     subscribers: dict[str, list[str]] = {}
     for member in sorted(joined.members, key=lambda member: member.member_id):
         subscription = decode(ConsumerProtocolSubscription, 1, member.metadata, _VERSION.size)
@@ -238,9 +238,10 @@ def _deal(client: Client, joined: JoinGroupResponse) -> list[SyncGroupRequestAss
 
 
 class AssignedMember:
-    """No member of any group: it reads all partitions of its topics, and only keeps offsets in a group.
+    """A consumer that is in no group. It reads all partitions of its topics, and only commits offsets for a
+    group.
 
-    Args: as for `ClassicMember`.
+    The arguments are those of `ClassicMember`.
     """
 
     def __init__(
@@ -261,13 +262,14 @@ class AssignedMember:
             await self._on_assigned(list(self.owned))
 
     async def leave(self) -> None:
-        """There is nothing to leave."""
+        """Do nothing: there is no group to leave."""
 
 
 class ConsumerMember:
-    """A member of the consumer protocol (KIP-848): the coordinator assigns, the member gives and takes.
+    """A member of a group of the consumer protocol (KIP-848), in which the coordinator assigns the
+    partitions.
 
-    Args: as for `ClassicMember`.
+    The arguments are those of `ClassicMember`.
     """
 
     def __init__(
@@ -369,7 +371,7 @@ class ConsumerMember:
 
 
 async def commit_offsets(client: Client, member: Member, offsets: Offsets) -> int | None:
-    """The worst error code of a commit; None when there was no answer."""
+    """Commit offsets. Return the worst error code of the answer; None without an answer."""
     member_id, epoch = member.identity
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, partition), offset in offsets.items():
@@ -395,7 +397,11 @@ async def commit_offsets(client: Client, member: Member, offsets: Offsets) -> in
 async def fetch_offsets(
     client: Client, places: Iterable[Place] | None, *, group: str, member: Member | None = None
 ) -> Offsets | None:
-    """What a group has committed, of all partitions if `places` is None; None when it cannot be told now."""
+    """Return the committed offsets of a group; None if there is no valid answer.
+
+    Args:
+        places: the partitions; None for all.
+    """
     member_id, epoch = member.identity if isinstance(member, ConsumerMember) else (None, -1)
     topics: dict[str, list[int]] = {}
     for topic, partition in places or ():

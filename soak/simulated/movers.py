@@ -1,4 +1,4 @@
-"""The client that moves partitions: to other brokers, back, away from one broker; and their leaders."""
+"""The client that moves partitions between brokers, drains brokers, and moves leaders."""
 
 from __future__ import annotations
 
@@ -45,12 +45,13 @@ _UNTIMELY = frozenset(
 
 
 class Move(Client):
-    """Reassigns partitions, internal ones too, gives moves up, drains brokers, elects preferred leaders.
+    """Reassigns partitions, also internal ones, cancels reassignments, drains brokers and elects preferred
+    leaders.
 
-    Sometimes two replicas lead in turn, so fast that a follower may see nothing but the same leader again,
-    and has replies of an earlier leader epoch under way: often while brokers hear late of it. Sometimes
-    replicas are throttled (KIP-73). Where the stage `is_unclean`, it asks for leaders that may lack what was
-    committed, too.
+    Sometimes it makes two replicas lead alternately, often while brokers get the metadata late. A follower
+    may then see only the same leader again, while replies of an earlier leader epoch are in flight. Sometimes
+    it throttles replicas (KIP-73). If the stage `is_unclean`, it also requests unclean elections, which can
+    lose committed records.
     """
 
     role = "move"
@@ -70,7 +71,7 @@ class Move(Client):
         await self._lift_throttles()
 
     async def _replicas(self) -> dict[Place, list[int]]:
-        """The replicas of all partitions, as some broker knows them."""
+        """Return the replicas of all partitions, as one broker knows them."""
         try:
             response = await self.ask(MetadataRequest(topics=None))
         except ChannelError:
@@ -98,7 +99,7 @@ class Move(Client):
         await self._ask_for(dict.fromkeys(self._some(replicas, len(replicas))))
 
     async def _drain(self, replicas: dict[Place, list[int]]) -> None:
-        """Have a broker hold nothing, as far as the others are enough."""
+        """Move all replicas away from a broker, as far as enough other brokers exist."""
         drained = self.random.choice(self.stage.broker_ids)
         moves: dict[Place, list[int] | None] = {}
         for place, held in sorted(replicas.items()):
@@ -150,7 +151,7 @@ class Move(Client):
         await self._ask_to_elect(sorted(replicas), _UNCLEAN)
 
     async def _throttle(self, replicas: dict[Place, list[int]]) -> None:
-        """Throttle some topics' replicas, with a reassignment that is slow by it; or no more of them."""
+        """Throttle the replicas of some topics during a reassignment, or end the throttle."""
         if self.random.random() < 0.3:
             await self._configure(replicas, rate=None)
             return
@@ -167,7 +168,9 @@ class Move(Client):
             await self.back_off()
 
     async def _configure(self, replicas: dict[Place, list[int]], rate: int | None) -> list[int]:
-        """The error codes of throttling topics to `rate` bytes a second of each broker; None: not at all."""
+        """Set the throttle of topics to `rate` bytes a second for each broker; None ends it. Return the error
+        codes.
+        """
         operation = _DELETE if rate is None else _SET
 
         def resource(kind: int, name: str, settings: tuple[str, ...], value: str) -> AlterConfigsResource:

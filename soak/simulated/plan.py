@@ -1,4 +1,4 @@
-"""Who takes part in a seed's run, and what the broker is told."""
+"""The clients of a seed's run, and the settings of the brokers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Make = Callable[[Stage, int, Clock], Client]
 
 @dataclass(frozen=True)
 class Slot:
-    """One place among the clients; a life that ends there is followed by another."""
+    """A place for one client. When the client in it has ended, the simulation starts another."""
 
     task: Task
     make: Make
@@ -59,7 +59,9 @@ class Slot:
 
 
 def settings(broker_id: int, brokers: int, *, fsync: bool) -> dict[str, str]:
-    """A broker's settings: what it does now and then it does often."""
+    """Return the settings of a broker. Regular work, such as retention, runs much
+    more often than by default.
+    """
     wanted = SETTINGS | {
         "node.id": str(broker_id),
         "listeners": "PLAINTEXT://:9092",
@@ -98,7 +100,9 @@ def settings(broker_id: int, brokers: int, *, fsync: bool) -> dict[str, str]:
 
 
 def slots(seed: int, random: Random, brokers: int, *, has_mover: bool = False) -> Iterator[Slot]:
-    """The clients of a run: some of each kind, not all in every run; with `has_mover` a busy mover."""
+    """Yield the clients of a run. Each run has some clients of most kinds; with `has_mover`, also a busy
+    mover.
+    """
 
     def task(name: str, *topics: str, **more: object) -> Task:
         return Task(

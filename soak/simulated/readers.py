@@ -1,4 +1,4 @@
-"""The clients that read: on their own, in groups, and to make something of it exactly once."""
+"""Clients that read: without a group, in groups, and with transactions that copy records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _MEMBERS: dict[str, Callable[..., Member]] = {
 
 
 class Watch(Client):
-    """Reads partitions from their beginning on, in no group; now and then from the beginning again."""
+    """Reads partitions from their beginning, without a group. Sometimes it starts
+    again from the beginning.
+    """
 
     role = "watch"
 
@@ -52,7 +54,9 @@ class Watch(Client):
 
 
 class GroupReader(Client):
-    """What both kinds of group members share: the partitions they own, their positions and commits."""
+    """The base of clients in groups of both protocols: the owned partitions, the
+    positions and the commits.
+    """
 
     def __init__(self, stage: Stage, task: Task, life: int) -> None:
         super().__init__(stage, task, life)
@@ -65,17 +69,17 @@ class GroupReader(Client):
         self._unplaced: dict[Place, None] = {}
 
     async def before_revoked(self) -> None:
-        """The last moment for what was read of partitions that go."""
+        """Commit the offsets of partitions that the member is about to give up."""
 
     async def read_some(self) -> None:
-        """Be a member, and read what there is."""
+        """Execute the next step of the group's protocol, and read the present records."""
         await self.member.step()
         await self._place()
         found = await self.fetcher.poll(0.3)
         self.reader.read([(*each.place, each.offset, each.id) for each in found if self._is_ours(each)])
 
     async def rewind(self) -> None:
-        """Go back to what the group has committed."""
+        """Set the positions to the group's committed offsets."""
         places = list(self.member.owned)
         for place in places:
             self.fetcher.positions.pop(place, None)
@@ -103,7 +107,9 @@ class GroupReader(Client):
         self.reader.revoked(places)
 
     async def _place(self) -> None:
-        """Begin where the group has committed, else at the log's start."""
+        """Set the position of each new partition to the group's committed offset, or to the log start if
+        there is none.
+        """
         if not self._unplaced:
             return
         places = list(self._unplaced)
@@ -125,7 +131,7 @@ class GroupReader(Client):
 
 
 class Consume(GroupReader):
-    """Reads in a group, and commits now and then."""
+    """Reads in a group, and commits at intervals."""
 
     role = "consume"
 
@@ -158,7 +164,9 @@ class Consume(GroupReader):
 
 
 class Transform(GroupReader):
-    """Consume, transform, produce: an output for each input, and the offsets in the same transaction."""
+    """Consumes, transforms and produces: one output for each input, and the offsets
+    in the same transaction.
+    """
 
     role = "transform"
 

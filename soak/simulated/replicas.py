@@ -1,4 +1,4 @@
-"""What must hold of all replicas of a partition at every moment, beside what was committed so far."""
+"""Checks all replicas of a partition against the records that were committed so far."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Batch: TypeAlias = tuple[int, int, int]
 
 @dataclass
 class _Oracle:
-    """What was committed of a partition.
+    """The committed records of a partition.
 
     Attributes:
-        watermark: the highest that any leader has had.
-        batches: all below it, by their last offsets; those that were deleted are not taken out.
+        watermark: the highest high watermark of any leader.
+        batches: all batches below it, by their last offset. Batches that were deleted later stay here.
     """
 
     watermark: Offset = 0
@@ -55,11 +55,11 @@ class _Oracle:
 
 @dataclass
 class _Seen:
-    """What the last look at a replica has found.
+    """The result of the last check of a replica.
 
     Attributes:
-        verified_to: below this the replica has what was committed.
-        look: what it depended on.
+        verified_to: the offset up to which the replica has the committed records.
+        look: the values on which the check depended.
     """
 
     log: PartitionLog
@@ -68,7 +68,7 @@ class _Seen:
 
 
 class Replicas:
-    """Looks at all replicas many times a second, and hears of each step that cannot be taken back."""
+    """Checks all replicas many times a second, and at each step that cannot be undone."""
 
     def __init__(self, stage: Stage, cluster: SimulatedCluster) -> None:
         self._stage = stage
@@ -93,7 +93,7 @@ class Replicas:
 
     @contextmanager
     def observing(self) -> Iterator[None]:
-        """Hear of each move of a high watermark, and of each truncation and deletion of a log."""
+        """Observe each advance of a high watermark, and each truncation and deletion of a log."""
         note_truncation, delete = PartitionLog.note_truncation, LogManager.delete
         advance = PartitionLog.advance_high_watermark
 
@@ -125,7 +125,7 @@ class Replicas:
             await asyncio.sleep(_EVERY_IN_CALM if self._stage.is_calm else _EVERY)
 
     def check(self) -> None:
-        """Complain of what does not hold now."""
+        """Report each condition that is not true now."""
         held = [
             (number, list(broker.replicas), self._is_registered(number, broker))
             for number, broker in self._cluster.running.items()
@@ -156,7 +156,9 @@ class Replicas:
         self._advanced(log)
 
     def _check_counted(self, number: BrokerId, leader: Partition) -> None:
-        """A leader waits for all whom the controller has let into its ISR, known or not (KIP-497)."""
+        """Check that a leader waits for all brokers that the controller added to the ISR (KIP-497), even if
+        it does not know.
+        """
         name, state = leader.topic_partition, self._decisions.states.get(leader.topic_partition)
         if state is None or (state.leader, state.leader_epoch) != (number, leader.leader_epoch):
             return
@@ -165,7 +167,9 @@ class Replicas:
             self._complain("member-not-counted", f"{name} of broker {number}: {missing} of {state.isr}")
 
     def _check_quorum(self, leader: Partition) -> None:
-        """A high watermark has moved: enough are in sync, and all who count have what lies below it."""
+        """Check an advance of a high watermark: the ISR is large enough, and each member has the committed
+        records.
+        """
         log, name, key = leader.log, leader.topic_partition, self._key(leader)
         state = leader.state
         if len(state.isr) < min(LEAST_IN_SYNC, len(state.replicas)) and self._cluster.ensemble is not None:
@@ -188,7 +192,7 @@ class Replicas:
                 )
 
     def _advanced(self, log: PartitionLog) -> None:
-        """Note what a leader has committed."""
+        """Note the records that a leader has committed."""
         key = _topic_id(log), log.topic_partition.partition
         oracle = self._oracles.get(key)
         if oracle is None:
@@ -257,11 +261,11 @@ class Replicas:
         seen.look = (seen.verified_to, *look[1:])
 
     def _is_registered(self, number: BrokerId, broker: Broker) -> bool:
-        """Whether a broker runs that the cluster knows in its present life."""
+        """Return whether the broker's present process is registered in the cluster."""
         return self._cluster.registered_epoch(number) == broker.controller.registration.epoch
 
     def _must_be_whole(self, number: BrokerId, partition: Partition, *, is_registered: bool) -> str | None:
-        """The kind of a complaint when this replica lacks something; None when it may."""
+        """Return the kind of violation if this replica lacks committed records; None if it may lack them."""
         name = partition.topic_partition
         state = self._decisions.states.get(name)
         if state is None or self._decisions.topic_ids.get(name.topic) != _topic_id(partition.log):
@@ -276,7 +280,7 @@ class Replicas:
         return self._decisions.states.get(name)
 
     def _verify(self, where: str, log: PartitionLog, seen: _Seen, oracle: _Oracle, limit: Offset) -> None:
-        """Compare what was not compared yet with what was committed."""
+        """Compare the batches that were not compared yet with the committed ones, up to `limit`."""
         compacted = log.config.is_compacted
         expected = seen.verified_to
         for header in _headers(log, max(seen.verified_to, log.log_start_offset), limit):
@@ -352,7 +356,7 @@ class Replicas:
 
 
 def _headers(log: PartitionLog, start: Offset, end: Offset) -> Iterator[BatchHeader]:
-    """The batches that lie in a log from one offset to another, as far as they can be read now."""
+    """Yield the headers of the batches between two offsets, as far as the log can be read now."""
     while start < end:
         try:  # not `read`: it takes a log offline whose disk fails
             found = read_batches(log.files.segments, log.log_end_offset, start, _READ_BYTES, end, True)

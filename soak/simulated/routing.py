@@ -1,4 +1,4 @@
-"""What a client knows of the cluster: who leads a partition, who coordinates, who controls."""
+"""A client's knowledge of the cluster: the leaders of partitions, the coordinators and the controller."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _ELSEWHERE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class Routes:
-    """Learned from answers, and forgotten when an answer says that it is no longer so.
+    """Addresses that a client learns from answers. It forgets one when an answer shows that it is out of
+    date.
 
     Args:
-        broker_ids: to whom to turn at first, and whenever nothing is known.
+        broker_ids: the brokers to ask at first, and when the address is unknown.
     """
 
     def __init__(self, broker_ids: tuple[int, ...], random: Random) -> None:
@@ -36,19 +37,19 @@ class Routes:
         self._only: int | None = None
 
     def confine(self, broker_id: int) -> None:
-        """Know this broker alone, for what any of them answers, until `release`."""
+        """Use only this broker for requests that any broker can answer, until `release`."""
         self._only = broker_id
 
     def release(self) -> None:
-        """Know all brokers again."""
+        """Use all brokers again."""
         self._only = None
 
     def anyone(self) -> int:
-        """A broker, for what any of them answers."""
+        """Return a random broker, for requests that any broker can answer."""
         return self._random.choice(self._broker_ids) if self._only is None else self._only
 
     def learn(self, response: MetadataResponse) -> None:
-        """Take over what a broker knows."""
+        """Store the leaders and the controller of a Metadata response."""
         self._controller = response.controller_id if response.controller_id >= 0 else None
         for topic in response.topics:
             if topic.error_code or topic.name is None:
@@ -65,19 +66,19 @@ class Routes:
                     self._unsure.pop(place, None)
 
     def leader_of(self, place: Place) -> int | None:
-        """Who leads a partition; None when that has to be asked."""
+        """Return the leader of a partition; None if a Metadata request is necessary."""
         if place in self._unsure or place not in self._leaders:
             return None
         leader = self._leaders[place][0]
         return leader if leader >= 0 else None
 
     def epoch_of(self, place: Place) -> int:
-        """The leader epoch in which that is so, -1 when it is not known."""
+        """Return the leader epoch of the known leader; -1 if it is unknown."""
         known = self._leaders.get(place)
         return -1 if known is None else known[1]
 
     def doubt_leader(self, place: Place) -> None:
-        """Ask who leads the partition before the next request."""
+        """Forget the leader of a partition, so that the client asks for it before the next request."""
         self._unsure[place] = None
 
     def coordinator_of(self, key: Coordinated) -> int | None:
@@ -90,7 +91,7 @@ class Routes:
         self._coordinators.pop(key, None)
 
     def judge_coordinator(self, key: Coordinated, response: object) -> None:
-        """Doubt the coordinator if that is what its answer says."""
+        """Forget the coordinator if its answer has an error that names another one or none."""
         if any(code in _ELSEWHERE for code in error_codes(response)):
             self.doubt_coordinator(key)
 
@@ -103,7 +104,7 @@ class Routes:
 
 
 def error_codes(message: object) -> Iterator[int]:
-    """Every error code in an answer."""
+    """Yield every error code in an answer."""
     if isinstance(message, list | tuple):
         for each in message:
             yield from error_codes(each)

@@ -1,4 +1,6 @@
-"""The clients that others must not suffer from: they read nothing, or leave in mid-sentence."""
+"""Clients that must not affect others: they do not read their answers, or disconnect in the middle of a
+request.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _CONNECT_SECONDS = 5.0
 
 
 class Rude(Client):
-    """Connects, asks for much and reads nothing; then goes, politely or not, in the middle of a request."""
+    """Connects, sends many requests and reads no answer. Then it closes or aborts the connection, also within
+    a request.
+    """
 
     role = "rude"
 

@@ -1,4 +1,4 @@
-"""One seed's run: a storm, a calm, the end of all clients, a last crash, and what is left."""
+"""The run of one seed: faults, calm, the end of all clients, a last crash, and the final reads."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _STRUCTURAL = frozenset(
 
 @dataclass
 class Outcome:
-    """What came of a seed."""
+    """The result of the run of a seed."""
 
     seed: int
     digest: str = ""
@@ -90,13 +90,13 @@ def simulate(
     """Run a seed to its end.
 
     Args:
-        seed: decides all that happens.
-        brokers: how many there are.
-        storm: for how long there are faults, in seconds of virtual time.
-        keep: the outcome has the trace's lines and the histories, too.
-        unclean: a client asks for unclean elections. What clients lose by them is not judged.
-        bug: entered around it: what it plants in the broker.
-        is_traced: the outcome has the hash of the trace.
+        seed: determines all random choices.
+        brokers: the number of brokers.
+        storm: the duration of the faults, in seconds of virtual time.
+        keep: the outcome also contains the lines of the trace and the histories.
+        unclean: a client requests unclean elections. The checker then ignores lost records.
+        bug: a context manager that plants a bug in the broker during the run.
+        is_traced: the outcome contains the hash of the trace.
     """
     trace = Trace(keep=keep, is_off=not is_traced)
     outcome = Outcome(seed)
@@ -124,12 +124,12 @@ def simulate(
 
 
 def planted(name: str | None) -> AbstractContextManager[object]:
-    """The bug of that name, for as long as the context lasts; None for none."""
+    """Return a context manager that plants the bug of this name; None plants no bug."""
     return nullcontext() if name is None else (BUGS | CLUSTER_BUGS)[name][1]()
 
 
 def outcome_of(seed: int, *, brokers: int, storm: float, bug: str | None, unclean: bool = False) -> Outcome:
-    """`simulate`, for a worker process: an end by an exception is a finding, too."""
+    """Call `simulate` in a worker process. An exception is a finding, too."""
     began = time.process_time()
     try:
         outcome = simulate(
@@ -194,7 +194,7 @@ async def _run(
 
 
 async def _end(survey: Survey, cast: Cast) -> None:
-    """Stop the writers, let the readers come to the end, stop them too."""
+    """Stop the producers, wait until the consumers reach the end of their topics, and stop them, too."""
     writers = [name for name, slot in cast.slots.items() if not slot.group]
     loops = [slot for slot in cast.slots.values() if slot.task.transactional_id and slot.group]
     readers = [slot for slot in cast.slots.values() if slot.group and slot not in loops]
@@ -212,7 +212,7 @@ async def _create_topics(survey: Survey) -> None:
 
 
 class _Said(logging.Handler):
-    """What the broker logs: an exception that nobody expected is a finding."""
+    """A log handler that reports each unexpected exception in the broker's log as a finding."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__(logging.WARNING)

@@ -1,4 +1,6 @@
-"""Batches of an idempotent producer: pipelined, and sent again with their sequences until all is clear."""
+"""Sends batches of an idempotent producer: several in flight, and again with the same sequence after an
+error.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ _APPENDED = (
 
 
 class _Lane:
-    """One partition's batches, in the order of their sequences."""
+    """The batches of one partition, in the order of their sequences."""
 
     def __init__(self) -> None:
         self.next_sequence = 0
@@ -58,11 +60,11 @@ class _Lane:
 
 
 class Sender:
-    """Sends for one producer id and epoch.
+    """Sends batches with one producer id and epoch.
 
     Args:
-        window: batches of a partition that may be under way.
-        at_most: the highest version of Produce.
+        window: the largest number of batches of a partition in flight.
+        at_most: the highest version of Produce to use.
     """
 
     def __init__(
@@ -91,11 +93,11 @@ class Sender:
 
     @property
     def waiting(self) -> int:
-        """How many batches are not acknowledged."""
+        """The number of batches without an acknowledgement."""
         return sum(len(lane.waiting) for lane in self._lanes.values())
 
     def put(self, place: Place, drafts: Sequence[Draft]) -> None:
-        """Send a batch behind those put before."""
+        """Send a batch after the earlier batches of the partition."""
         lane = self._lanes.setdefault(place, _Lane())
         now = self._clock.now_ms()
         records = [Record(draft.key.encode(), draft.value, now, tuple(draft.headers)) for draft in drafts]
@@ -113,7 +115,7 @@ class Sender:
             lane.task = asyncio.get_running_loop().create_task(self._drive(place, lane))
 
     async def flush(self) -> bool:
-        """Wait until all is acknowledged, or refused: False then, and nothing is under way any more."""
+        """Wait until each batch has an answer. Return False if the broker rejected one."""
         for lane in self._lanes.values():
             while lane.task is not None:
                 await asyncio.wait([lane.task])
@@ -131,7 +133,9 @@ class Sender:
         lane.task = None
 
     async def _send_waiting(self, place: Place, lane: _Lane) -> bool:
-        """Keep as many under way as may be, until one fails or all are acknowledged; whether all is well."""
+        """Send up to `window` batches at a time. Return False after a failure, True when all are
+        acknowledged.
+        """
         await self._client.going()
         if self._at_most >= 13 and place[0] not in self._client.topic_ids:
             await self._client.learn(place[0])
@@ -196,7 +200,7 @@ class Sender:
         return self._client.channel(leader).submit(request, at_most=self._at_most)
 
     def _is_gone(self, place: Place, batch: _Batch) -> bool:
-        """Whether a batch was taken into a deleted topic's log, by a leader that had not heard yet."""
+        """Return whether a former leader stored the batch in the log of a deleted topic."""
         decided = self._client.stage.decided(*place)
         now = None if decided is None else decided.topic_id
         return batch.topic_id is not None and batch.topic_id != now

@@ -1,4 +1,4 @@
-"""What all clients of a simulation share."""
+"""Objects that all clients of a simulation share."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ SKEW_MS = 200
 
 
 def host_of(broker_id: int) -> str:
-    """The host of a broker: each has one of its own."""
+    """Return the name of a broker's host. Each broker has its own."""
     return f"broker-{broker_id}"
 
 
 def rack_of(broker_id: int) -> str:
-    """The rack of a broker: three have them all."""
+    """Return the rack of a broker. There are three racks."""
     return f"rack-{broker_id % 3}"
 
 
 def _nobody(random: Random) -> None:
-    """Hold back nobody."""
+    """Delay no broker. The default of `Stage.hold_back`."""
 
 
 class Lead(NamedTuple):
-    """Of a partition: the topic it is of, and who leads it."""
+    """The id of a partition's topic, and the partition's leader and leader epoch."""
 
     topic_id: bytes
     leader: int
@@ -52,7 +52,7 @@ class Lead(NamedTuple):
 
 
 class Trace:
-    """A running hash of all that happens, so that two runs of a seed can be compared."""
+    """A running hash of all events. Two equal runs of a seed have the same hash."""
 
     def __init__(self, *, keep: bool = False, is_off: bool = False) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
@@ -73,7 +73,7 @@ class Trace:
             self.lines.append(line)
 
     def segment(self, source: str, target: str, segment: Segment) -> None:
-        """Something has arrived by the network."""
+        """Add a segment that has arrived through the network."""
         if self.is_off:
             return
         now = asyncio.get_running_loop().time()
@@ -85,7 +85,7 @@ class Trace:
 
 
 class MemoryRecorder(Recorder):
-    """One process's history, kept in memory."""
+    """Keeps the history of one process in memory."""
 
     def __init__(self, stage: Stage, **about: Any) -> None:
         self._stage = stage
@@ -102,7 +102,7 @@ class MemoryRecorder(Recorder):
 
 @dataclass(frozen=True)
 class Violation:
-    """What the simulation itself has found, beside the checker."""
+    """A violation that the simulation has found, in addition to the checker's findings."""
 
     kind: str
     text: str
@@ -110,13 +110,13 @@ class Violation:
 
 
 class Stage:
-    """One simulation's surroundings.
+    """The common environment of one simulation.
 
     Args:
-        seed: decides all chance.
-        trace: what happens is added to it.
-        brokers: how many there are; their ids begin with 1.
-        is_unclean: whether a client asks for unclean elections, which lose what was committed.
+        seed: determines all random choices.
+        trace: the hash to which each event is added.
+        brokers: the number of brokers. Their ids begin with 1.
+        is_unclean: whether a client requests unclean elections, which can lose committed records.
     """
 
     def __init__(self, seed: int, trace: Trace, brokers: int = 1, *, is_unclean: bool = False) -> None:
@@ -143,7 +143,7 @@ class Stage:
 
     @property
     def replicas(self) -> int:
-        """How many replicas each partition has."""
+        """The number of replicas of each partition."""
         return min(len(self.broker_ids), REPLICAS)
 
     def _observe(self, source: str, target: str, segment: Segment) -> None:
@@ -153,19 +153,19 @@ class Stage:
             self._loop.call_soon(self.network.reset, source, target)
 
     def random(self, name: str) -> Random:
-        """Random numbers of its own for each name: what one draws changes nothing for the others."""
+        """Return a source of random numbers for this name. It does not affect the numbers of other names."""
         return Random(f"{self.seed} {name}")
 
     def now(self) -> int:
-        """Nanoseconds of virtual time, never the same twice: in the order of events."""
+        """Return the virtual time in nanoseconds, larger at each call."""
         self._last = max(self._last + 1, round(self._loop.time() * NS))
         return self._last
 
     def leads(self, broker_id: int, topic: str, partition: int) -> bool:
-        """Whether a broker leads a partition by all that the cluster has decided.
+        """Return whether a broker leads a partition, as far as this broker can know.
 
-        Who was replaced goes on until it hears of that, as Apache Kafka's brokers do: it serves what was
-        committed in its time, and knows nothing of what came later.
+        A former leader leads until it knows that another broker replaced it, as in Apache Kafka. It returns
+        records that were committed before, and none that were committed later.
         """
         decided = self.decided(topic, partition)
         return self.known_by(broker_id, topic, partition) == decided and (
@@ -173,6 +173,6 @@ class Stage:
         )
 
     def complain(self, kind: str, text: str) -> None:
-        """Something is wrong that no client's history would show."""
+        """Report a violation that no client's history shows."""
         self.trace.note(f"violation {kind} {text}")
         self.violations.append(Violation(kind, text, self._loop.time()))

@@ -1,4 +1,4 @@
-"""What is left in the end: each partition as both isolation levels show it, and groups' offsets."""
+"""The final reads: each partition with both isolation levels, and the offsets of the groups."""
 
 from __future__ import annotations
 
@@ -25,15 +25,21 @@ _EMPTY = 40
 
 
 class Survey(Client):
-    """Asks a broker that nothing disturbs any more. It is no process: it runs in the simulation's own."""
+    """Reads from brokers after all faults. It runs in the simulation's own context and is not a simulated
+    process.
+    """
 
     role: ClassVar[str] = "survey"
 
     async def run(self) -> None:
-        """It does what it is asked."""
+        """Do nothing: the survey has no work of its own."""
 
     async def create(self, name: str, partitions: int, replicas: int, config: dict[str, str]) -> None:
-        """Have a topic made. Raises RuntimeError when that is refused, or takes too long."""
+        """Create a topic.
+
+        Raises:
+            RuntimeError: the cluster rejects the topic, or it takes too long.
+        """
         asked = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -65,7 +71,9 @@ class Survey(Client):
         return [(topic, number) for topic, count in (await self.topics()).items() for number in range(count)]
 
     async def await_stable(self) -> None:
-        """Wait until no transaction is open; if the time is over, the checker will say so."""
+        """Wait until no transaction is open. Return when the time is up: the checker then reports open
+        transactions.
+        """
         deadline = self.time() + _PATIENCE
         places = await self.places()
         while self.time() < deadline:
@@ -77,7 +85,7 @@ class Survey(Client):
             await self.pause_for(0.5)
 
     async def await_groups(self, slots: Iterable[Slot]) -> None:
-        """Wait until the groups have committed all they can read, or the time is over."""
+        """Wait until the groups have committed the end of their topics, or the time is up."""
         waiting = {slot.group: slot for slot in slots}
         if not waiting:
             return
@@ -104,7 +112,7 @@ class Survey(Client):
             await self.pause_for(0.5)
 
     def note_topics(self, names: Iterable[str]) -> None:
-        """Write down what may go of each topic's records."""
+        """Note in the history which records of each topic may be deleted."""
         for name in names:
             config = TOPICS.get(name, {})
             retention = config.get("retention.ms")
@@ -118,7 +126,7 @@ class Survey(Client):
             )
 
     async def record(self, groups: Iterable[str]) -> None:
-        """Write all of it into the history."""
+        """Read everything and write it into the history."""
         self.note_topics(await self.topics())
         places = await self.places()
         # In this order: what compaction takes in between was no aborted record.
@@ -152,7 +160,9 @@ class Survey(Client):
     async def _offsets(
         self, places: list[Place], timestamp: int, *, committed: bool = False
     ) -> dict[Place, int]:
-        """As `list_offsets`, asked again while leaders change; some are missing when the time is over."""
+        """Call `list_offsets` again while leaders change. The result lacks partitions without an answer in
+        time.
+        """
         deadline = self.time() + _PATIENCE
         while True:
             found = await list_offsets(self, places, timestamp, committed=committed)
@@ -161,7 +171,9 @@ class Survey(Client):
             await self.back_off()
 
     async def _contents(self, places: list[Place], isolation: str) -> dict[Place, list[Found]]:
-        """All that a reader finds. `unread` has the partitions whose end it does not reach."""
+        """Read all records of the partitions. `unread` gets the partitions whose end
+        the reads do not reach.
+        """
         fetcher = Fetcher(self, isolation, with_session=False)
         records: dict[Place, list[Found]] = {place: [] for place in places}
         for _ in range(_EMPTY):

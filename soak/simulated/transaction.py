@@ -1,4 +1,4 @@
-"""One transactional id, as its producer uses it: with the protocol of transactions v1 or v2."""
+"""One transactional id and its producer, with transactions v1 or v2."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ _AGAIN = frozenset({int(ErrorCode.CONCURRENT_TRANSACTIONS)})
 
 
 class Unfinished(Exception):
-    """The transaction cannot be committed; it is to be aborted."""
+    """The transaction cannot be committed; the client must abort it."""
 
 
 class TransactionalProducer:
     """Begins, fills and ends the transactions of one transactional id, one at a time.
 
     Args:
-        is_v2: transactions v2 (KIP-890): partitions are added by Produce, each end raises the epoch.
+        is_v2: whether to use transactions v2 (KIP-890): Produce adds the partitions, and each end raises the
+            producer epoch.
     """
 
     def __init__(self, client: Client, writer: Writer, clock: Clock, *, is_v2: bool) -> None:
@@ -59,7 +60,11 @@ class TransactionalProducer:
         return self._client.task.transactional_id
 
     async def init(self) -> None:
-        """Take the transactional id. Raises GaveUp when somebody else has it."""
+        """Initialise the producer (InitProducerId).
+
+        Raises:
+            GaveUp: another client has taken the transactional id.
+        """
         await self._client.find_coordinator(self.id, TRANSACTION)
         await self._init(-1, -1)
         self._client.recorder.note("inited")
@@ -70,7 +75,12 @@ class TransactionalProducer:
         return self._transactions.begin()
 
     async def send(self, drafts: Iterable[Draft]) -> None:
-        """Send records, one batch for each partition. Raises Unfinished and GaveUp."""
+        """Send records, one batch for each partition.
+
+        Raises:
+            Unfinished: the transaction must be aborted.
+            GaveUp: another client has taken the transactional id.
+        """
         by_place: dict[Place, list[Draft]] = {}
         for draft in drafts:
             by_place.setdefault(draft.place, []).append(draft)
@@ -87,7 +97,12 @@ class TransactionalProducer:
             self._sender.put(place, batch)
 
     async def flush(self) -> None:
-        """Wait until all records are stored. Raises Unfinished and GaveUp."""
+        """Wait until the brokers have stored all records.
+
+        Raises:
+            Unfinished: the transaction must be aborted.
+            GaveUp: another client has taken the transactional id.
+        """
         if not await self._sender.flush():
             code = self._sender.refused
             assert code is not None
@@ -97,7 +112,12 @@ class TransactionalProducer:
             raise Unfinished(code.name)
 
     async def add_offsets(self, offsets: Offsets, *, generation: int, member: str) -> None:
-        """Have a group's offsets committed with the transaction. Raises Unfinished and GaveUp."""
+        """Add a group's offsets to the transaction.
+
+        Raises:
+            Unfinished: the transaction must be aborted.
+            GaveUp: another client has taken the transactional id.
+        """
         group = self._client.task.group
         self._transactions.offsets(group, offsets)
         if not self._is_v2:
@@ -139,7 +159,11 @@ class TransactionalProducer:
         self._judge(p.error_code for t in response.topics for p in t.partitions)
 
     async def commit(self) -> None:
-        """Raises GaveUp when nobody knows what came of it."""
+        """Commit the transaction.
+
+        Raises:
+            GaveUp: the outcome is unknown.
+        """
         await self._end(commit=True)
 
     async def abort(self) -> None:

@@ -1,4 +1,4 @@
-"""A leader that cannot know what became of an ISR that it has proposed, while its topic changes around it."""
+"""Creates a leader that does not know the outcome of its ISR proposal while its topic changes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _OUT = (2.7, 3.6)
 
 
 class _Reorderer(Client):
-    """Reassigns partitions to the replicas that they have: only the order changes, and nothing is copied."""
+    """Reassigns partitions to their present replicas in another order, so that no broker copies anything."""
 
     role: ClassVar[str] = "reorder"
 
     async def run(self) -> None:
-        """It does what it is asked, in the simulation's own process."""
+        """Do nothing: it has no work of its own, and runs in the simulation's own context."""
 
     async def reorder(self, partition: TopicPartition, replicas: list[int]) -> None:
         wanted = ReassignablePartition(partition_index=partition.partition, replicas=replicas)
@@ -44,7 +44,7 @@ class _Reorderer(Client):
 
 
 class UnsettledProposals:
-    """Brings a follower back into an ISR while its leader hears late of all, and loses answers."""
+    """Makes a follower join an ISR again while its leader gets metadata late and loses answers."""
 
     def __init__(self, stage: Stage, cluster: SimulatedCluster, ensemble: SimulatedEnsemble) -> None:
         self._stage = stage
@@ -53,7 +53,9 @@ class UnsettledProposals:
         self._client: _Reorderer | None = None
 
     async def unsettle(self, random: Random) -> None:
-        """The proposal is carried out, nobody tells its leader, and states of before it arrive meanwhile."""
+        """Let the controller execute a proposal, lose the answer, and deliver earlier states to the leader
+        meanwhile.
+        """
         found = self._choose(random)
         if found is None:
             await asyncio.sleep(0.5)
@@ -81,7 +83,9 @@ class UnsettledProposals:
             self._ensemble.lag(host, 0.0)
 
     def _choose(self, random: Random) -> tuple[TopicPartition, int, int] | None:
-        """A partition, its leader and a follower in sync; another broker is the controller."""
+        """Return a partition, its leader and a follower in sync, none of which is the controller; None if
+        there is none.
+        """
         controllers = [number for number, broker in self._cluster.running.items() if broker.controller.active]
         found = [
             (partition, state.leader, follower)
@@ -93,7 +97,9 @@ class UnsettledProposals:
         return random.choice(found) if found else None
 
     async def _change_topic(self, random: Random, partition: TopicPartition) -> None:
-        """Change other partitions of the topic, of which the leader hears together with this one."""
+        """Change other partitions of the topic. The leader gets these changes together with that of this
+        partition.
+        """
         if self._client is None:
             task = Task("reorder", "reorder", "simulated", "", "", self._stage.seed, {})
             self._client = _Reorderer(self._stage, task)

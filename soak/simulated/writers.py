@@ -1,4 +1,4 @@
-"""The clients that write: idempotent, in transactions, in transactions of what they read."""
+"""Clients that write: as idempotent producers, and in transactions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMMITS = 0.75
 
 
 class Produce(Client):
-    """Idempotent records, never waiting for an answer before the next."""
+    """Sends idempotent records, without waiting for an answer before the next one."""
 
     role = "produce"
 
@@ -68,7 +68,7 @@ class Produce(Client):
 
 
 class Transact(Client):
-    """Transactions over several topics; some are aborted, some stay open for a while."""
+    """Writes transactions to several topics. It aborts some of them, and leaves some open for a while."""
 
     role = "transact"
 
