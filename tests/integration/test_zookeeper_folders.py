@@ -38,14 +38,14 @@ def command(*arguments: object) -> tuple[int, str]:
 
 
 def without_mark(data: Path) -> None:
-    """As an earlier version left its meta.properties."""
+    """As a broker before its first start in the cluster left its meta.properties."""
     properties = (data / "meta.properties").read_text()
     assert "metadata.store=zookeeper\n" in properties
     (data / "meta.properties").write_text(properties.replace("metadata.store=zookeeper\n", ""))
 
 
 @pytest.mark.parametrize("has_mark", [True, False])
-def test_metadata_that_an_earlier_repair_made_up_is_neither_used_nor_imported(
+def test_a_store_in_the_folder_of_a_clusters_broker_is_neither_used_nor_imported(
     address: ZooKeeperAddress, tmp_path: Path, has_mark: bool
 ) -> None:
     if not has_mark:
@@ -72,7 +72,7 @@ def test_metadata_that_an_earlier_repair_made_up_is_neither_used_nor_imported(
 
 
 @pytest.mark.parametrize("has_mark", [True, False])
-def test_a_whole_folder_is_found_whole_whatever_version_has_left_it(
+def test_a_whole_folder_is_found_whole_with_or_without_its_mark(
     address: ZooKeeperAddress, tmp_path: Path, has_mark: bool
 ) -> None:
     if not has_mark:

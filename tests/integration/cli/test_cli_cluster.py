@@ -287,7 +287,7 @@ def _harm_by_strangers(zookeeper: str) -> list[str]:
     return done
 
 
-@pytest.mark.parametrize("chroot", ["/barnabas", ""], ids=["new", "of an earlier version"])
+@pytest.mark.parametrize("chroot", ["/barnabas", ""], ids=["new", "that was open before"])
 def test_nobody_without_a_login_stops_or_bricks_a_secured_cluster(tmp_path: Path, chroot: str) -> None:
     folder = tmp_path / "cluster"
     if not chroot:  # its nodes were directly below /

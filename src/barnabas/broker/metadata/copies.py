@@ -30,7 +30,6 @@ from barnabas.base.environment.filesystem import (
 )
 from barnabas.base.environment.randomness import new_uuid
 from barnabas.base.text import logger_of
-from barnabas.broker.metadata import legacy
 from barnabas.broker.metadata.journal import (
     Journal,
     UnknownFormatError,
@@ -165,8 +164,7 @@ class JournalCopies:
     ) -> JournalCopies:
         """Lock `folders`, open the store in them, and repair a copy that differs. If needed, create a store.
 
-        A `metadata.db` of an earlier version is imported. If there is none either, `before_new` is called
-        before the creation, and can raise to prevent it.
+        `before_new` is called before the creation, and can raise to prevent it.
 
         Raises:
             StoreUnavailableError: another process has the store, the store is damaged beyond repair, or the
@@ -184,7 +182,7 @@ class JournalCopies:
                 raise StoreUnavailableError(f"log.dirs: none of {', '.join(folders)} can be used")
             found = find_copies(fs, folders, usable)
             best = choose(found)
-            journal = legacy.read(fs, usable, random) if best is None else best.journal
+            journal = None if best is None else best.journal
             if journal is None:
                 if before_new is not None:
                     before_new()
@@ -192,7 +190,6 @@ class JournalCopies:
             copies = cls(fs, usable, list(locks.values()), journal)
             on_failure.callback(copies._close_files)
             copies._heal(found, best)
-            legacy.put_away(fs, usable)
             on_failure.pop_all()
         return copies
 

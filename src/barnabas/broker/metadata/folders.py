@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Sequence
 
 from barnabas.base.environment.filesystem import FileSystem, exists, read_file, replace_file
-from barnabas.broker.metadata import legacy
 from barnabas.broker.metadata.backup import FILE_NAME as BACKUP
 from barnabas.broker.metadata.copies import FILE_NAMES
 from barnabas.broker.metadata.store import StoreUnavailableError
@@ -36,9 +35,9 @@ def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
 def belong_to_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:
     """Whether the files in log directories show that they belong to a broker of a cluster.
 
-    A broker of a cluster writes a mark to ``meta.properties`` when it starts. Earlier versions did not.
-    Without a mark, a metadata backup or a file that `cluster import` renamed counts, unless there is an
-    embedded store.
+    A broker of a cluster writes a mark to ``meta.properties`` when it starts. Without a mark (the file may be
+    damaged, or not written yet), a metadata backup or a file that `cluster import` renamed counts, unless
+    there is an embedded store.
     """
     if any(map(_is_marked, [fs] * len(folders), folders)):
         return True
@@ -54,8 +53,7 @@ def have_been_in_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:
 
 def embedded_files(fs: FileSystem, folders: Sequence[str]) -> list[str]:
     """Return the paths of the embedded store's files in log directories."""
-    names = (*FILE_NAMES, legacy.FILE_NAME)
-    return [f"{folder}/{name}" for folder in folders for name in names if exists(fs, f"{folder}/{name}")]
+    return [f"{folder}/{name}" for folder in folders for name in FILE_NAMES if exists(fs, f"{folder}/{name}")]
 
 
 def leave_cluster(fs: FileSystem, folders: Sequence[str]) -> None:

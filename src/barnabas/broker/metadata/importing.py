@@ -75,8 +75,6 @@ def check_embedded(fs: FileSystem, folders: Sequence[str]) -> None:
 def check_lone(fs: FileSystem, folders: Sequence[str]) -> None:
     """Reject the import from log directories of a broker that is, or was, in a cluster.
 
-    An earlier version's `log repair` could build an embedded store from the logs of such a broker.
-
     Raises:
         StoreUnavailableError: `folders` belong, or belonged, to a broker of a cluster.
     """

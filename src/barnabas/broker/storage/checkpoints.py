@@ -126,12 +126,11 @@ class SegmentSizes(NamedTuple):
     """The state of a segment at a clean stop. Sizes are in bytes."""
 
     size: int
-    #: -1 if an earlier version of Barnabas wrote the file: it had no such field
-    index_size: int = -1
-    time_index_size: int = -1
+    index_size: int
+    time_index_size: int
     #: the largest timestamp in the segment, and the last offset of the first batch that has it
-    latest_timestamp: int = -1
-    latest_offset: Offset = -1
+    latest_timestamp: int
+    latest_offset: Offset
 
 
 def encode_sizes(sizes: Iterable[tuple[TopicPartition, Offset, SegmentSizes]]) -> bytes:

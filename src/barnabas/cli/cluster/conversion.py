@@ -18,7 +18,7 @@ from barnabas.base.environment.environment import Environment
 from barnabas.base.environment.filesystem import exists
 from barnabas.base.environment.os_filesystem import OsFileSystem
 from barnabas.base.types import BrokerId
-from barnabas.broker.metadata import legacy, znodes
+from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.backup import FILE_NAME as BACKUP
 from barnabas.broker.metadata.copies import FILE_NAMES, LOCK_FILE
 from barnabas.broker.metadata.embedded import EmbeddedStore
@@ -33,7 +33,6 @@ _OWN = re.compile(r"broker-\d+(\.log|\.toml|\.old\d*)")
 _MEMBER = re.compile(r"broker-\d+")
 #: files of the folder itself, and of the file system
 _STAY = {"secure", ".lock", "cluster.json", "control.json", LOCK_FILE, _MOVING, "lost+found"}
-_JOURNALS = (*FILE_NAMES, legacy.FILE_NAME)
 
 
 def lone_broker_of(folder: ClusterFolder, configured: BrokerId) -> BrokerId | None:
@@ -192,7 +191,7 @@ def _last(names: Sequence[str], last: str) -> list[str]:
 
 def _stays(directory: Path, name: str) -> bool:
     """Whether an entry of a log directory does not belong to the lone broker."""
-    is_journal = any(name.startswith(journal) for journal in _JOURNALS)
+    is_journal = any(name.startswith(journal) for journal in FILE_NAMES)
     return name in _STAY or is_journal or _OWN.fullmatch(name) is not None or _is_member(directory / name)
 
 

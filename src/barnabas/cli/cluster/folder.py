@@ -89,10 +89,7 @@ class ClusterFolder:
 
     def open_log_of(self, broker: int) -> IO[bytes]:
         """Open a broker's log to append to. Only the user can read it, since it names clients and topics."""
-        path = self.log_of(broker)
-        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
-        path.chmod(0o600)  # an earlier version has made it for all users
-        return file
+        return os.fdopen(os.open(self.log_of(broker), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
     def store_settings_of(self, broker: int, settings: Mapping[str, str]) -> Path:
         """Write a broker's settings to a file that only the user can read. Return its path.

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barnabas.base.environment.os_filesystem import OsFileSystem
-from barnabas.base.environment.randomness import system_random
 from barnabas.base.errors import BarnabasError
 from barnabas.base.system import locks
 from barnabas.base.types import TopicPartition
-from barnabas.broker.metadata import legacy, znodes
+from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.backup import FILE_NAME as BACKUP
 from barnabas.broker.metadata.backup import BackupError, read_backup
 from barnabas.broker.metadata.copies import FILE_NAMES, Found, choose, find_copies
@@ -175,9 +174,10 @@ def _check_cluster_metadata(
 ) -> Mapping[str, znodes.Assignment]:
     """Check the metadata files of a cluster's broker. Return the topics in its latest backup."""
     folders = [str(path) for path in paths]
-    for file in embedded_files(_FS, folders):
-        detail = "a broker of a cluster has no such file; an earlier version's `log repair` may have made it"
-        findings.append(Finding(file, "unknown", detail))
+    findings += [
+        Finding(file, "unknown", "a broker of a cluster has no such file")
+        for file in embedded_files(_FS, folders)
+    ]
     backups = []
     for path in paths:
         if (path / BACKUP).exists():
@@ -199,17 +199,8 @@ def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[lis
     copies = find_copies(_FS, [str(path) for path in paths])
     present = [copy for copy in copies if not copy.is_missing]
     if not present:
-        old = next((path / legacy.FILE_NAME for path in paths if (path / legacy.FILE_NAME).exists()), None)
-        if old is None:
-            findings.append(Finding(copies[0].path, "missing", "there is no metadata"))
-            return copies, None
-        try:
-            journal = legacy.read(_FS, [str(path) for path in paths], system_random())
-        except StoreUnavailableError as error:
-            findings.append(Finding(str(old), "damaged", str(error)))
-            return copies, None
-        findings.append(Finding(str(old), "whole", "metadata of an earlier version"))
-        return copies, journal
+        findings.append(Finding(copies[0].path, "missing", "there is no metadata"))
+        return copies, None
     newest = max(copy.generation for copy in present)
     for copy in copies[:2]:
         is_old = copy.is_whole and copy.generation < newest - 1

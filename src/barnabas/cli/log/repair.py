@@ -11,7 +11,7 @@ from barnabas.base.environment.clock import SystemClock
 from barnabas.base.environment.filesystem import replace_file
 from barnabas.base.environment.os_filesystem import OsFileSystem
 from barnabas.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, topic_id_to_str
-from barnabas.broker.metadata import legacy, znodes
+from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.backup import BackupError, read_backup
 from barnabas.broker.metadata.copies import FILE_NAMES
 from barnabas.broker.metadata.folders import embedded_files
@@ -166,9 +166,6 @@ class Repair:
             )
         for copy in self._found.copies:
             self._move_aside(Path(copy.path))
-        for path in paths:
-            for suffix in ("", "-wal", "-shm"):
-                self._move_aside(path / (legacy.FILE_NAME + suffix))
         data, _ = encode_snapshot(journal.store_id, journal.generation, journal.transaction, journal.nodes)
         for home in (paths[0] / FILE_NAMES[0], paths[min(1, len(paths) - 1)] / FILE_NAMES[1]):
             self._write(home, data, f"{len(topics_of(journal))} topics")
@@ -263,7 +260,7 @@ class Repair:
                 self._write(
                     file, checkpoints.encode_properties(self._properties(journal)), "as the metadata says"
                 )
-            elif file.name != legacy.FILE_NAME:
+            else:
                 self._move_aside(file)
 
     def _properties(self, journal: Journal) -> dict[str, str]:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import random
-import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -415,76 +414,6 @@ def test_damage_in_the_middle_does_not_hide_how_far_a_copy_had_got() -> None:
     put(filled.disk, COPIES[1], filled.older[COPIES[1]])
     with pytest.raises(StoreUnavailableError, match="hold everything"):
         read(filled.disk)
-
-
-def test_an_interrupted_take_over_of_the_earlier_format_is_completed(tmp_path: Path) -> None:
-    make_old(tmp_path / "metadata.db")
-
-    async def open_and_close() -> None:
-        await (await EmbeddedStore.open(Environment.of_system(), tmp_path)).close()
-
-    asyncio.run(open_and_close())
-    (tmp_path / "metadata.db.migrated").rename(tmp_path / "metadata.db")
-    (tmp_path / "metadata-2.journal").unlink()
-    asyncio.run(open_and_close())
-    assert not (tmp_path / "metadata.db").exists()
-
-
-def test_a_store_of_the_earlier_format_is_taken_over(tmp_path: Path) -> None:
-    make_old(tmp_path / "metadata.db")
-
-    async def scenario() -> None:
-        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
-        assert (await store.get("/a/b"))[:3] == (b"two", 3, 7)
-        await store.create("/new")
-        assert (await store.get("/new")).created > 41
-        await store.close()
-
-    asyncio.run(scenario())
-    names = sorted(file.name for file in tmp_path.iterdir())
-    assert names == [
-        "metadata-1.journal",
-        "metadata-2.journal",
-        "metadata.db.migrated",
-        "metadata.lock",
-    ]
-    (tmp_path / "metadata-1.journal").unlink()
-
-    async def again() -> None:
-        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
-        assert await store.exists("/new") is not None
-        await store.close()
-
-    asyncio.run(again())
-
-
-@pytest.mark.parametrize("size", [0, 10, 100, 4096, 5000, 8192])
-def test_a_damaged_store_of_the_earlier_format_is_refused_in_one_line(tmp_path: Path, size: int) -> None:
-    make_old(tmp_path / "metadata.db")
-    (tmp_path / "metadata.db").write_bytes((tmp_path / "metadata.db").read_bytes()[:size])
-    with pytest.raises(StoreUnavailableError, match="barnabas log repair"):
-        asyncio.run(EmbeddedStore.open(Environment.of_system(), tmp_path))
-    assert (tmp_path / "metadata.db").exists()
-
-
-def make_old(path: Path) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.executescript(
-        """
-        CREATE TABLE node (path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL,
-                           created INTEGER NOT NULL) WITHOUT ROWID;
-        CREATE TABLE state (transaction_id INTEGER NOT NULL);
-        INSERT INTO state VALUES (41);
-        PRAGMA user_version = 1;
-        INSERT INTO node VALUES ('/a', x'', 0, 6), ('/a/b', CAST('two' AS BLOB), 3, 7);
-        """
-    )
-    connection.execute("BEGIN")
-    connection.executemany(
-        "INSERT INTO node VALUES (?, ?, 0, 8)", [(f"/a/{n:05d}", b"x" * 100) for n in range(200)]
-    )
-    connection.execute("COMMIT")
-    connection.close()
 
 
 def test_no_new_store_is_begun_where_a_brokers_data_lie(tmp_path: Path) -> None:
