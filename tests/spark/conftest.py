@@ -119,7 +119,7 @@ def feed(servers: str) -> Feeder:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from barnabas.spark.session import local_session
+    from tests.spark.session import local_session
 
     session = local_session("barnabas tests", tmp_path_factory.mktemp("spark"))
     yield session

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.spark.processes import children, kill
+from tests.spark.session import local_session
 
 from barnabas.pipelines import jdbc
 from barnabas.pipelines.sink_options import SinkOptions
-from barnabas.spark.session import local_session
 
 
 def main(folder: Path, last: int, step: str) -> None:

@@ -102,18 +102,6 @@ def start_spark(
         return SparkContext.getOrCreate(configuration)
 
 
-def local_session(name: str, folder: Path, *, cores: int = 2) -> SparkSession:
-    """Return a session of the Spark in this process. If Spark does not run yet, start it.
-
-    Call this in the thread that uses the session, because a stream finds the data source through the active
-    session of its thread. `start_spark` may run before in another thread.
-    """
-    start_spark(name, folder, cores=cores)
-    session = SparkSession.builder.getOrCreate()
-    let_streams_start_together(session)
-    return session
-
-
 def let_streams_start_together(spark: SparkSession) -> None:
     """Work around a race in Spark, so that several streams of the data source can start at the same time.
 

@@ -157,10 +157,6 @@ class Channel:
         return f"<channel to {self.name}>"
 
     @property
-    def is_connected(self) -> bool:
-        return self._connection is not None and self._connection.is_open
-
-    @property
     def in_flight(self) -> int:
         """Number of unanswered requests."""
         return len(self._connection) if self._connection is not None else 0

@@ -495,11 +495,6 @@ class FetchSessions:
         """Remove a session that its client does not know, because no response has contained its id."""
         self._drop(session.session_id)
 
-    def forget_replica(self, replica: BrokerId) -> None:
-        """Remove the session of a follower that has left the cluster, and answer its delayed fetch."""
-        if replica in self._of_replicas:
-            self._close_replica(replica)
-
     def _close_replica(self, replica: BrokerId) -> None:
         session = self._of_replicas.pop(replica)
         session.unpark()

@@ -258,7 +258,7 @@ def test_a_session_that_the_leader_has_lost_is_begun_again(scenario):
         leader, follower = cluster.add(1, 2)
         cluster.elect(1, 0)
         await cluster.settle()
-        leader.sessions.forget_replica(2)
+        leader.sessions._close_replica(2)
         leader.produce(b"a")
         await cluster.settle(1.0)
         assert follower.content() == [(0, 0)]

@@ -375,19 +375,6 @@ def test_who_says_a_number_that_no_broker_has_gets_no_session():
     run(scenario())
 
 
-def test_a_broker_that_leaves_takes_its_session_along():
-    async def scenario():
-        leader = Leader()
-        session = await leader.open({0: 0})
-        waits = leader.send({}, (session, 1))
-        leader.sessions.forget_replica(FOLLOWER)
-        leader.sessions.forget_replica(FOLLOWER)
-        assert (await waits).error_code == 0
-        assert not leader.partitions[0].followers
-
-    run(scenario())
-
-
 def test_a_thousand_idle_partitions_are_not_read_for_one_that_has_news():
     async def scenario():
         leader = Leader(1000)

@@ -1,0 +1,16 @@
+"""A Spark session of this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from barnabas.spark.session import let_streams_start_together, start_spark
+
+
+def local_session(name: str, folder: Path, *, cores: int = 2) -> SparkSession:
+    start_spark(name, folder, cores=cores)
+    session = SparkSession.builder.getOrCreate()
+    let_streams_start_together(session)
+    return session
