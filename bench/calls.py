@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Way:
-    """The calls of Python functions that one action makes, in their order. Calls of C code do not count."""
+    """The Python functions that one action calls, in order. Calls of C code do not count."""
 
     def __init__(self, action: Callable[[], object]) -> None:
         #: the caller's file, the file and name of the function
@@ -32,7 +32,7 @@ class Way:
         return f"{len(self.calls)} calls through {len(files)} files, {moves} of them from one file to another"
 
     def listing(self) -> str:
-        """One line for each call."""
+        """Return a text with one line for each call."""
         return "\n".join(f"  {_short(file)}: {name}" for _, file, name in self.calls)
 
 

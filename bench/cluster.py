@@ -54,7 +54,7 @@ _REPLICATED = (
 
 
 class ClusterPeer:
-    """Several brokers that are measured as one; has what `Target` asks of a `Peer`."""
+    """Several brokers that are measured as one. It has the attributes of a `Peer` that `Target` uses."""
 
     def __init__(self, name: str, members: Sequence[Peer]) -> None:
         self.name = name
@@ -62,7 +62,7 @@ class ClusterPeer:
 
     @property
     def others(self) -> Sequence[int]:
-        """The processes that the brokers need beside them."""
+        """The processes that the brokers need, for example ZooKeeper."""
         return ()
 
     @property
@@ -90,7 +90,7 @@ class ClusterPeer:
         )
 
     def leader(self, topic: str) -> Peer:
-        """The broker that leads the first partition."""
+        """Return the broker that leads the first partition."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         leader: int = admin.list_topics(topic, 10).topics[topic].partitions[0].leader
         return self.members[leader - 1]
@@ -105,7 +105,7 @@ class ClusterPeer:
 
 
 class BarnabasCluster(ClusterPeer):
-    """Barnabas with a ZooKeeper of its own."""
+    """A cluster of Barnabas, with its own ZooKeeper."""
 
     def __init__(self, directory: Path, brokers: int = BROKERS) -> None:
         self._zookeeper = ZooKeeperServer(directory / "zookeeper")
@@ -135,7 +135,7 @@ class BarnabasCluster(ClusterPeer):
 
 
 class KafkaCluster(ClusterPeer):
-    """Apache Kafka: each node is a broker and one of the controllers."""
+    """A cluster of Apache Kafka. Each node is a broker and one of the controllers."""
 
     def __init__(self, directory: Path, brokers: int = BROKERS) -> None:
         controllers = {number: free_port() for number in range(1, brokers + 1)}
@@ -154,7 +154,9 @@ CLUSTERS: dict[str, Callable[[Path], ClusterPeer]] = {"barnabas": BarnabasCluste
 
 @dataclass(frozen=True)
 class Gap:
-    """The longest wait of a record, of 200 a second, while the leader of its partition goes."""
+    """Measures the longest wait of a record while the leader of its partition ends. 200 records a second are
+    sent.
+    """
 
     name: str
     #: takes the leader away
@@ -180,7 +182,9 @@ class Gap:
 
 @dataclass(frozen=True)
 class Roles:
-    """What a leader and its followers spend on a record of one partition, written with acks=all."""
+    """Measures the CPU time of a leader and of its followers for a record of one partition, written with
+    acks=all.
+    """
 
     size: int
     records: int
@@ -208,7 +212,7 @@ class Roles:
 
 
 def workloads() -> list[Workload]:
-    """The rows, short: two cores run three brokers and the clients."""
+    """Return the rows. They are short, because three brokers and the clients share two cores."""
     return [
         *(
             Bulk(size, "none", partitions, records)
@@ -227,14 +231,14 @@ def workloads() -> list[Workload]:
 
 
 def names() -> list[str]:
-    """Of the rows, as `--only` takes them."""
+    """Return the names of the rows, for `--only`."""
     return [*(f"cluster {each.name}" for each in workloads()), _TOTAL]
 
 
 def measure(
     rounds: int, only: str, peers: Sequence[str], directory: Path, say: Callable[[str], None]
 ) -> Results:
-    """All clusters in turn, each on an empty directory, as often as there are rounds."""
+    """Measure all clusters in turn, each on an empty directory. Repeat this for each round."""
     results = Results(peers=[name for name in CLUSTERS if name in peers])
     chosen = [each for each in workloads() if only in f"cluster {each.name}"]
     for round_number in range(rounds):
@@ -282,7 +286,9 @@ def _warm_up_of(chosen: Sequence[Workload]) -> Sequence[Workload]:
 
 
 def _measure_total(brokers: int, directory: Path, results: Results, say: Callable[[str], None]) -> None:
-    """What 1, 2 and 3 brokers take together: a producer a broker, partitions of one replica each."""
+    """Measure the total rate of 1, 2 and 3 brokers, with a producer for each broker and one replica a
+    partition.
+    """
     cluster = BarnabasCluster(directory / "total", brokers)
     try:
         cluster.start()

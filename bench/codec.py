@@ -108,7 +108,7 @@ def kafka_python_class(message: Message, version: int) -> Any:
 
 
 def parsers(message: Message, version: int) -> dict[str, Callable[[], Any]]:
-    """Each contender reads the same bytes."""
+    """Return a function for each library that decodes the same bytes."""
     encoded = encode(message, version)
     read, theirs = entity_reader(kio_class(message, version)), kafka_python_class(message, version)
     cls = type(message)
@@ -120,7 +120,9 @@ def parsers(message: Message, version: int) -> dict[str, Callable[[], Any]]:
 
 
 def writers(message: Message, version: int) -> dict[str, Callable[[], Any]]:
-    """Each contender writes what it read from the same bytes; ours is the list of chunks that is sent."""
+    """Return a function for each library that encodes a message. Barnabas returns the
+    list of chunks to send.
+    """
     encoded = encode(message, version)
     entity, _ = entity_reader(kio_class(message, version))(encoded, 0)
     write = entity_writer(kio_class(message, version))
@@ -134,7 +136,9 @@ def writers(message: Message, version: int) -> dict[str, Callable[[], Any]]:
 
 
 def whole(message: Message, response: Message, version: int) -> dict[str, Callable[[], Any]]:
-    """What a broker does of it: parse a frame with its header, make the frame of the response."""
+    """Return functions for the broker's part: decode a frame with its header, and encode the frame of the
+    response.
+    """
     header = RequestHeader(message.api_key, version, 1, "client")  # type: ignore[attr-defined]
     frame = b"".join(encode_request(header, message))[4:]  # type: ignore[arg-type]
 
@@ -146,7 +150,7 @@ def whole(message: Message, response: Message, version: int) -> dict[str, Callab
 
 
 def measure(contenders: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Microseconds a call, by contender."""
+    """Return the microseconds of one call, for each library."""
     calls = {}
     for name, call in contenders.items():
         call()  # compiles

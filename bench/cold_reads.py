@@ -85,7 +85,7 @@ def _timed(log: PartitionLog, offset: int, *, may_wait: bool) -> float:
 
 
 def _forget(path: str) -> None:
-    """Have the page cache forget all files below a folder."""
+    """Remove all files below a folder from the page cache."""
     for folder, _, names in os.walk(path):
         for name in names:
             descriptor = os.open(f"{folder}/{name}", os.O_RDONLY)

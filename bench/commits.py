@@ -32,10 +32,10 @@ def group(number: int) -> str:
 
 
 def commit(bootstrap: str, topic: str, partitions: int, groups: int, rounds: int) -> None:
-    """Each of `groups` commits each of `partitions` once a round.
+    """Commit an offset of each partition, for each group, in each round.
 
     Raises:
-        RuntimeError: a commit was refused.
+        RuntimeError: the broker rejected a commit.
     """
     with Connection(bootstrap) as connection:
         for number in range(groups):
@@ -76,10 +76,10 @@ def _check(response: OffsetCommitResponse) -> None:
 
 
 def wait_for(bootstrap: str, topic: str, groups: int, offset: int) -> None:
-    """Until the broker tells every group's committed offset, which is `offset`.
+    """Wait until the broker returns `offset` as every group's committed offset.
 
     Raises:
-        RuntimeError: it does not, or tells another.
+        RuntimeError: the broker does not return an offset, or returns another one.
     """
     deadline = time.monotonic() + SECONDS
     with Connection(bootstrap) as connection:

@@ -18,7 +18,11 @@ R = TypeVar("R", bound=Response)
 
 
 class Connection:
-    """Requests and their answers, in order. Raises OSError when the broker is silent for `SECONDS`."""
+    """A connection that sends a request and waits for its answer.
+
+    Raises:
+        OSError: the broker sends nothing for `SECONDS`.
+    """
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -45,5 +49,5 @@ class Connection:
         return response
 
     def ask(self, request: Request, answer: type[R]) -> R:
-        """Send a request and wait for its answer."""
+        """Send a request and return its answer."""
         return self.receive(self.send(request), answer)

@@ -53,7 +53,7 @@ TRICKLE, WINDOWS, WINDOW = 500, 12, 4.0
 
 @contextmanager
 def console_of(bootstrap: str) -> Iterator[tuple[subprocess.Popen[str], str, urllib.request.OpenerDirector]]:
-    """A console process: it, its address, and what asks it as a browser that was let in."""
+    """Run a console process. Yield it, its address, and an opener with the cookie of an admitted browser."""
     command = [str(Path(sys.executable).with_name("barnabas")), "console", "--listen", "127.0.0.1:0"]
     process = subprocess.Popen([*command, "--bootstrap-server", bootstrap], stdout=subprocess.PIPE, text=True)
     try:
@@ -68,7 +68,7 @@ def console_of(bootstrap: str) -> Iterator[tuple[subprocess.Popen[str], str, url
 
 
 def pages(directory: Path, topics: int, groups: int) -> None:
-    """The first pages of a cluster with many topics and groups."""
+    """Measure the first pages of a cluster with many topics and groups."""
     peer = Barnabas(directory)
     peer.stall_report = directory / "stalls.json"
     peer.start()
@@ -114,7 +114,7 @@ def pages(directory: Path, topics: int, groups: int) -> None:
 
 
 def surveyed(browser: urllib.request.OpenerDirector, url: str, console: int, broker: int) -> None:
-    """How long the console takes to ask for all partitions, while somebody looks at the overview."""
+    """Measure the console's first survey of all partitions, while the overview is open."""
     before, began = [cpu_nanoseconds(pid) for pid in (console, broker)], time.monotonic()
     while True:
         with browser.open(f"{url}api/overview") as answer:
@@ -129,14 +129,14 @@ def surveyed(browser: urllib.request.OpenerDirector, url: str, console: int, bro
 
 
 def _prepare_offsets(bootstrap: str, topic: str) -> None:
-    """The first commit makes the topic that offsets are kept in."""
+    """Commit an offset, which creates the topic of committed offsets."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first"})
     consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
     consumer.close()
 
 
 def _commit(connections: list[Connection], start: int, end: int, names: list[str]) -> None:
-    """A commit for each of some groups, each by a connection of its own."""
+    """Commit an offset for each of some groups, each on its own connection."""
     partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")]
     asked = []
     for number, connection in zip(range(start, end), connections, strict=False):
@@ -151,7 +151,7 @@ def _commit(connections: list[Connection], start: int, end: int, names: list[str
 
 
 def live(directory: Path, rounds: int, records: int) -> None:
-    """The broker's CPU time for the benchmark's bulk produce, without and with a live tab."""
+    """Measure the broker's CPU time for a bulk produce, with and without an open tab."""
     peer = Barnabas(directory)
     peer.start()
     try:
@@ -161,7 +161,7 @@ def live(directory: Path, rounds: int, records: int) -> None:
         target = Target(peer)
 
         def produce() -> tuple[float, float]:
-            """Microseconds of CPU time a record, and records a second."""
+            """Return the microseconds of CPU time for each record, and the records a second."""
             figures, cpu = target.drive_weighed(
                 "produce", topic="live", size=SIZE, codec="none", records=records
             )
@@ -201,8 +201,11 @@ def live(directory: Path, rounds: int, records: int) -> None:
 
 
 def _tab_alone(peer: Barnabas, browser: urllib.request.OpenerDirector, url: str) -> float:
-    """Seconds of CPU time a second that a tab takes where the broker has little else to do, which can be
-    measured more exactly than beside the bulk produce: the median of differences between windows."""
+    """Return the CPU seconds a second that an open tab takes from an idle broker.
+
+    This is more exact than a measurement during the bulk produce. The result is the median of differences
+    between time windows with and without the tab.
+    """
     code = _TRICKLE.format(bootstrap=peer.bootstrap, size=SIZE, rate=TRICKLE)
     producer = subprocess.Popen([sys.executable, "-c", code])
     try:
@@ -218,7 +221,7 @@ def _tab_alone(peer: Barnabas, browser: urllib.request.OpenerDirector, url: str)
 
 
 def _cpu(peer: Barnabas) -> float:
-    """The part of a core that the broker uses for a while."""
+    """Return the part of a core that the broker uses during a time window."""
     before, began = cpu_nanoseconds(peer.pid), time.monotonic()
     time.sleep(WINDOW)
     return (cpu_nanoseconds(peer.pid) - before) / 1e9 / (time.monotonic() - began)
@@ -239,7 +242,7 @@ while True:
 
 @contextmanager
 def _tab(browser: urllib.request.OpenerDirector, url: str) -> Iterator[None]:
-    """Somebody who watches; the first looks, which read what is there already, have passed."""
+    """Keep a tab open while the context lasts. It has already read the present records."""
     ended = threading.Event()
     looks = threading.Semaphore(0)
 

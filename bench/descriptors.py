@@ -6,6 +6,6 @@ import resource
 
 
 def allow_descriptors(count: int) -> None:
-    """Let this process open `count` files, or as many as the system allows."""
+    """Allow this process to open `count` files, or as many as the system permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count + 100)), hard))

@@ -32,7 +32,7 @@ BATCH = 500  # records handed to the producer at once; the number of records is 
 
 
 class _Deliveries:
-    """Counts what the broker refused, so that a figure is never made of records that were not stored."""
+    """Counts the records that the broker rejects, so that no figure contains records that were not stored."""
 
     def __init__(self) -> None:
         self.failed: KafkaError | None = None
@@ -51,8 +51,9 @@ class _Deliveries:
 
 
 def _payloads(size: int, count: int) -> list[bytes]:
-    """Distinct values of which half the bytes are random, as OpenMessaging's benchmark makes them: lz4 finds
-    something to do, but not everything."""
+    """Return distinct values. Half of their bytes are random, as in the OpenMessaging benchmark, so lz4 can
+    compress them in part.
+    """
     source = random.Random(size)
     return [source.randbytes(size // 2).ljust(size, b"x") for _ in range(count)]
 
@@ -74,7 +75,7 @@ def _consumer(bootstrap: str, **settings: Any) -> Consumer:
 
 
 def produce(bootstrap: str, topic: str, size: int, codec: str, records: int) -> Figures:
-    """So many records as fast as they go in, spread over the partitions at random, all acknowledged."""
+    """Produce records as fast as possible, to random partitions, and wait for all acknowledgements."""
     deliveries = _Deliveries()
     producer = _producer(
         bootstrap,
@@ -103,7 +104,9 @@ def produce(bootstrap: str, topic: str, size: int, codec: str, records: int) -> 
 
 
 def consume(bootstrap: str, topic: str, partitions: int, records: int) -> Figures:
-    """All `records` of a topic from its beginning, from the first asked for to the last received."""
+    """Consume all `records` of a topic from its beginning. Measure from the first
+    request to the last record.
+    """
     # With its defaults the client stops fetching for a second whenever it holds 100,000 records: that would
     # measure the client's pauses.
     consumer = _consumer(bootstrap, **{"queued.min.messages": 1_000_000, "fetch.queue.backoff.ms": 1})
@@ -128,7 +131,7 @@ def consume(bootstrap: str, topic: str, partitions: int, records: int) -> Figure
 
 
 def sync(bootstrap: str, topic: str, size: int, seconds: float) -> Figures:
-    """One record at a time, each acknowledged by all replicas before the next is sent."""
+    """Send one record at a time. All replicas acknowledge it before the next one is sent."""
     deliveries = _Deliveries()
     producer = _producer(bootstrap, deliveries, **{"linger.ms": 0})
     value = _payloads(size, 1)[0]
@@ -150,7 +153,9 @@ def sync(bootstrap: str, topic: str, size: int, seconds: float) -> Figures:
 
 
 def paced(bootstrap: str, topic: str, size: int, rate: int, records: int) -> Figures:
-    """`records` at a steady `rate` a second, each carrying the time it was handed to the client."""
+    """Produce at a steady `rate` of records a second. The value of each record has the time of its `produce`
+    call.
+    """
     deliveries = _Deliveries()
     producer = _producer(bootstrap, deliveries, **{"linger.ms": 0})
     producer.list_topics(topic, timeout=DRAIN_SECONDS)
@@ -166,7 +171,9 @@ def paced(bootstrap: str, topic: str, size: int, rate: int, records: int) -> Fig
 
 
 def gap(bootstrap: str, topic: str, seconds: float) -> Figures:
-    """200 records a second to all partitions, idempotent: the longest that one of them waited."""
+    """Produce 200 records a second to all partitions, as an idempotent producer. Measure the longest wait of
+    a record.
+    """
     failed: list[KafkaError] = []
     producer = Producer(
         {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
@@ -199,9 +206,9 @@ def gap(bootstrap: str, topic: str, seconds: float) -> Figures:
 
 
 def latency(bootstrap: str, topic: str, records: int, uncounted: int) -> Figures:
-    """The other end of `paced`: from handed over to received, on the clock both processes share.
+    """Consume the records of `paced`, and measure the time from `produce` to the receipt on the shared clock.
 
-    The first `uncounted` records make the producer's connections, and warm all three processes.
+    The first `uncounted` records do not count: they open connections and warm up all three processes.
     """
     consumer = _consumer(bootstrap)
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -222,7 +229,7 @@ def latency(bootstrap: str, topic: str, records: int, uncounted: int) -> Figures
 
 
 def first_record(bootstrap: str, topic: str) -> Figures:
-    """From making a consumer of a new group to the first record of a topic that has some."""
+    """Measure the time from the creation of a consumer in a new group to the first record of a topic."""
     began = time.monotonic()
     consumer = _consumer(bootstrap)
     consumer.subscribe([topic])
@@ -236,8 +243,11 @@ def first_record(bootstrap: str, topic: str) -> Figures:
 
 
 def join(bootstrap: str, topic: str, partitions: int, groups: int, members: int) -> Figures:
-    """From making the first of `members` consumers until in each of `groups` all partitions of a topic are
-    assigned, and equally many to each member."""
+    """Measure the time until each of `groups` has settled, from the creation of the first of `members`
+    consumers.
+
+    A group has settled when all partitions are assigned, and each member has the same number.
+    """
     fair = partitions * groups // members
     began = time.monotonic()
     consumers = [
@@ -259,9 +269,10 @@ def join(bootstrap: str, topic: str, partitions: int, groups: int, members: int)
 
 
 def connections(bootstrap: str, count: int) -> Figures:
-    """Open `count` connections, each answered before the next, and keep them until told to end.
+    """Open `count` connections one after the other, each with one answered request, and keep them open.
 
-    It says `ready` while all are open, so that the broker can be weighed, and ends when its input does.
+    It prints `ready` when all are open, so that the parent can measure the broker's memory. It ends at the
+    end of its input.
     """
     allow_descriptors(count)
     host, _, port = bootstrap.rpartition(":")

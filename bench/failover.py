@@ -33,7 +33,7 @@ _VICTIM = BROKERS
 
 
 class Failover:
-    """One cluster, from its start to the return of a broker that died."""
+    """The measurement of one cluster, from its start to the return of a broker that was killed."""
 
     def __init__(self, cluster: BarnabasCluster, partitions: int) -> None:
         self._cluster = cluster
@@ -41,7 +41,7 @@ class Failover:
         self._partitions = partitions
 
     def run(self) -> None:
-        """Measure all steps, and print each."""
+        """Measure all steps, and print each result."""
         self._step("all topics are created", self._create)
         self._step("... and all replicas in sync", lambda: self._until(_is_whole))
         self._write()
@@ -90,7 +90,7 @@ class Failover:
         self._until(_is_whole)
 
     def _idle(self) -> None:
-        """Print what the brokers use while nobody asks anything of them."""
+        """Print the CPU time and memory of the brokers while no client sends a request."""
         before = [member.usage().cpu_seconds for member in self._cluster.members]
         time.sleep(IDLE_SECONDS)
         after = [member.usage().cpu_seconds for member in self._cluster.members]
@@ -98,7 +98,7 @@ class Failover:
         print(f"idle: {shares} % of a core", flush=True)
 
     def _states(self) -> list[tuple[int, bool]]:
-        """Of each partition: who leads it, and whether all its replicas are in sync."""
+        """Return, for each partition, its leader and whether all its replicas are in sync."""
         with Connection(self._cluster.members[0].bootstrap) as connection:
             response = connection.ask(MetadataRequest(topics=None), MetadataResponse)
         return [

@@ -10,7 +10,7 @@ STAMP = struct.Struct(">q")
 
 
 def percentiles_ms(seconds: list[float]) -> Figures:
-    """The median and the 99th percentile, in milliseconds."""
+    """Return the median and the 99th percentile of times in seconds, in milliseconds."""
     ordered = sorted(seconds)
     return {
         f"p{percent} ms": ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] * 1e3

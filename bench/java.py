@@ -22,10 +22,13 @@ ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
 
 @dataclass(frozen=True)
 class JavaClients:
-    """Produce with Java's defaults (idempotent, acks=all), then consume; a fourth more records come first.
+    """Produce with the defaults of the Java client (idempotent, acks=all), then consume.
+
+    A quarter of additional records comes first and does not count.
 
     Args:
-        partitioner: a class, or empty for the default, which fills a batch of one partition after the other.
+        partitioner: a class name, or "" for the default, which fills a batch of one partition after the
+            other.
     """
 
     size: int
@@ -78,7 +81,12 @@ def _rate(said: str) -> float:
 
 
 def _run(tool: str, *arguments: str) -> str:
-    """Return what a tool printed. Raises DriverFailed, and Unavailable without Java or Kafka's jars."""
+    """Run a tool and return its output.
+
+    Raises:
+        DriverFailed: the tool failed.
+        Unavailable: Java or Kafka's jars are missing.
+    """
     command = ["java", *_OPTIONS, "-cp", kafka_classpath(), f"{_TOOLS}.{tool}", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=False)
@@ -90,12 +98,12 @@ def _run(tool: str, *arguments: str) -> str:
 
 
 def quick() -> list[JavaClients]:
-    """The shape that the targets are stated in."""
+    """Return the rows for which the targets are defined."""
     return [JavaClients(100, 100, 500_000)]
 
 
 def full() -> list[JavaClients]:
-    """A partition, many, and many in each request."""
+    """Return rows with one partition, with many, and with many in each request."""
     return [
         JavaClients(100, 1, 2_000_000),
         JavaClients(100, 100, 2_000_000),

@@ -79,7 +79,7 @@ _REPLICAS = 3
 
 @dataclass
 class Count:
-    """Operations and their bytes, paths included."""
+    """A number of operations and of their bytes, including the paths."""
 
     reads: int = 0
     read_bytes: int = 0
@@ -96,7 +96,7 @@ class Count:
 
 
 class CountingStore(SingleOperations):
-    """A session that notes what passes, in memory or of a real ZooKeeper."""
+    """A session that counts its operations. It uses a tree in memory or a real ZooKeeper."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -178,7 +178,7 @@ async def _nobody(broker: BrokerId, request: Request) -> object:
 
 
 class Member:
-    """A broker, as far as metadata goes."""
+    """A broker, as far as it concerns metadata."""
 
     def __init__(self, store: CountingStore, number: BrokerId) -> None:
         self.store = store
@@ -207,7 +207,7 @@ def _broker(number: BrokerId) -> BrokerImage:
 
 
 class Cluster:
-    """All of it, and the table that is printed."""
+    """The whole cluster, and the table of the results."""
 
     def __init__(self, brokers: int, partitions: int, new: int, zookeeper: str | None = None) -> None:
         self.brokers, self.partitions = brokers, partitions
@@ -263,7 +263,7 @@ class Cluster:
             await asyncio.sleep(0.001)
 
     async def _settle(self) -> None:
-        """Wait until the controller has dealt with everything, and the follower has heard of it."""
+        """Wait until the controller has made all changes, and the following broker has read them."""
         await asyncio.sleep(0)
         await self.controller.loader.settled()
         await self.controller.controller.partitions.settled()
@@ -291,7 +291,7 @@ class Cluster:
         )
 
     async def _populate(self) -> None:
-        """All partitions, written behind the controller's back: it would take them by topic."""
+        """Write all partitions into the store directly. The controller would create one topic at a time."""
         random = Random(2)
         brokers = [_broker(number) for number in range(1, self.brokers + 1)]
         writer = await self._session()
@@ -323,7 +323,7 @@ class Cluster:
         return sum(state.leader != NO_BROKER for topic in topics for state in topic.partitions)
 
     async def _read_all(self) -> None:
-        """As the metadata of a broker that starts; what it reads counts as the follower's."""
+        """Read all metadata as a starting broker does. The reads count as those of the following broker."""
         store = await self._session()
         loader = MetadataLoader(store)
         await loader.start()
@@ -334,7 +334,7 @@ class Cluster:
 
     @property
     def _victim(self) -> BrokerId:
-        """One of the others: brokers 1 and 2 are those that are measured."""
+        """Return a broker that is only simulated: brokers 1 and 2 are measured."""
         return max(self.brokers // 2 + 1, 3)
 
     def _leads(self, broker: BrokerId) -> bool:
@@ -362,7 +362,7 @@ class Cluster:
         await self._settle()
 
     async def _catch_up(self) -> None:
-        """Each leader asks for the replica that has come back, in one request."""
+        """Send the request of each leader that adds the returned replica to the ISRs."""
         image, back = self.controller.image, self._victim
         by_leader: dict[BrokerId, list[IsrProposal]] = {}
         for topic in image.topics.values():
@@ -418,7 +418,9 @@ class Cluster:
 
 
 class _Told(logging.Handler):
-    """Prints what the controller logs of its start: its own measure, without what this program waits for."""
+    """Prints the times that the controller logs about its start. They do not include
+    the waits of this program.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         if "taken over" in (message := record.getMessage()):
@@ -440,7 +442,7 @@ def _taking_over() -> Iterator[None]:
 
 @contextmanager
 def _store(is_real: bool, folder: Path) -> Iterator[str | None]:
-    """The address of a ZooKeeper that runs meanwhile, or None."""
+    """Run a ZooKeeper while the context lasts, and yield its address; yield None for the store in memory."""
     if not is_real:
         yield None
         return

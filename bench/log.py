@@ -32,7 +32,7 @@ BATCHES = ((1, 100), (100, 100), (16, 1000), (1000, 1000))
 
 
 def cost(action: Callable[[int], object], seconds: float) -> float:
-    """Microseconds of CPU for one call of `action`, which is given the number of the call."""
+    """Return the CPU time of one call of `action`, in microseconds. `action` gets the number of the call."""
     best = float("inf")
     number = 0
     for _ in range(ROUNDS):
@@ -89,7 +89,7 @@ def read_one(log: PartitionLog, offset: int, end: int, _: int) -> None:
 
 
 def bare(path: str, batch: bytes, seconds: float) -> tuple[float, float]:
-    """The same bytes written and read by the system calls alone."""
+    """Return the CPU times of the system calls alone that write and read the same bytes."""
     fd = os.open(f"{path}/bare", os.O_RDWR | os.O_CREAT)
     view = memoryview(batch)
     chunks: list[bytes | memoryview] = [batch[:16], view[16:]]

@@ -56,7 +56,7 @@ R = TypeVar("R", bound=Response)
 
 
 class _Group:
-    """What the members of one group know together."""
+    """The state that all members of one group share."""
 
     def __init__(self, size: int, partitions: int) -> None:
         self.id = f"bench-{uuid.uuid4()}"
@@ -69,7 +69,9 @@ class _Group:
         self._count = 0
 
     def has(self, member: object, generation: int, partitions: int) -> None:
-        """A member has its part: the group is settled when all have it in the same generation."""
+        """Note the assignment of a member. The group has settled when all members have one in the same
+        generation.
+        """
         before, count = self._states.get(member, (None, 0))
         if before is not None:
             self._generations[before] -= 1
@@ -86,7 +88,7 @@ class _Member(ABC):
         self._channel: Channel
 
     async def connect(self, bootstrap: str) -> None:
-        """Connect, and have the topic made that keeps the groups."""
+        """Connect, and create the internal topic of the groups."""
         host, _, port = bootstrap.rpartition(":")
         self._channel = Channel(
             SocketNetwork(),
@@ -102,7 +104,7 @@ class _Member(ABC):
 
     @abstractmethod
     async def take_part(self) -> None:
-        """Join, and do what the group asks for until all its members have settled."""
+        """Join the group, and follow its protocol until all members have settled."""
 
     async def leave(self) -> None:
         """Leave the group."""
@@ -128,7 +130,7 @@ class _ClassicMember(_Member):
                 await self._heartbeat()
 
     async def _join(self) -> bool:
-        """One round; whether it gave this member a part."""
+        """Run one round of joining. Return whether this member got an assignment."""
         joined = await self._ask(
             JoinGroupRequest(
                 group_id=self._group.id,
@@ -167,7 +169,7 @@ class _ClassicMember(_Member):
         return True
 
     async def _heartbeat(self) -> None:
-        """Until the group rebalances or has settled."""
+        """Send heartbeats until the group rebalances or has settled."""
         request = HeartbeatRequest(
             group_id=self._group.id, generation_id=self._generation, member_id=self._id
         )
@@ -259,10 +261,12 @@ async def _settle(bootstrap: str, groups: int, members: int, topic: str | None, 
 def settle(
     bootstrap: str, groups: int, members: int, topic: str | None = None, partitions: int = 0
 ) -> Figures:
-    """From the first of `members` joining one of `groups` until every group has all of its members in one
-    generation. It says `ready` then, so that the broker can be weighed, and ends when its input does.
+    """Measure the time until every group has settled, from the first join of a member.
 
-    With a `topic` of so many `partitions` they use the consumer protocol."""
+    A group has settled when all its members are in one generation. It then prints `ready`, so that the parent
+    can measure the broker's memory. It ends at the end of its input. With a `topic`, the members use the
+    consumer protocol (KIP-848) and share its `partitions`.
+    """
     allow_descriptors(members)
     began = time.process_time()
     elapsed = asyncio.run(_settle(bootstrap, groups, members, topic, partitions))

@@ -43,7 +43,7 @@ PRODUCE, FETCH, METADATA, CREATE = 7, 11, 8, 5
 
 
 class Client(asyncio.Transport):
-    """The far end of a session: it has the last reply, and tells when one came."""
+    """The client's end of a session. It keeps the last reply, and signals its arrival."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Client(asyncio.Transport):
         pass
 
     async def answer(self, session: ClientSession, request: bytes) -> bytes:
-        """Return the reply to a request's frame."""
+        """Return the reply to the frame of a request."""
         self.reply = b""
         self._waiting = None
         session.data_received(request)
@@ -70,7 +70,7 @@ class Client(asyncio.Transport):
 
 
 class Bench:
-    """One broker and one session with it."""
+    """One broker, and one session with it."""
 
     def __init__(self, broker: Broker, options: argparse.Namespace) -> None:
         listener = Listener(Endpoint("BENCH", "127.0.0.1", 0), broker.connections, SocketNetwork())
@@ -96,7 +96,7 @@ class Bench:
                 self.broker.replicas.find(name, index)
 
     async def measure(self, what: str, items: int, frames: Iterator[bytes]) -> None:
-        """Print the least cost of an item of the requests."""
+        """Print the smallest CPU time for each item of the requests."""
         if self.options.only not in what:
             return
         best = float("inf")

@@ -35,7 +35,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Usage:
-    """What a broker has used: CPU seconds of its process tree so far, resident bytes now and at most."""
+    """The resources that a broker has used: CPU seconds of its process tree, and its memory now and at most,
+    in bytes.
+    """
 
     cpu_seconds: float
     rss: int
@@ -43,14 +45,18 @@ class Usage:
 
 
 class Peer(ABC):
-    """One broker process. `start` returns when it answers; the seconds that took are `startup_seconds`."""
+    """One broker process. `start` sets `startup_seconds`, the time until the broker answers."""
 
     name: str
     #: beside its defaults, as ``name=value`` (Tansu has none)
     settings: tuple[str, ...] = ()
 
     def __init__(self, directory: Path) -> None:
-        """`directory` (created when missing) holds this broker's data, configuration and output."""
+        """Create a stopped broker.
+
+        Args:
+            directory: the folder for the broker's data, configuration and output. It is created if missing.
+        """
         self.directory = directory
         self.port = 0
         self.startup_seconds = 0.0
@@ -59,10 +65,10 @@ class Peer(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """The command that runs the broker in the foreground on `self.port`."""
+        """Return the command that runs the broker in the foreground on `self.port`."""
 
     def prepare(self) -> None:  # noqa: B027 - most brokers need nothing
-        """What must happen once before the broker first starts, and is not part of its start-up time."""
+        """Prepare the first start of the broker. The time of this does not count as start-up time."""
 
     @property
     def bootstrap(self) -> str:
@@ -76,7 +82,7 @@ class Peer(ABC):
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started, and has not ended, by itself or by us."""
+        """Return whether the process was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -84,9 +90,10 @@ class Peer(ABC):
         return self.directory / "output.log"
 
     def start(self) -> None:
-        """Start it and wait until it answers, on the port it had before if it ran before.
+        """Start the broker and wait until it answers. It uses the same port as before.
 
-        Raises RuntimeError with its last words when it does not.
+        Raises:
+            RuntimeError: it does not answer in time; the text has the end of its output.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         self.port = self.port or free_port()
@@ -106,11 +113,11 @@ class Peer(ABC):
         self.startup_seconds = time.monotonic() - started
 
     def stop(self) -> None:
-        """End the process: SIGTERM, then SIGKILL when that is not enough."""
+        """Stop the process with SIGTERM, and with SIGKILL if it does not end in time."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the process at once, as a crash would."""
+        """Kill the process, as a crash would."""
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:
@@ -125,12 +132,12 @@ class Peer(ABC):
             process.wait()
 
     def usage(self) -> Usage:
-        """Read from /proc, so Linux only."""
+        """Return the resources used, from /proc (Linux only)."""
         return usage_of(self.pid)
 
 
 class Barnabas(Peer):
-    """This project's broker, as installed beside the Python that runs the benchmark."""
+    """Barnabas, as installed for the Python that runs the benchmark."""
 
     name = "barnabas"
     settings: tuple[str, ...] = SHARE_GROUP
@@ -160,7 +167,7 @@ class Barnabas(Peer):
 
     @contextmanager
     def counted_stalls(self) -> Iterator[None]:
-        """Count the long turns meanwhile; they are in `stall_report` afterwards."""
+        """Count the long turns of the event loop while the context lasts. `stall_report` then has them."""
         assert self.stall_report is not None
         os.kill(self.pid, signal.SIGUSR1)
         yield
@@ -173,7 +180,7 @@ class Barnabas(Peer):
 
 
 class BarnabasMachine(Barnabas):
-    """Several brokers of this project as one cluster, under `barnabas start --brokers`."""
+    """Several brokers of Barnabas as one cluster, run by `barnabas start --brokers`."""
 
     brokers: int
 
@@ -181,7 +188,11 @@ class BarnabasMachine(Barnabas):
         return [*super().command(), "--brokers", str(self.brokers)]
 
     def start(self) -> None:
-        """Start it and wait until all brokers answer. Raises RuntimeError as `Peer.start`."""
+        """Start the brokers and wait until all of them answer.
+
+        Raises:
+            RuntimeError: they do not answer in time.
+        """
         self.port = self.port or free_port(self.brokers)
         said = self.output.stat().st_size if self.output.exists() else 0
         super().start()
@@ -209,7 +220,7 @@ class Barnabas8(BarnabasMachine):
 
 
 class Kafka(Peer):
-    """Apache Kafka as one KRaft node, with the heap and collector its own start script gives it."""
+    """Apache Kafka as one KRaft node, with the heap size and garbage collector of its own start script."""
 
     name = "kafka"
     settings: tuple[str, ...] = SHARE_GROUP
@@ -282,7 +293,7 @@ class Kafka(Peer):
 
 
 class Tansu(Peer):
-    """Tansu, a broker in Rust, keeping its records in memory."""
+    """Tansu, a broker in Rust, which keeps its records in memory."""
 
     name = "tansu"
 
@@ -323,7 +334,7 @@ def free_port(count: int = 1) -> int:
 
 
 def usage_of(pid: int) -> Usage:
-    """Return the CPU time of a process and all below it, and its own memory."""
+    """Return the CPU time of a process and all processes below it, and the memory of the process alone."""
     lines = (Path("/proc") / str(pid) / "status").read_text().splitlines()
     status = dict(line.split(":", 1) for line in lines if ":" in line)
     return Usage(
@@ -334,7 +345,9 @@ def usage_of(pid: int) -> Usage:
 
 
 def cpu_nanoseconds(pid: int) -> int:
-    """What the threads of this process that still run have used so far; finer than `tree_cpu_seconds`."""
+    """Return the CPU time of the process's running threads in nanoseconds. It is more exact than
+    `tree_cpu_seconds`.
+    """
     used = 0
     for task in (Path("/proc") / str(pid) / "task").iterdir():
         with suppress(OSError):  # it has ended
@@ -343,7 +356,9 @@ def cpu_nanoseconds(pid: int) -> int:
 
 
 def tree_cpu_seconds(root: int) -> float:
-    """CPU seconds of this process, of all below it, and of those below it that have ended, so far."""
+    """Return the CPU seconds of this process and of all processes below it, including
+    those that have ended.
+    """
     parents = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -366,7 +381,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _answers(port: int) -> bool:
-    """Whether a broker on this port answers ApiVersions."""
+    """Return whether a broker on this port answers ApiVersions."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
             connection.sendall(_API_VERSIONS)

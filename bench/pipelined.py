@@ -52,12 +52,13 @@ def pipelined(
     in_flight: int,
     seconds: float,
 ) -> Figures:
-    """Keep `in_flight` requests on each connection, each with `records` records to each of `partitions`.
+    """Keep `in_flight` requests on each connection, each with `records` records to each of `partitions`
+    partitions.
 
-    It says `ready` when it begins to count. Connections take the topic's partitions in turn.
+    It prints `ready` when it begins to count. The connections use different partitions of the topic.
 
     Raises:
-        RuntimeError: the broker refused a record, or lost one.
+        RuntimeError: the broker rejected a record, or lost one.
     """
     _await_leaders(bootstrap, topic, topic_partitions)
     load = _Load(bootstrap, in_flight, seconds)
@@ -80,7 +81,7 @@ def pipelined(
 
 
 class _Load:
-    """The connections of a run, and what they count together."""
+    """The connections of a run, and their common counters."""
 
     def __init__(self, bootstrap: str, in_flight: int, seconds: float) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -95,10 +96,7 @@ class _Load:
         self.counts = False
 
     async def run(self, frames: list[bytes], name_size: int, partitions: int) -> None:
-        """Send until each connection has an answer, for `LEAD_SECONDS` and for the counted time.
-
-        Then wait for the answers that are due.
-        """
+        """Send requests for `LEAD_SECONDS`, and then for the counted time. Wait for the last answers."""
         loop = asyncio.get_running_loop()
         connections = []
         for frame in frames:
@@ -123,7 +121,7 @@ class _Load:
 
 
 class _Requests(asyncio.Protocol):
-    """One connection: a new request for each answer."""
+    """One connection. It sends a new request after each answer."""
 
     def __init__(self, load: _Load, frame: bytes, name_size: int, partitions: int) -> None:
         self._load = load
@@ -203,7 +201,7 @@ def _frame(topic: str, partitions: list[int], records: int) -> bytes:
 
 
 def _await_leaders(bootstrap: str, topic: str, partitions: int) -> None:
-    """Wait until the broker leads the partitions; the request that made the topic is answered before."""
+    """Wait until the broker leads the partitions: CreateTopics returns earlier."""
     deadline = time.monotonic() + LEADER_SECONDS
     while any(each.error_code for each in _ends(bootstrap, topic, partitions)):
         if time.monotonic() > deadline:

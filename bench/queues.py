@@ -11,7 +11,7 @@ from bench.workloads import MEGABYTE, Sample, Target, Workload, finish, human_si
 
 @dataclass(frozen=True)
 class Drain:
-    """The members of a share group accept the records that a topic has."""
+    """Measures the rate at which the members of a share group accept the records of a topic."""
 
     members: int
     partitions: int
@@ -37,7 +37,7 @@ class Drain:
 
 @dataclass(frozen=True)
 class Library:
-    """One share consumer of librdkafka accepts the records that a topic has."""
+    """Measures the rate at which one share consumer of librdkafka accepts the records of a topic."""
 
     partitions: int
     records: int
@@ -57,7 +57,9 @@ class Library:
 
 @dataclass(frozen=True)
 class Paced:
-    """From a record's produce until its acceptance was answered, at a steady rate, in one partition."""
+    """Measures the time from a record's produce to the answer of its acceptance, at a steady rate in one
+    partition.
+    """
 
     members: int
     rate: int
@@ -84,7 +86,9 @@ class Paced:
 
 @dataclass(frozen=True)
 class InFlight:
-    """Many records locked in each of many partitions, of which each second one comes again."""
+    """Measures many records that are locked in many partitions. Every second one is released and delivered
+    again.
+    """
 
     members: int
     partitions: int
@@ -123,7 +127,7 @@ class InFlight:
 
 @dataclass(frozen=True)
 class ShareMembers:
-    """Members that all join one share group at once, until each has partitions in one epoch."""
+    """Measures members that join one share group at the same time, until each has partitions in one epoch."""
 
     members: int
     partitions: int = 10
@@ -143,7 +147,7 @@ class ShareMembers:
 
 
 def workloads() -> list[Workload]:
-    """The rows of one broker."""
+    """Return the rows for one broker."""
     return [
         *(Drain(members, partitions, 200_000) for partitions in (1, 10) for members in (1, 10, 100)),
         Library(10, 200_000),
@@ -156,12 +160,12 @@ def workloads() -> list[Workload]:
 
 
 def warm_up() -> list[Workload]:
-    """What a broker does uncounted before these rows."""
+    """Return the work that warms up a broker before these rows."""
     return [*(Drain(members, 10, 100_000) for members in (1, 10, 100)), Paced(10, 1_000, 4.0)]
 
 
 def replicated() -> list[Workload]:
-    """The rows of three brokers."""
+    """Return the rows for three brokers."""
     return [
         *(Drain(members, partitions, 60_000) for partitions in (1, 10) for members in (1, 10, 100)),
         Paced(10, 300, 4.0),

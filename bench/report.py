@@ -58,7 +58,7 @@ Row = tuple[str, str]  # workload, unit
 
 @dataclass
 class Results:
-    """All samples of a run, by row, by broker, by round; and what failed."""
+    """All samples of a run, by row, broker and round, and the rows that failed."""
 
     peers: list[str]
     values: dict[Row, dict[str, dict[int, float]]] = field(
@@ -74,7 +74,9 @@ class Results:
         return median(values.values()) if values else None
 
     def ratios(self, row: Row, peer: str) -> list[float]:
-        """Ours against theirs in every round that has both, sorted, above 1 when ours is better."""
+        """Return the ratios of Barnabas to the peer for each round that has both, in order. Above 1, Barnabas
+        is better.
+        """
         ours, theirs = self.values[row].get(OURS, {}), self.values[row].get(peer, {})
         pairs = [(ours[number], theirs[number]) for number in ours if number in theirs]
         return sorted(
@@ -85,7 +87,7 @@ class Results:
 
 
 def table(results: Results) -> str:
-    """The Markdown table of every row."""
+    """Return a Markdown table with all rows."""
     others = [peer for peer in results.peers if peer != OURS]
     header = ["workload", "unit", *results.peers, *(f"vs {peer}" for peer in others)]
     lines = [header, ["---", "---", *(["---:"] * (len(header) - 2))]]
@@ -110,7 +112,7 @@ def table(results: Results) -> str:
 
 
 def growth(results: Results) -> Iterator[str]:
-    """How each figure grows that was measured at several numbers of partitions."""
+    """Yield a line for each figure that was measured with several numbers of partitions: its growth."""
     figures: dict[Row, list[tuple[int, Row]]] = defaultdict(list)
     for row in results.values:
         what, comma, partitions = row[0].removesuffix("p").rpartition(", ")
@@ -129,7 +131,7 @@ def growth(results: Results) -> Iterator[str]:
 
 
 def targets(results: Results) -> Iterator[str]:
-    """One line a target: met, equal (the median is within `EQUAL` of the other's), or missed."""
+    """Yield a line for each target: met, equal (the median differs by at most `EQUAL`), or missed."""
     for row in results.values:
         workload, unit = row
         if (most := MOST.get(row)) is not None and (ours := results.middle(row, OURS)) is not None:
@@ -142,14 +144,16 @@ def targets(results: Results) -> Iterator[str]:
 
 
 def _verdict(ratios: list[float]) -> str:
-    """A median that is far below is missed, though a round may have been better."""
+    """Return the result for one target. A median far below the target is missed, even
+    if one round was better.
+    """
     if median(ratios) >= 1:
         return "met"
     return "equal" if median(ratios) >= 1 - EQUAL and ratios[-1] >= 1 else "MISSED"
 
 
 def write_json(parts: list[Results], path: Path) -> None:
-    """Every sample of every part of a run, with the machine it was taken on."""
+    """Write every sample of every part of a run as JSON, with a description of the machine."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"machine": machine(), "parts": [_as_json(part) for part in parts]}, indent=1))
 
@@ -173,7 +177,7 @@ def _as_json(results: Results) -> dict[str, object]:
 
 
 def machine() -> str:
-    """What the figures were taken on."""
+    """Return a description of this machine."""
     system = f"{platform.system()} {platform.machine()}"
     return f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}"
 

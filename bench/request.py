@@ -47,7 +47,7 @@ PIPELINED = 5
 
 
 class Nowhere(asyncio.Transport):
-    """A client that takes every reply at once and forgets it, but for how many they were."""
+    """A client that accepts each reply at once and only counts it."""
 
     replies = 0
 
@@ -63,7 +63,7 @@ def frame(request: Request, version: int) -> bytes:
 
 
 async def loaded_groups(broker: Broker, session: ClientSession, client: Nowhere) -> None:
-    """Have the topic of the groups made, and wait until this broker coordinates them."""
+    """Create the internal topic of the groups, and wait until this broker has loaded it."""
     replies = client.replies
     session.data_received(frame(FindCoordinatorRequest(coordinator_keys=["bench"]), 4))
     while client.replies == replies or broker.groups.has_group("bench") is None:
@@ -86,7 +86,9 @@ async def scenario(directory: str, measure: Callable[[str, Callable[[], None]], 
     record = [Record(None, bytes(100), broker.clock.now_ms())]
 
     def produce_of(number: int) -> bytes:
-        """A request of an idempotent producer; of another one below 0."""
+        """Return the request with this sequence number of an idempotent producer; below 0, of a producer
+        without an id.
+        """
         fields: dict[str, Any] = {}
         if number >= 0:
             fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number}

@@ -41,7 +41,7 @@ PIPELINED = 8
 
 
 def fill(peer: Barnabas, segments: int, segment_bytes: int) -> int:
-    """Fill segments of one partition. Return the number of records."""
+    """Fill the segments of one partition. Return the number of records."""
     batches = segments * (segment_bytes // BATCH_BYTES)
     record = os.urandom(BATCH_BYTES // RECORDS - 16)
     with Connection(peer.bootstrap) as connection:
@@ -81,7 +81,7 @@ def end_of(peer: Barnabas) -> int:
 
 
 def show(what: str, peer: Barnabas, records: int) -> None:
-    """Print what a start took; all records must be there."""
+    """Print the time of a start, and check that all records exist."""
     assert end_of(peer) == records
     process = Path("/proc") / str(peer.pid)
     io = dict(line.split(": ") for line in (process / "io").read_text().splitlines())

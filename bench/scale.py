@@ -45,7 +45,9 @@ PAUSE = 0.02
 
 @dataclass(frozen=True)
 class Scale:
-    """One broker with so many partitions, from its first start to a clean restart."""
+    """The measurement of one broker with this number of partitions, from its first
+    start to a clean restart.
+    """
 
     partitions: int
 
@@ -99,7 +101,7 @@ class Scale:
         return topics
 
     def _stalls(self, peer: Barnabas, topics: Sequence[str]) -> Iterator[tuple[str, str, float]]:
-        """Do everything again beside the counter of long turns."""
+        """Repeat all work while the long turns of the event loop are counted. Yield the figures."""
         with (
             peer.counted_stalls(),
             Connection(peer.bootstrap) as reader,
@@ -126,7 +128,7 @@ class Scale:
 
 
 def _cpu(peer: Peer, work: Callable[[], object]) -> float:
-    """The CPU seconds the broker spends meanwhile."""
+    """Return the CPU seconds that the broker uses during `work`."""
     before = cpu_nanoseconds(peer.pid)
     work()
     return (cpu_nanoseconds(peer.pid) - before) / 1e9
@@ -152,7 +154,7 @@ def _delete_topics(connection: Connection, names: Sequence[str]) -> None:
 
 
 def _last_topics(connection: Connection, prefix: str = "last") -> float:
-    """The median milliseconds that one more topic takes."""
+    """Return the median time to create one more topic, in milliseconds."""
     took = []
     for number in range(10):
         began = time.monotonic()
@@ -162,7 +164,7 @@ def _last_topics(connection: Connection, prefix: str = "last") -> float:
 
 
 def write_records(connection: Connection, topics: Sequence[str]) -> None:
-    """A record into each partition, a hundred topics a request."""
+    """Write one record to each partition, with 100 topics in a request."""
     for start in range(0, len(topics), 100):
         _produce(connection, topics[start : start + 100], range(TOPIC_PARTITIONS))
 
@@ -184,7 +186,7 @@ def _produce(connection: Connection, topics: Sequence[str], partitions: Sequence
 
 
 class _Fetch:
-    """A client that waits for records of all partitions from their ends on."""
+    """A client that waits for new records of all partitions."""
 
     NAME: str
 
@@ -201,7 +203,7 @@ class _Fetch:
         raise NotImplementedError
 
     def receive(self) -> int:
-        """How many partitions had records."""
+        """Return the number of partitions in the next answer that have records."""
         response = self._connection.receive(self._header, FetchResponse)
         if response.error_code:
             raise DriverFailed(f"fetch: error {response.error_code}")
@@ -244,7 +246,7 @@ class _Fetch:
 
 
 class _SessionFetch(_Fetch):
-    """Names the partitions that have moved since the last answer."""
+    """Fetches with a fetch session: each request has only the partitions with a new position."""
 
     NAME = "a fetch session"
 
@@ -258,7 +260,7 @@ class _SessionFetch(_Fetch):
 
 
 class _FullFetch(_Fetch):
-    """Names all partitions each time."""
+    """Fetches without a session: each request has all partitions."""
 
     NAME = "a fetch without a session"
 
@@ -275,7 +277,9 @@ class _FullFetch(_Fetch):
 
 
 def _wake_ups(fetch: _Fetch, writer: Connection, topics: Sequence[str]) -> list[float]:
-    """Seconds from the sending of a record until the waiting client has it, one partition after another."""
+    """Return the seconds from the send of a record to its receipt by the waiting client, for some partitions
+    in turn.
+    """
     waits = []
     for number in range(WAKE_UPS):
         fetch.send()
@@ -289,5 +293,5 @@ def _wake_ups(fetch: _Fetch, writer: Connection, topics: Sequence[str]) -> list[
 
 
 def scales() -> list[Scale]:
-    """From few partitions to many: how each figure grows is what matters (`bench.report.growth`)."""
+    """Return the measurements with few to many partitions. `bench.report.growth` compares them."""
     return [Scale(100), Scale(1_000), Scale(10_000)]

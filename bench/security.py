@@ -58,7 +58,7 @@ class Broker(NamedTuple):
 
 
 class Client:
-    """A connection that blocks, with or without TLS."""
+    """A blocking connection, with or without TLS."""
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         plain = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
@@ -110,7 +110,7 @@ def fetch(offset: int) -> bytes:
 
 @contextmanager
 def broker(folder: Path, listeners: dict[str, str], **settings: str) -> Iterator[Broker]:
-    """A broker of its own process, with its ports by the listeners' names."""
+    """Run a broker in its own process, with a port for each listener name."""
     chosen = {}
     for name in listeners:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -135,7 +135,7 @@ def broker(folder: Path, listeners: dict[str, str], **settings: str) -> Iterator
 
 
 class SecuredKafka(Kafka):
-    """Apache Kafka with a second listener, which speaks TLS."""
+    """Apache Kafka with a second listener, which uses TLS."""
 
     def __init__(self, directory: Path, certificate: Path) -> None:
         super().__init__(directory)
@@ -208,7 +208,7 @@ def main() -> None:
 
 
 def _prepared(one: Broker, tls: ssl.SSLContext) -> dict[str, Client]:
-    """Its clients, when it has the topic."""
+    """Create the topic on a broker, and return the clients for it."""
     clients = {"plaintext": Client(one.ports["PLAINTEXT"]), "TLS": Client(one.ports["SSL"], tls)}
     topic = CreatableTopic(name="bench", num_partitions=1, replication_factor=1)
     clients["plaintext"].ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
@@ -223,7 +223,7 @@ def transfers(one: Broker, clients: dict[str, Client], megabytes: int, rounds: i
 
 
 def throughput(one: Broker, clients: dict[str, Client], megabytes: int, rounds: int) -> None:
-    """CPU seconds a GB, in and out."""
+    """Measure the CPU seconds for each GB of produce and of fetch."""
     records = [Record(None, os.urandom(1000), NOW_MS) for _ in range(900)]
     batch = encode_batch(records)
     requests = max(1, megabytes * 1_000_000 // len(batch))
@@ -253,7 +253,7 @@ def throughput(one: Broker, clients: dict[str, Client], megabytes: int, rounds: 
 
 
 def _warm_up(one: Broker, clients: dict[str, Client], batch: bytes, records: int) -> None:
-    """Uncounted work of each kind, after which a JVM has compiled what is hot."""
+    """Run each kind of work without counting it, so that a JVM compiles the code."""
     ends = time.monotonic() + WARM_SECONDS
     batches = -(-WARM_RECORDS // records)
     for client in clients.values():  # these come first: `throughput` fetches whole batches from the beginning
@@ -266,9 +266,10 @@ def _warm_up(one: Broker, clients: dict[str, Client], batch: bytes, records: int
 
 
 def _cost(one: Broker, client: Client, frames: list[bytes], least: int = 0) -> float:
-    """CPU seconds of the broker for requests of which some are always in flight.
+    """Return the CPU seconds of the broker for some requests, several of them in flight.
 
-    Raises RuntimeError if a response has fewer bytes than `least`.
+    Raises:
+        RuntimeError: a response has fewer bytes than `least`.
     """
     before = cpu_nanoseconds(one.pid)
     sizes = []
@@ -283,7 +284,7 @@ def _cost(one: Broker, client: Client, frames: list[bytes], least: int = 0) -> f
 
 
 def latency(one: Broker, clients: dict[str, Client], rounds: int) -> None:
-    """Synchronous produce requests of one record of 100 B."""
+    """Measure synchronous produce requests of one record of 100 B, with Python's connection."""
     frame = produce(encode_batch([Record(None, bytes(100), NOW_MS)]))
     taken: dict[str, list[float]] = {name: [] for name in clients}
     cpu: dict[str, list[float]] = {name: [] for name in clients}
@@ -312,7 +313,7 @@ def _synchronous(client: Client, frame: bytes) -> list[float]:
 
 
 def librdkafka(one: Broker, authority: Path, rounds: int) -> None:
-    """Synchronous produce requests of one record of 100 B, as librdkafka's users send them."""
+    """Measure synchronous produce requests of one record of 100 B, with librdkafka."""
     producers = {}
     for name, protocol in (("plaintext", "PLAINTEXT"), ("TLS", "SSL")):
         producers[name] = Producer(
@@ -352,7 +353,7 @@ def _acknowledged(producer: Producer) -> list[float]:
 
 
 def authorisation(without: Broker, authorised: Broker, rounds: int) -> None:
-    """Broker CPU of a produce request with an authorizer, beside one without."""
+    """Measure the broker's CPU time of a produce request, with and without an authorizer."""
     clients = {name: Client(each.ports["PLAINTEXT"]) for name, each in (("0", without), ("1", authorised))}
     topic = CreatableTopic(name="allowed", num_partitions=1, replication_factor=1)
     for client in clients.values():
@@ -397,7 +398,9 @@ def authorisation(without: Broker, authorised: Broker, rounds: int) -> None:
 
 
 def memory(one: Broker, tls: ssl.SSLContext) -> None:
-    """What idle connections hold, before and after each has carried 200 KB both ways."""
+    """Measure the memory of idle connections, before and after each has transferred
+    200 KB in both directions.
+    """
     began = _rss(one.pid)
     idle = [Client(one.ports["SSL"], tls) for _ in range(IDLE)]
     time.sleep(1)

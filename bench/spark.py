@@ -28,7 +28,7 @@ PEERS_OF_SPARK = frozenset(CLUSTERS)  # those that Spark is run against
 
 
 class Spark:
-    """The one Spark process, and how to ask it."""
+    """The Spark process of a run. It executes jobs."""
 
     def __init__(self, jars: list[Path]) -> None:
         self._process = subprocess.Popen(
@@ -42,7 +42,11 @@ class Spark:
             raise Unavailable("Spark does not start: does `pyspark` run here?")
 
     def ask(self, kind: str, **parameters: object) -> Figures:
-        """Run a job. Raises DriverFailed with what Spark says when it fails."""
+        """Run a job and return its figures.
+
+        Raises:
+            DriverFailed: the job failed; the text is Spark's error.
+        """
         assert self._process.stdin is not None
         print(json.dumps([kind, parameters]), file=self._process.stdin, flush=True)
         answer = json.loads(self._read_line() or '{"error": "Spark has ended"}')
@@ -52,7 +56,7 @@ class Spark:
         return figures
 
     def cpu_seconds(self) -> float:
-        """What Spark, its JVM and its Python workers have used so far."""
+        """Return the CPU seconds that Spark, its JVM and its Python workers have used so far."""
         return tree_cpu_seconds(self._process.pid)
 
     def stop(self) -> None:
@@ -69,15 +73,15 @@ class Spark:
 
 
 class SparkBench:
-    """One run: the brokers, Spark with its connectors, and what was measured of them.
+    """One run: the brokers, Spark with its connectors, and the results.
 
     Args:
-        brokers: their names; all run at once.
-        on_clusters: run three of each as a cluster, with three replicas of each topic.
-        say: called with a line of progress.
+        brokers: the names of the brokers; all of them run at the same time.
+        on_clusters: run three brokers of each kind as a cluster, with three replicas of each topic.
+        say: called with a line about the progress.
 
     Raises:
-        Unavailable: Spark cannot be had here. A broker that cannot be had is left out.
+        Unavailable: this machine has no Spark. A broker that is missing is only left out.
     """
 
     def __init__(
@@ -103,7 +107,9 @@ class SparkBench:
                 self._targets.append(Target(peer, replicas=replicas))  # type: ignore[arg-type]
 
     def run(self, workloads: list[SparkWorkload], rounds: int, seconds: float) -> None:
-        """Measure all so often, after a round that does not count: the JVM compiles what is hot then."""
+        """Measure all workloads in each round. A first round does not count, so that
+        the JVM compiles the code.
+        """
         started = time.monotonic()
         for number in range(-1, rounds):
             if time.monotonic() - started > seconds:
@@ -120,7 +126,7 @@ class SparkBench:
             target.peer.stop()
 
     def _measure(self, workload: SparkWorkload, connection: Connection, number: int) -> None:
-        """Keep the samples, and what failed, which does not end the run."""
+        """Store the samples, or the error: the run continues after an error."""
         try:
             for sample in workload.measure(connection):
                 if number >= 0:

@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 60.0  # a query that takes so long has lost something
 
 
 def start(jars: list[str], folder: Path) -> SparkSession:
-    """Spark as a job has it: the JVM's own compiler and collector, the defaults of Spark."""
+    """Start Spark with its default settings, as a user's job would."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     settings = {
@@ -51,20 +51,20 @@ def start(jars: list[str], folder: Path) -> SparkSession:
 
 
 class Jobs:
-    """What can be asked for: each job takes the short name of a data source, and gives figures."""
+    """The jobs of the benchmark. Each gets the short name of a data source, and returns figures."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
         self._folder = folder
 
     def read(self, connector: str, bootstrap: str, topic: str, records: int) -> Figures:
-        """All of a topic, every column, to nowhere."""
+        """Read all columns of a topic, and discard them."""
         reader = self._spark.read.format(connector).option("kafka.bootstrap.servers", bootstrap)
         rows = reader.option("subscribe", topic).load()
         return _timed(records, lambda: rows.write.format("noop").mode("overwrite").save())
 
     def write(self, connector: str, bootstrap: str, topic: str, size: int, records: int) -> Figures:
-        """So many rows from nowhere, one task a core, to a topic."""
+        """Write generated rows to a topic, with one task for each core."""
         rows = _values(self._spark.range(0, records, 1, CORES), "id", size)
         writer = rows.write.format(connector).option("kafka.bootstrap.servers", bootstrap)
         return _timed(records, lambda: writer.option("topic", topic).mode("append").save())
@@ -72,7 +72,7 @@ class Jobs:
     def stream_write(
         self, connector: str, bootstrap: str, topic: str, size: int, rows: int, batches: int, delivery: str
     ) -> Figures:
-        """Micro-batches of so many `rows` from nowhere, one task a core, to a topic."""
+        """Write micro-batches of generated `rows` to a topic, with one task for each core."""
         source = self._spark.readStream.format("rate-micro-batch")
         made = source.option("rowsPerBatch", rows).option("numPartitions", CORES).load()
         writer = _values(made, "value", size).writeStream.format(connector)
@@ -85,7 +85,9 @@ class Jobs:
     def latency(
         self, connector: str, bootstrap: str, topic: str, sink_topic: str | None, batches: int
     ) -> Figures:
-        """Micro-batches one after the other, of what has come to a topic meanwhile, to nowhere or a topic."""
+        """Run micro-batches one after the other. Each reads the new records of a topic, and discards or
+        writes them.
+        """
         servers = {"kafka.bootstrap.servers": bootstrap}
         rows = self._spark.readStream.format(connector).options(**servers, subscribe=topic).load()
         if sink_topic is None:
@@ -96,7 +98,7 @@ class Jobs:
         return {"p50 ms": median(took), "lowest ms": min(took)}
 
     def _run(self, writer: DataStreamWriter, batches: int) -> list[float]:
-        """How long the query's batches take, in milliseconds, once it has settled."""
+        """Return the durations of the query's batches in milliseconds, without the first ones."""
         with TemporaryDirectory(dir=self._folder) as checkpoint:
             query = writer.option("checkpointLocation", checkpoint).start()
             try:
@@ -124,7 +126,9 @@ def _batch_times(query: StreamingQuery, wanted: int) -> list[float]:
 
 
 def _values(rows: DataFrame, number: str, size: int) -> DataFrame:
-    """Distinct values of so many bytes, that cost little to make: a number of ten digits, and a constant."""
+    """Return distinct values of `size` bytes that need little CPU time: a number of
+    ten digits, and a constant.
+    """
     rest = "x" * (size - 10)
     return rows.selectExpr(
         f"CAST(concat(CAST({number} + 1000000000 AS STRING), '{rest}') AS BINARY) AS value"

@@ -18,27 +18,31 @@ PARTITIONS = 2  # a task a core
 
 
 class SparkProcess(Protocol):
-    """A Spark that runs the jobs of bench.spark_driver."""
+    """A Spark process that runs the jobs of bench.spark_driver."""
 
     def ask(self, kind: str, **parameters: object) -> Figures:
-        """Run a job. Raises DriverFailed with what Spark says when it fails."""
+        """Run a job and return its figures.
+
+        Raises:
+            DriverFailed: the job failed; the text is Spark's error.
+        """
         ...
 
     def cpu_seconds(self) -> float:
-        """What Spark, its JVM and its Python workers have used so far."""
+        """Return the CPU seconds that Spark, its JVM and its Python workers have used so far."""
         ...
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A connector in Spark, and the broker it is to talk to."""
+    """A connector in Spark, and the broker that it uses."""
 
     spark: SparkProcess
     connector: str
     target: Target
 
     def row(self, name: str) -> str:
-        """The name of a workload with the broker, or the number of them."""
+        """Return the row's name, with the broker or the number of brokers."""
         brokers = self.target.replicas
         return f"{name} ({self.target.peer.name}{f', {brokers} brokers' if brokers > 1 else ''})"
 
@@ -47,7 +51,9 @@ class Connection:
         return self.spark.ask(kind, connector=self.connector, bootstrap=bootstrap, topic=topic, **parameters)
 
     def ask_weighed(self, kind: str, topic: str, records: int, **parameters: object) -> Figures:
-        """Also what a record costs Spark in CPU time, which tells more than its time on a machine at work."""
+        """Run a job. Also return Spark's CPU time for each record, which is more reliable on a busy machine
+        than its duration.
+        """
         before = self.spark.cpu_seconds()
         figures = self.ask(kind, topic, records=records, **parameters)
         cpu = self.spark.cpu_seconds() - before
@@ -55,19 +61,23 @@ class Connection:
 
 
 class SparkWorkload(Protocol):
-    """Something to measure of a connector against a broker."""
+    """A measurement of a connector with a broker."""
 
     @property
     def name(self) -> str: ...
 
     def measure(self, connection: Connection) -> Iterator[Sample]:
-        """Measure once. Raises DriverFailed when it cannot be done."""
+        """Measure once.
+
+        Raises:
+            DriverFailed: the job failed.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Read:
-    """A batch query over a whole topic, to nowhere."""
+    """A batch query that reads a whole topic and discards the rows."""
 
     size: int
     records: int
@@ -86,7 +96,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Write:
-    """A batch query from nowhere, to a topic."""
+    """A batch query that writes generated rows to a topic."""
 
     size: int
     records: int
@@ -103,7 +113,7 @@ class Write:
 
 @dataclass(frozen=True)
 class StreamWrite:
-    """Large micro-batches to a topic, at least once and, where the connector can, exactly once."""
+    """Large micro-batches that write to a topic: at least once and, if the connector can, exactly once."""
 
     batches: int
     rows: int = 100_000
@@ -129,7 +139,7 @@ class StreamWrite:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """The shortest a micro-batch can be: few records, and the next one as soon as it is done."""
+    """The shortest possible micro-batch: few records, and the next batch begins at once."""
 
     batches: int
     rate: int = 200
@@ -158,12 +168,12 @@ def _samples(name: str, connection: Connection, figures: Figures) -> Iterator[Sa
 
 
 def _batches(records: dict[int, int]) -> list[SparkWorkload]:
-    """Reading and writing at every size, with so many records."""
+    """Return the workloads that read and write this number of records, for each size."""
     return [kind(size, count) for kind in (Read, Write) for size, count in records.items()]
 
 
 def quick() -> list[SparkWorkload]:
-    """A few minutes."""
+    """Return the workloads of a quick run (a few minutes)."""
     return [
         *_batches({100: 500_000, 1_000: 200_000}),
         StreamWrite(5),
@@ -172,7 +182,7 @@ def quick() -> list[SparkWorkload]:
 
 
 def full() -> list[SparkWorkload]:
-    """Everything."""
+    """Return all workloads."""
     return [
         *_batches({100: 2_000_000, 1_000: 500_000}),
         StreamWrite(10),

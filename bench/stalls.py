@@ -45,7 +45,7 @@ MOST_REPORTED = 40
 
 
 class StallCounter:
-    """Watches the event loop of the thread it is made in, from `start` to `stop`."""
+    """Monitors the event loop of the current thread, from `start` to `stop`."""
 
     def __init__(self) -> None:
         self._thread_id = threading.get_ident()
@@ -68,7 +68,9 @@ class StallCounter:
         self._schedule()
 
     def stop(self) -> dict[str, object]:
-        """How many turns took how many milliseconds (rounded down), and the longest with what ran in them."""
+        """Return the number of turns by their duration in milliseconds (rounded down), and the stacks of the
+        longest ones.
+        """
         self._stopped.set()
         gc.callbacks.remove(self._collected)
         self._stalls.sort(key=lambda stall: stall[0], reverse=True)
@@ -100,7 +102,7 @@ class StallCounter:
         self._schedule()
 
     def _waited_for_core(self) -> float:
-        """Seconds that this thread was ready to run and had no core."""
+        """Return the seconds in which this thread could run but had no core."""
         return int(os.pread(self._schedstat, 100, 0).split()[1]) / 1e9
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
@@ -127,7 +129,7 @@ class StallCounter:
 
 
 def _described(frame: FrameType | None) -> str:
-    """The innermost of the functions on the stack, the innermost first."""
+    """Return a text with the innermost functions on the stack, the innermost first."""
     names: list[str] = []
     while frame is not None and len(names) < 7:
         names.append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}:{frame.f_lineno}")

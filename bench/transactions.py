@@ -21,7 +21,7 @@ def _producer(bootstrap: str, transactional_id: str) -> Producer:
 
 
 def _transaction(producer: Producer, topic: str, values: list[bytes]) -> float:
-    """Write one transaction; the seconds its commit took."""
+    """Write one transaction. Return the duration of its commit in seconds."""
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, value)
@@ -31,9 +31,10 @@ def _transaction(producer: Producer, topic: str, values: list[bytes]) -> float:
 
 
 def small_transactions(bootstrap: str, topic: str, producers: int, rate: int, seconds: float) -> Figures:
-    """So many `producers` at once, each at its part of a `rate` of transactions a second, of one record each.
+    """Run several `producers` at a common `rate` of transactions a second. Each transaction has one record.
 
-    A producer that falls behind begins its next transaction at once."""
+    A producer that falls behind begins its next transaction at once.
+    """
     opened = [_producer(bootstrap, f"{topic}-{number}") for number in range(producers)]
     count = int(rate * seconds / producers)
 
@@ -55,7 +56,7 @@ def small_transactions(bootstrap: str, topic: str, producers: int, rate: int, se
 
 
 def large_transactions(bootstrap: str, topic: str, records: int, transactions: int) -> Figures:
-    """One producer, so many `transactions` of so many `records` of 100 bytes, one after the other."""
+    """Run `transactions` of one producer, one after the other, each with `records` records of 100 bytes."""
     producer = _producer(bootstrap, topic)
     values = [b"x" * 100] * records
     _transaction(producer, topic, values)

@@ -32,12 +32,12 @@ WARM_RECORDS, WARM_SECONDS = 500_000, 30.0
 
 
 class DriverFailed(Exception):
-    """A client could not do its work against this broker; the message is its last line."""
+    """A client could not do its work with this broker; the message is the last line of its output."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One measured value. Whether more of it is better follows from its unit (bench.report)."""
+    """One measured value. The unit determines whether more is better (bench.report)."""
 
     workload: str
     unit: str
@@ -46,7 +46,7 @@ class Sample:
 
 @dataclass
 class Target:
-    """A running broker, as the workloads see it."""
+    """A running broker, with what the workloads need to know of it."""
 
     peer: Peer
     #: of each topic
@@ -55,7 +55,7 @@ class Target:
 
     @contextmanager
     def topic(self, partitions: int) -> Iterator[str]:
-        """A new topic, deleted afterwards."""
+        """Create a new topic for the context, and delete it afterwards."""
         if self._admin is None:
             self._admin = AdminClient({"bootstrap.servers": self.peer.bootstrap, "log_level": 0})
         name = f"bench-{uuid.uuid4()}"
@@ -77,7 +77,7 @@ class Target:
 
     @contextmanager
     def driver(self, kind: str, **parameters: object) -> Iterator[subprocess.Popen[str]]:
-        """A driver that is ready; it is killed in the end if it still runs."""
+        """Run a driver process that is ready. Kill it at the end if it still runs."""
         driver = self.start_driver(kind, **parameters)
         try:
             wait_ready(driver)
@@ -88,18 +88,22 @@ class Target:
                 pass
 
     def drive(self, kind: str, **parameters: object) -> Figures:
-        """Run a driver to its end."""
+        """Run a driver to its end, and return its figures."""
         return finish(self.start_driver(kind, **parameters))
 
     def drive_weighed(self, kind: str, **parameters: object) -> tuple[Figures, float]:
-        """Run a driver to its end; also the CPU seconds the broker spent meanwhile."""
+        """Run a driver to its end. Return its figures and the CPU seconds that the broker used meanwhile."""
         before = self.peer.usage().cpu_seconds
         figures = self.drive(kind, **parameters)
         return figures, self.peer.usage().cpu_seconds - before
 
 
 def finish(driver: subprocess.Popen[str]) -> Figures:
-    """Its figures. Raises DriverFailed when it failed or took longer than DRIVER_SECONDS."""
+    """Wait for the end of a driver and return its figures.
+
+    Raises:
+        DriverFailed: it failed, or took longer than DRIVER_SECONDS.
+    """
     try:
         out, err = driver.communicate(timeout=DRIVER_SECONDS)
     except subprocess.TimeoutExpired as error:
@@ -113,7 +117,11 @@ def finish(driver: subprocess.Popen[str]) -> Figures:
 
 
 def wait_ready(driver: subprocess.Popen[str]) -> None:
-    """Until it says `ready`. Raises DriverFailed when it ends before that."""
+    """Wait until the driver prints `ready`.
+
+    Raises:
+        DriverFailed: it ended before.
+    """
     assert driver.stdout is not None
     if driver.stdout.readline().strip() != "ready":
         finish(driver)
@@ -121,21 +129,26 @@ def wait_ready(driver: subprocess.Popen[str]) -> None:
 
 
 class Workload(Protocol):
-    """Something to measure."""
+    """A measurement of a broker."""
 
     @property
     def name(self) -> str: ...
 
     def run(self, target: Target) -> Iterator[Sample]:
-        """Measure once. Raises DriverFailed when the broker cannot do it."""
+        """Measure once.
+
+        Raises:
+            DriverFailed: the broker cannot do the work.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Bulk:
-    """Produce so many records as fast as it goes, then consume all of them from the beginning.
+    """Produce records as fast as possible, then consume all of them from the beginning.
 
-    As many for every broker: how much a partition holds decides how large a fetch's answers are.
+    The number of records is the same for every broker, because the size of a partition affects the size of
+    fetch responses.
     """
 
     size: int
@@ -165,12 +178,12 @@ class Bulk:
 
 @dataclass(frozen=True)
 class Requests:
-    """Produce requests of one shape, pipelined on several connections without a client library.
+    """Produce requests of one shape, several in flight on several connections, without a client library.
 
     Args:
-        partitions: of each request.
-        records: to each partition of a request, 100 bytes each.
-        topic_partitions: connections take them in turn.
+        partitions: the number of partitions in each request.
+        records: the number of records of 100 bytes for each partition of a request.
+        topic_partitions: the number of partitions of the topic. The connections use them in turn.
     """
 
     partitions: int
@@ -202,7 +215,7 @@ class Requests:
 
 @dataclass(frozen=True)
 class Synchronous:
-    """One record of 100 bytes, acknowledged, then the next."""
+    """Send one record of 100 bytes, wait for its acknowledgement, and repeat."""
 
     seconds: float
     name: str = "synchronous produce"
@@ -218,7 +231,9 @@ class Synchronous:
 
 @dataclass(frozen=True)
 class EndToEnd:
-    """From one process's produce to another's poll, at a steady rate well below what saturates a broker."""
+    """The time from a produce in one process to the poll in another, at a steady rate far below a broker's
+    limit.
+    """
 
     seconds: float
     rate: int
@@ -243,7 +258,7 @@ class EndToEnd:
 
 @dataclass(frozen=True)
 class SmallTransactions:
-    """Ten transactional producers of one record a transaction, together at a steady rate."""
+    """Ten transactional producers at a steady common rate, with one record in each transaction."""
 
     rate: int
     seconds: float
@@ -262,7 +277,7 @@ class SmallTransactions:
 
 @dataclass(frozen=True)
 class LargeTransactions:
-    """One transaction of many records after the other."""
+    """Transactions of many records, one after the other."""
 
     transactions: int
     records: int = 1_000
@@ -281,7 +296,7 @@ class LargeTransactions:
 
 @dataclass(frozen=True)
 class FirstRecord:
-    """A new consumer group's wait for the first record of a topic that has some."""
+    """The time until a new consumer group gets the first record of a topic."""
 
     name: str = "group join to first record"
 
@@ -293,10 +308,11 @@ class FirstRecord:
 
 @dataclass(frozen=True)
 class Members:
-    """Consumers that all join at once, as when many applications are rolled out: until all groups settle.
+    """Consumers that all join at the same time, as when a company restarts many applications, until all
+    groups settle.
 
-    As many as a company may have, spoken for with our own codecs in two processes. A member hears of a
-    rebalance by its next heartbeat: after a second (classic), or when the broker says (consumer).
+    Two processes simulate all members with the codecs of Barnabas. A member learns of a rebalance from its
+    next heartbeat: after a second (classic protocol), or after the broker's interval (consumer protocol).
     """
 
     members: int
@@ -328,7 +344,7 @@ class Members:
 
 @dataclass(frozen=True)
 class RealMembers:
-    """As Members, with real clients, of which a machine bears fewer; ten to a group."""
+    """The same as `Members` with real clients, ten in each group. One machine can run fewer of them."""
 
     members: int
 
@@ -347,7 +363,7 @@ class RealMembers:
 
 @dataclass(frozen=True)
 class Connections:
-    """What a connection costs the broker in time and in memory."""
+    """The broker's time and memory for each connection."""
 
     count: int
     name: str = "connections"
@@ -363,10 +379,11 @@ class Connections:
 
 @dataclass(frozen=True)
 class RestartWithCommits:
-    """From a broker's start until every group is told its committed offsets, of which a million were written.
+    """The time from a broker's start until every group gets its committed offsets. A million commits were
+    written.
 
-    Once as they were written and once compacted. The broker is one of its own, with its offsets in one
-    partition of small segments, so that all but the last can be compacted.
+    It measures the offsets once as written, and once after compaction. The broker of this row has its offsets
+    in one partition with small segments, so that compaction can process all except the last.
     """
 
     commits: int
@@ -402,7 +419,9 @@ class RestartWithCommits:
             shutil.rmtree(peer.directory, ignore_errors=True)
 
     def _wait_until_compacted(self, peer: Peer) -> None:
-        """Until no more is left than the active segment, another and what each of the keys takes."""
+        """Wait until compaction leaves only the active segment, one more segment and
+        one record for each key.
+        """
         deadline = time.monotonic() + DRIVER_SECONDS
         most = 2 * self.SEGMENT_BYTES + 250 * self.groups * self.partitions
         while _size(peer.directory.rglob("__consumer_offsets-0/*.log")) > most:
@@ -412,7 +431,7 @@ class RestartWithCommits:
 
 
 def _size(files: Iterable[Path]) -> int:
-    """Bytes; a file that is deleted meanwhile has none."""
+    """Return the size of files in bytes. A file that is deleted meanwhile has none."""
     size = 0
     for file in files:
         with suppress(FileNotFoundError):
@@ -421,7 +440,7 @@ def _size(files: Iterable[Path]) -> int:
 
 
 def fresh_start(target: Target) -> Iterator[Sample]:
-    """Start the broker: how long until it answers, and what it weighs idle."""
+    """Start the broker. Measure the time until it answers, and its memory while idle."""
     target.peer.start()
     yield Sample("start-up", "s", target.peer.startup_seconds)
     time.sleep(1.0)
@@ -429,17 +448,19 @@ def fresh_start(target: Target) -> Iterator[Sample]:
 
 
 def peak_memory(target: Target) -> Sample:
-    """The most memory the broker has held since it started."""
+    """Return the highest memory use of the broker since its start."""
     return Sample("peak memory under all of the above", "MB", target.peer.usage().peak_rss / MEGABYTE)
 
 
 def human_size(size: int) -> str:
-    """A record's size as rows are named by it."""
+    """Return the size of a record as the names of rows have it."""
     return f"{size // 1000} KB" if size >= 1000 else f"{size} B"
 
 
 def _bulk(shapes: Iterable[tuple[str, int]], records: dict[int, int]) -> Iterator[Bulk]:
-    """Every (codec, partitions) at every size, with so many records; over many partitions a fourth of it."""
+    """Yield a row for each pair of codec and partitions, and each record size. Many partitions get a quarter
+    of the records.
+    """
     for codec, partitions in shapes:
         for size, count in records.items():
             yield Bulk(size, codec, partitions, count if partitions == 1 else count // 4)
@@ -448,15 +469,15 @@ def _bulk(shapes: Iterable[tuple[str, int]], records: dict[int, int]) -> Iterato
 def warm_up(
     target: Target, say: Callable[[str], None], requests: bool = True, more: Sequence[Workload] = ()
 ) -> None:
-    """Uncounted work, after which a JVM has compiled what is hot.
+    """Run work without counting it, so that a JVM compiles the code.
 
-    It repeats all kinds of work until both `WARM_RECORDS` and `WARM_SECONDS` are reached.
+    It repeats all kinds of work until it has reached `WARM_RECORDS` and `WARM_SECONDS`.
 
     Args:
-        target: a broker that runs; one that can do none of it is left as it is.
-        say: hears of work that failed, for which a broker is not warm.
-        requests: whether one broker leads all partitions, so that `Requests` can be sent.
-        more: work that is done each time beside the usual kinds.
+        target: a running broker. If it can do none of the work, nothing happens.
+        say: called with each failure; the broker is then not warm for this kind of work.
+        requests: whether one broker leads all partitions, which `Requests` needs.
+        more: further work to repeat.
     """
     bulk = [Bulk(100, "none", 1, 200_000), Bulk(1_000, "lz4", 100, 200_000)]
     others: list[Workload] = [Synchronous(2.0), EndToEnd(2.0, 1_000), SmallTransactions(500, 2.0), *more]
@@ -483,13 +504,13 @@ def _succeeds(workload: Workload, target: Target, say: Callable[[str], None]) ->
 
 
 def _requests(seconds: float) -> Iterator[Requests]:
-    """Many partitions in a request, and as little as a request can have."""
+    """Yield rows with many partitions in a request, and with as few as possible."""
     yield Requests(100, 10, 4, 5, 100, seconds)
     yield Requests(1, 1, 20, 5, 20, seconds)
 
 
 def quick() -> list[Workload]:
-    """A few minutes: the shapes the targets are stated in."""
+    """Return the rows for which the targets are defined (a few minutes)."""
     return [
         *_bulk((("none", 1), ("lz4", 1), ("none", 100)), {100: 500_000, 1_000: 200_000}),
         *_requests(2.0),
@@ -506,7 +527,7 @@ def quick() -> list[Workload]:
 
 
 def full() -> list[Workload]:
-    """Everything."""
+    """Return all rows."""
     return [
         *_bulk(
             [(codec, partitions) for partitions in (1, 100) for codec in ("none", "lz4")],

@@ -24,14 +24,14 @@ class _Call(NamedTuple):
 
 
 class VirtualThreads:
-    """`barnabas.base.environment.blocking.Blocking` without threads.
+    """`barnabas.base.environment.blocking.Blocking` without threads: the event loop makes the calls.
 
-    A call takes effect at one moment between its begin and its end, both of which are delayed: other things
-    happen before it, and after it until its result is known.
+    A call takes effect at one moment. A random delay passes before this moment, and another one before the
+    caller gets the result. Other callbacks run during both delays.
 
     Args:
-        random: draws the delays.
-        mean_delay: of each of the two delays, in seconds; they are distributed exponentially.
+        random: the source of the delays.
+        mean_delay: the mean of each delay, in seconds. The delays have an exponential distribution.
     """
 
     def __init__(self, random: Random, mean_delay: float = 0.001) -> None:
@@ -44,18 +44,18 @@ class VirtualThreads:
         self._hung: list[tuple[Context, Callable[[], None]]] | None = None
 
     def hang(self) -> None:
-        """Make no call from now on until `unhang`, as threads that wait for a disk that does not answer."""
+        """Make no more calls until `unhang`, like threads that wait for a disk without an answer."""
         if self._hung is None:
             self._hung = []
 
     def unhang(self) -> None:
-        """Make all that should have been made."""
+        """Make all calls that `hang` has delayed."""
         hung, self._hung = self._hung, None
         for context, make in hung or ():
             asyncio.get_running_loop().call_soon(make, context=context)
 
     def is_hung(self, make: Callable[[], None]) -> bool:
-        """Whether `make` has to wait; it is called after `unhang` then."""
+        """Return whether calls are delayed. If so, keep `make` and call it after `unhang`."""
         if self._hung is not None:
             self._hung.append((copy_context(), make))
         return self._hung is not None
@@ -75,12 +75,12 @@ class VirtualThreads:
         yield for_each
 
     def delay(self) -> float:
-        """How long the next step takes, in seconds."""
+        """Return a random delay in seconds."""
         return self._random.expovariate(1 / self.mean_delay)
 
 
 class VirtualPool:
-    """A pool of `VirtualThreads`: as many calls at a time as there would be threads, begun in their order."""
+    """A pool of `VirtualThreads`. It has at most `threads` calls at a time, and begins them in order."""
 
     def __init__(self, owner: VirtualThreads, threads: int) -> None:
         self._owner = owner
@@ -150,7 +150,7 @@ class VirtualPool:
 
 
 class VirtualSignal:
-    """A signal whose waiting takes virtual time: the result of the call that waits comes so much later."""
+    """A signal for blocking calls. The result of a call that waits for it is delayed by the waiting time."""
 
     def __init__(self, owner: VirtualThreads) -> None:
         self._owner = owner

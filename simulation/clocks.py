@@ -1,4 +1,4 @@
-"""Clocks that follow virtual time, or that only a test moves."""
+"""Clocks that follow virtual time, or that only a test changes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ _READING = 0.00001
 
 
 class Ahead(Protocol):
-    """Says by how many seconds a blocking call is ahead of the loop (`VirtualThreads`)."""
+    """The time, in seconds, by which the present blocking call is ahead of the event
+    loop (`VirtualThreads`).
+    """
 
     @property
     def ahead(self) -> float: ...
 
 
 class VirtualClock:
-    """Wall time that runs with an event loop's own time: virtual time in a simulation.
+    """The time of day, derived from an event loop's time. In a simulation this is virtual time.
 
     Args:
-        threads: while a blocking call is made there, it is as late as the call has come.
-        start_ms: the wall time when the loop's time is 0, in milliseconds since the epoch.
+        threads: the simulated threads. During a blocking call, the clock includes the time that the call has
+            slept.
+        start_ms: the time of day when the loop's time is 0, in milliseconds since 1970.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class VirtualClock:
 
 
 class ManualClock:
-    """Time that moves only when it is told to."""
+    """A clock that only a test changes."""
 
     def __init__(self, start_ms: int = START_MS) -> None:
         self._now_ms = start_ms

@@ -31,7 +31,7 @@ _LONGEST_BACKOFF = 10.0
 
 
 class Signal(Enum):
-    """What a segment without bytes says."""
+    """The meaning of a segment without bytes."""
 
     #: connection request
     SYN = "syn"
@@ -51,7 +51,7 @@ Segment = bytes | Signal
 
 
 class Link(Protocol):
-    """The way from one host to another, as a connection uses it."""
+    """The network from one host to another, as a connection uses it."""
 
     #: in which the callbacks of connections run
     context: Context
@@ -64,23 +64,25 @@ class Link(Protocol):
 
     @property
     def is_cut(self) -> bool:
-        """Whether nothing arrives."""
+        """Return whether no segment arrives."""
 
     def draw_arrival(self, size: int) -> float:
-        """When a segment of `size` bytes arrives that is sent now."""
+        """Return the time at which a segment of `size` bytes arrives if it is sent now."""
 
     def draw_backoff(self, longest: float) -> float:
-        """How long after the link is healed the next retransmission comes, in seconds."""
+        """Return the delay from the end of a cut to the next retransmission, at most
+        `longest`, in seconds.
+        """
 
     def split(self, data: memoryview) -> tuple[memoryview, ...]:
-        """`data` in the pieces in which it travels."""
+        """Divide `data` into the pieces that arrive separately."""
 
     def observe(self, segment: Segment) -> None:
-        """Tell whoever traces the network of a segment that arrives."""
+        """Report an arriving segment to the trace of the network."""
 
 
 class Direction:
-    """One direction of a connection: what was written, until the receiving protocol has taken it."""
+    """One direction of a connection: the bytes from the write until the receiving protocol has read them."""
 
     def __init__(self, link: Link, back: Link, receive: Callable[[Segment], None]) -> None:
         self.link = link
@@ -118,13 +120,13 @@ class Direction:
             self._send()
 
     def end(self) -> None:
-        """Say that no more follows once all is sent."""
+        """Send the end of the stream (FIN) after all written bytes."""
         self._ends = True
         if not self._unsent:
             self._send()
 
     def signal(self, signal: Signal) -> None:
-        """Send a signal behind what is on its way."""
+        """Send a signal after the segments in flight."""
         self._launch(signal)
 
     def drop_unsent(self) -> None:
@@ -132,7 +134,7 @@ class Direction:
         self.unsent_bytes = 0
 
     def acknowledge(self, size: int) -> None:
-        """The receiving protocol has taken `size` bytes: as many more may be sent."""
+        """Note that the receiving protocol has read `size` bytes, and send as many more."""
         self._held_acknowledgements += size
         if self.back.is_cut:
             self._stall()
@@ -141,7 +143,7 @@ class Direction:
         self._take_acknowledgements()
 
     def carry_on(self) -> None:
-        """A link carries again, this direction's or that of its acknowledgements."""
+        """Continue after the end of a cut of this link, or of the link in the other direction."""
         if self._waits_for_link and not self.link.is_cut:
             self._waits_for_link = False
             assert self._stalled_at is not None
@@ -153,7 +155,7 @@ class Direction:
             self._unstall()
 
     def forget(self) -> None:
-        """Nothing of this direction will arrive or be sent any more."""
+        """Drop everything that is in flight or not sent yet."""
         self._unstall()
         self._waits_for_link = False
         self._ends = False
@@ -276,7 +278,10 @@ class SimulatedTransport(asyncio.Transport):
     # --- the protocol's side ---
 
     def start(self, protocol: asyncio.BaseProtocol, context: Context) -> None:
-        """Hand the connection to its protocol, which is called in `context`, and then what has arrived."""
+        """Give the connection to its protocol, and deliver the segments that have arrived.
+
+        The protocol's methods run in `context`.
+        """
         self._context = context
         self._protocol = protocol
         self._call(protocol.connection_made, self)
@@ -360,25 +365,27 @@ class SimulatedTransport(asyncio.Transport):
     # --- the machine's side ---
 
     def kill(self) -> None:
-        """The process ends: the system closes the connection, and the protocol hears nothing of it."""
+        """End the connection because the process has ended. The system closes it, and the protocol is not
+        called.
+        """
         if not self.is_gone:
             self._is_dead = True
             self.abort()
 
     def vanish(self) -> None:
-        """This end is no more, as when its machine stops: neither side is told."""
+        """Remove this end because its machine has stopped. Neither side is notified."""
         self._is_dead = self.is_gone = self._closing = True
         self._received.clear()
         self._outgoing.forget()
         self._on_lost(self)
 
     def reset(self) -> None:
-        """Something on the way has ended the connection: this end hears of it."""
+        """End the connection because the network has reset it. This end is notified."""
         if not self.is_gone:
             self.receive(Signal.RESET)
 
     def receive(self, segment: Segment) -> None:
-        """A segment has arrived at this machine."""
+        """Process a segment that has arrived at this machine."""
         if self.is_gone:
             # An answer to a reset would go on for ever.
             if segment is not Signal.RESET:
@@ -446,7 +453,7 @@ class SimulatedTransport(asyncio.Transport):
         return bool(protocol.eof_received())
 
     def _sent(self) -> None:
-        """Some of what waited is on its way."""
+        """Call the protocol's `resume_writing` if enough bytes were sent."""
         size = self._outgoing.unsent_bytes
         if self._closing:
             if not size:
@@ -456,7 +463,9 @@ class SimulatedTransport(asyncio.Transport):
             self._call(self.get_protocol().resume_writing)
 
     def _finish(self) -> None:
-        """End the connection, all having been sent; what nobody will read resets it, as in Linux."""
+        """Close the connection after all bytes were sent. If unread bytes are left,
+        reset it, as Linux does.
+        """
         unread = any(isinstance(segment, bytes) for segment in self._received)
         if unread:
             self._outgoing.signal(Signal.RESET)
@@ -482,7 +491,9 @@ class SimulatedTransport(asyncio.Transport):
             )
 
     def _call(self, callback: Callable[..., Any], *arguments: object) -> Any:
-        """Call the protocol. As in asyncio, an exception ends the connection and is reported by the loop."""
+        """Call the protocol. If it raises, end the connection and report the error to the loop, as asyncio
+        does.
+        """
         if self._is_dead:
             return None
         try:

@@ -56,14 +56,15 @@ _PINGS = 9
 
 @dataclass(frozen=True, slots=True)
 class EnsembleConditions:
-    """How an ensemble behaves while nothing is wrong. Times are in seconds, from the shortest to the longest.
+    """The behaviour of an ensemble without faults. Each time is a range from the shortest to the longest, in
+    seconds.
 
     Attributes:
-        delay: the journey of a request, and that of an answer or an event.
-        lag: how far a client's server is behind.
-        reconnect: from a broken connection to the next attempt.
-        session_timeout: after how long a silence a session ends.
-        largest_transaction: in bytes.
+        delay: the time of a request, an answer or an event in the network.
+        lag: the time by which a client's server is behind the other servers.
+        reconnect: the pause from a broken connection to the next attempt.
+        session_timeout: the time without a message after which a session expires.
+        largest_transaction: the size limit of a transaction, in bytes.
     """
 
     delay: tuple[float, float] = (0.0002, 0.003)
@@ -74,13 +75,14 @@ class EnsembleConditions:
 
 
 class SimulatedEnsemble:
-    """The servers. What happens depends on the random numbers and on what is asked alone.
+    """The servers of a simulated ZooKeeper ensemble. All events depend only on the random numbers and the
+    requests.
 
     Args:
-        rng: decides delays and lags, and is used for nothing else.
-        conditions: how it behaves while nothing is wrong.
-        observe: called with a client's name and what happens to it, for a trace.
-        on_commit: called with each transaction that was carried out, and its changes.
+        rng: the source of delays and lags, used for nothing else.
+        conditions: the behaviour without faults.
+        observe: called with a client's name and an event, for a trace.
+        on_commit: called with each executed transaction and its changes.
     """
 
     def __init__(
@@ -112,10 +114,10 @@ class SimulatedEnsemble:
         self._losses: dict[str, int] = {}
 
     async def open(self, name: str) -> SimulatedStore:
-        """A client's new session.
+        """Open a new session of a client.
 
         Raises:
-            StoreUnavailableError: it cannot reach the ensemble within the session timeout.
+            StoreUnavailableError: the client cannot reach the ensemble within the session timeout.
         """
         store = self._stores[name] = SimulatedStore(self, name)
         connecting = store.connecting
@@ -126,18 +128,18 @@ class SimulatedEnsemble:
         return store
 
     def store_of(self, name: str) -> SimulatedStore:
-        """A client's latest store."""
+        """Return the latest store of a client."""
         return self._stores[name]
 
     # --- faults ---
 
     def cut(self, name: str) -> None:
-        """Nothing reaches the client any more, and nothing of it arrives."""
+        """Drop all messages from and to the client."""
         self.note(name, "cut")
         self._cut[name] = None
 
     def heal(self, name: str) -> None:
-        """End a cut. Where something was lost in it, the connection breaks: no stream has a hole."""
+        """End a cut. If messages were lost, break the connection, because a connection cannot have a gap."""
         self.note(name, "heal")
         if name in self._cut:
             del self._cut[name]
@@ -155,31 +157,34 @@ class SimulatedEnsemble:
         self._losses.clear()
 
     def reset(self, name: str) -> None:
-        """Break the client's connection; both ends know."""
+        """Break the client's connection. Both ends are notified."""
         store = self._stores.get(name)
         if store is not None:
             self.note(name, "reset")
             store.break_soon()
 
     def lose_answer(self, name: str) -> None:
-        """Carry the client's next write out, and break the connection in place of the answer."""
+        """Execute the client's next write, and break the connection instead of sending the answer."""
         self._losses[name] = self._losses.get(name, 0) + 1
 
     def expire(self, name: str) -> None:
-        """End the client's session now; it hears of that when it asks again."""
+        """End the client's session now. The client learns of it when it sends the next request."""
         store = self._stores.get(name)
         if store is not None:
             self.end_session(store.session_id)
             store.break_soon()
 
     def lag(self, name: str, seconds: float) -> None:
-        """Have the client's server be at least so far behind, from the next transaction on; 0 ends that."""
+        """Let the client's server lag at least `seconds` behind, from the next
+        transaction on. 0 ends the lag.
+        """
         self._lags[name] = seconds
 
     def hold_back(self, name: str, seconds: float) -> None:
-        """Have the client's server hear of no transaction for so long, and then of all at once.
+        """Send no transaction to the client's server for `seconds`, and then send all of them at once.
 
-        The client may never see what lasted for less: a follower of ZooKeeper that was slow catches up so.
+        The client may never see a state that lasted less than this time. A slow ZooKeeper follower catches up
+        in the same way.
         """
         self.note(name, f"held back for {seconds:.3f}")
         self._held_back[name] = asyncio.get_running_loop().time() + seconds
@@ -194,7 +199,7 @@ class SimulatedEnsemble:
         return name in self._cut
 
     def was_cut(self, name: str, since: float) -> bool:
-        """Whether the client has been cut off at any time since that moment."""
+        """Return whether the client was cut off at any time after `since`."""
         return self.is_cut(name) or self._healed_at.get(name, -1.0) >= since
 
     def draw_delay(self) -> float:
@@ -204,11 +209,11 @@ class SimulatedEnsemble:
         return self.rng.uniform(*self.conditions.lag) + self._lags.get(name, 0.0)
 
     def held_back_until(self, name: str) -> float:
-        """Before that moment the client's server hears of nothing."""
+        """Return the time until which the client's server gets no transactions."""
         return self._held_back.get(name, 0.0)
 
     def loses_answer(self, name: str) -> bool:
-        """Whether the answer to a write that was carried out is to be lost."""
+        """Return whether to lose the answer to the write that was just executed."""
         left = self._losses.get(name, 0)
         if left:
             self._losses[name] = left - 1
@@ -221,7 +226,7 @@ class SimulatedEnsemble:
         return self._last_session
 
     def session(self, number: int) -> _ServedSession | None:
-        """A session that has not ended."""
+        """Return the session with this number; None if it has ended."""
         return self._sessions.get(number)
 
     def end_session(self, number: int) -> None:
@@ -235,7 +240,7 @@ class SimulatedEnsemble:
             self.commit([Delete(path) for path in owned], number)
 
     def commit(self, operations: Sequence[Operation], session: int) -> list[int]:
-        """Give a transaction its place in the order; the servers follow."""
+        """Execute a transaction, and send it to all servers. Return the new versions."""
         versions, changes = self.tree.apply(operations, session)
         if self._on_commit is not None:
             self._on_commit(operations, changes)
@@ -246,7 +251,7 @@ class SimulatedEnsemble:
 
 
 class _ServedSession:
-    """A session, as the ensemble knows it."""
+    """A session in the ensemble's list."""
 
     def __init__(self, ensemble: SimulatedEnsemble, number: int, name: str) -> None:
         self.name = name
@@ -258,7 +263,7 @@ class _ServedSession:
         self._timer = self._set_timer()
 
     def heard(self) -> None:
-        """The client has given a sign of life."""
+        """Restart the session timeout, because the client has sent a message."""
         self._heard_at = self._loop.time()
 
     def end(self) -> None:
@@ -278,7 +283,7 @@ class _ServedSession:
 
 
 class _Pending:
-    """A request from its call to its answer."""
+    """A request, from its call to its answer."""
 
     __slots__ = ("future", "is_sync", "on_answer", "operations", "read")
 
@@ -308,7 +313,9 @@ class _Pending:
 
 
 class _Link:
-    """One connection: the server's end of it, with what that server knows. Requests are served in order."""
+    """The server's end of one connection, with the nodes that this server knows. It
+    executes requests in order.
+    """
 
     def __init__(self, ensemble: SimulatedEnsemble, store: SimulatedStore, session: int) -> None:
         self.is_open = True
@@ -325,13 +332,13 @@ class _Link:
         self._follows_at = self._arrives_at = self._answers_at = 0.0
 
     def send(self, pending: _Pending) -> None:
-        """The client's end: a request sets out."""
+        """Send a request from the client's end."""
         self._requests.append(pending)
         self._arrives_at = self._later(self._arrives_at, self._ensemble.draw_delay())
         self._loop.call_at(self._arrives_at, self._arrive, context=self._ensemble.context)
 
     def follow(self, changes: Sequence[Change], transaction: int) -> None:
-        """A transaction has its place in the order: this server knows it after its lag."""
+        """Apply a committed transaction to this server, after the lag."""
         # What was asked before is answered without it.
         than = max(self._follows_at, self._answers_at)
         name = self._store.name
@@ -371,7 +378,7 @@ class _Link:
         self._answer_when_known(pending, result, None)
 
     def _answer_when_known(self, pending: _Pending, result: Any, error: Exception | None) -> None:
-        """Answers are given in order, that to a write or a sync not before this server knows of it."""
+        """Answer in order. Answer a write or a sync only when this server has applied it."""
         catches_up = pending.read is None or pending.is_sync
         than = max(self._answers_at, self._follows_at) if catches_up else self._answers_at
         self._answers_at = self._later(than, 0.0)
@@ -396,7 +403,7 @@ class _Link:
             self._deliver(self._store.heard_of, change)
 
     def _deliver(self, callback: Callable[..., None], *arguments: Any) -> None:
-        """Something sets out for the client; it arrives in order, unless the connection breaks before."""
+        """Send a message to the client. Messages arrive in order, unless the connection breaks first."""
         self._store.arrives_at = self._later(self._store.arrives_at, self._ensemble.draw_delay())
 
         def arrive() -> None:
@@ -408,12 +415,12 @@ class _Link:
         self._loop.call_at(self._store.arrives_at, arrive, context=self._store.context)
 
     def _later(self, than: float, delay: float) -> float:
-        """A moment after `delay`, and after another one: timers of one moment have no order."""
+        """Return a time after `than`, plus a random delay, so that no two timers have the same time."""
         return max(self._loop.time() + delay, math.nextafter(than, math.inf))
 
 
 class SimulatedStore(SingleOperations):
-    """A client of a `SimulatedEnsemble`. It connects again by itself, as a client of ZooKeeper does."""
+    """A client of a `SimulatedEnsemble`. It reconnects by itself, as a ZooKeeper client does."""
 
     def __init__(self, ensemble: SimulatedEnsemble, name: str) -> None:
         self.name = name
@@ -435,7 +442,7 @@ class SimulatedStore(SingleOperations):
 
     @property
     def connecting(self) -> asyncio.Task[None]:
-        """Ends when a session has begun."""
+        """A task that ends when a session has begun."""
         return self._connecting
 
     @property
@@ -505,11 +512,11 @@ class SimulatedStore(SingleOperations):
 
     @property
     def has_hole(self) -> bool:
-        """Whether something was lost on the connection, which is still open."""
+        """Return whether messages were lost on the connection although it is still open."""
         return self._link is not None and self._link.has_hole
 
     def break_soon(self) -> None:
-        """The connection is found broken, as soon as the process runs."""
+        """Break the connection as soon as the process runs."""
         self._loop.call_soon(self._break, self._link, context=self.context)
 
     def answered(self, pending: _Pending, result: Any, error: Exception | None) -> None:
@@ -542,7 +549,7 @@ class SimulatedStore(SingleOperations):
         return await pending.future
 
     def _break(self, link: _Link | None) -> None:
-        """A connection is found broken: connect again."""
+        """Note that a connection is broken, and reconnect."""
         if link is None or link is not self._link or self._session.state in FINAL:
             return
         self._ensemble.note(self.name, "connection broken")
@@ -592,7 +599,7 @@ class SimulatedStore(SingleOperations):
         self._session.enter(SessionState.CONNECTED)
 
     def _say_alive(self) -> None:
-        """Tell the server now and then, and give the connection up if it has been silent for too long."""
+        """Send pings at intervals, and break the connection if the server has been silent for too long."""
         session = self._ensemble.session(self._session_id)
         if not self._ensemble.is_cut(self.name):
             if session is None:

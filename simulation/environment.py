@@ -24,12 +24,12 @@ def simulated_environment(
     blocking: Blocking | None = None,
     network: Network | None = None,
 ) -> Environment:
-    """The environment of one broker; what is not given is made, in memory.
+    """Return the environment of one broker. Each part that is not given is created in memory.
 
     Args:
-        seed: decides all chance; a number or a text. Each part draws from numbers of its own, so what one of
-            them does changes nothing for the others.
-        clock: by default the time of the running loop.
+        seed: determines all random numbers; a number or a text. Each part has its own random numbers, so one
+            part does not affect another.
+        clock: by default, the time of the running loop.
     """
     threads = VirtualThreads(Random(f"{seed} threads"))
     clock = clock or VirtualClock(asyncio.get_running_loop(), threads)

@@ -27,7 +27,7 @@ _VOLUME = 1 << 40
 
 @dataclass(eq=False, slots=True)
 class _Data:
-    """A file's bytes: as programs see them, and as the disk has them for sure."""
+    """The bytes of a file: as programs see them, and as they are safely on the disk."""
 
     current: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
@@ -39,7 +39,9 @@ class _Data:
     is_cached: bool = True
 
     def crash(self, chance: random.Random) -> None:
-        """Any changed sector may have been written, and the size may be the old, the new or one between."""
+        """Simulate a power cut. Each changed sector may be on the disk, and the file may have any size
+        between old and new.
+        """
         old, new = self.durable, bytes(self.current)
         size = chance.choice([len(old), len(new), chance.randint(*sorted((len(old), len(new))))])
         survived = bytearray(size)
@@ -57,14 +59,16 @@ class _Data:
 
 @dataclass(eq=False, slots=True)
 class _Folder:
-    """A folder's names: as programs see them, as the disk has them for sure, and the changes in between."""
+    """The names in a folder: as programs see them, as they are safely on the disk, and the changes between
+    the two.
+    """
 
     current: dict[str, _Node] = field(default_factory=dict)
     durable: dict[str, _Node] = field(default_factory=dict)
     unsynced: list[dict[str, _Node | None]] = field(default_factory=list)
 
     def change(self, names: dict[str, _Node | None]) -> None:
-        """Some names change together: None takes a name away."""
+        """Change some names in one step. None removes a name."""
         _apply(names, self.current)
         self.unsynced.append(names)
 
@@ -97,21 +101,21 @@ def _apply(names: dict[str, _Node | None], to: dict[str, _Node]) -> None:
 
 
 class PowerCut(BaseException):
-    """The power has gone in the middle of something: only `FaultyDisk.crash` makes the disk work again."""
+    """The power failed during an operation. The disk works again only after `FaultyDisk.crash`."""
 
 
 class FaultyDisk:
-    """A file system in memory, whose faults a test sets.
+    """A file system in memory, with faults that a test sets.
 
     Attributes:
-        changes_left: how many changes (of bytes, names, or what is durable) go well before PowerCut is
-            raised, by that change and every call after it; None for no end.
-        space: bytes that may still be written; None for a disk without end.
-        most_at_once: bytes that one write takes, which the system may choose at will; None for all.
-        refuse: asked before each operation, by its name (a `FileSystem`'s or a `File`'s method, "write" and
-            "read" for short) and the path; the error it returns is raised and nothing happens.
-        fail_writes, fail_syncs, fail_reads: while true, such a call raises EIO. What an fsync could not
-            write is dropped by later ones as well, as Linux does.
+        changes_left: the number of changes (of bytes, names, or what is fsynced) before a power cut. The next
+            change and every later call raise PowerCut. None means no power cut.
+        space: the free bytes; None means no limit.
+        most_at_once: the largest number of bytes that one write accepts; None means all.
+        refuse: called before each operation with its name (a method of `FileSystem` or `File`, "write" and
+            "read" for short) and the path. If it returns an error, the operation raises it and does nothing.
+        fail_writes, fail_syncs, fail_reads: whether such a call raises EIO. As in Linux, later fsyncs succeed
+            and do not write the data of a failed one.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -133,23 +137,23 @@ class FaultyDisk:
         self._locked: set[str] = set()
 
     def crash(self, chance: random.Random) -> None:
-        """The power goes: what is left is what the disk has. Open files and locks are gone."""
+        """Simulate a power cut: lose unsynced data at random, and close all files and locks."""
         self._root.crash(chance)
         self._locked.clear()
         self.has_lost_writes = False
         self.mend()
 
     def process_ended(self) -> None:
-        """Who had files open and locks is gone, and the page cache has all that was written."""
+        """Close all files and locks, because the process has ended. The page cache keeps all written data."""
         self._locked.clear()
         self.open_files = 0
 
     def drop_cache(self) -> None:
-        """The page cache forgets everything: the first read of each file waits for the disk."""
+        """Empty the page cache, so that the first read of each file waits for the disk."""
         self._root.grow_cold()
 
     def mend(self) -> None:
-        """Takes every fault away."""
+        """End all faults."""
         self.space = self.most_at_once = self.changes_left = self.refuse = None
         self.fail_writes = self.fail_syncs = self.fail_reads = False
 
@@ -260,7 +264,7 @@ class FaultyDisk:
             raise error
 
     def now_ms(self) -> int:
-        """The time that files are given; 0 on a disk without a clock."""
+        """Return the time for the timestamps of files; 0 on a disk without a clock."""
         return 0 if self._clock is None else self._clock.now_ms()
 
     def check(self, fails: bool) -> None:
@@ -274,7 +278,11 @@ class FaultyDisk:
             self.changes_left -= 1
 
     def take_space(self, size: int) -> int:
-        """How much of a write of `size` bytes is done; ENOSPC only when it is nothing, as with the system."""
+        """Reserve space for a write of `size` bytes, and return how many bytes fit.
+
+        Raises:
+            OSError: ENOSPC, because no byte fits.
+        """
         fits = size if self.most_at_once is None else min(size, self.most_at_once)
         if self.space is not None:
             fits = min(fits, self.space)

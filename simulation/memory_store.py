@@ -20,7 +20,7 @@ from barnabas.broker.metadata.tree import Tree
 
 
 class MemoryServer:
-    """The tree that several sessions in one process share, as brokers share an ensemble."""
+    """The tree of nodes that several sessions in one process share, as brokers share an ensemble."""
 
     def __init__(self) -> None:
         self.tree = Tree()
@@ -28,7 +28,7 @@ class MemoryServer:
         self._last_session = 0
 
     def begin(self, store: MemoryStore) -> int:
-        """Begin a session and return its number; the store receives changes until the session ends."""
+        """Begin a session and return its number. `store` gets all changes until the session ends."""
         self._last_session += 1
         self._stores[self._last_session] = store
         return self._last_session
@@ -104,11 +104,11 @@ class MemoryStore(SingleOperations):
         self._check_lives()
 
     def expire(self) -> None:
-        """Have the server end the session."""
+        """End the session, as the server would."""
         self._server.end(self._session_id)
 
     def begin_again(self) -> None:
-        """Follow a lost session by another one."""
+        """Begin another session after the end of the previous one."""
         self._session_id = self._server.begin(self)
         self.session.enter(SessionState.CONNECTED)
 

@@ -46,15 +46,16 @@ _PORTS = 65536
 
 @dataclass(frozen=True, slots=True)
 class NetworkConditions:
-    """How a network behaves while nothing is cut.
+    """The behaviour of a network without faults.
 
     Attributes:
         delay: the shortest and the longest time that a segment takes, in seconds.
-        window: how many bytes of one direction of a connection may be on their way or unread by the receiving
-            process; more wait in the sender's transport.
-        splits: how often what is written arrives in two pieces, from 0 to 1.
-        connect_timeout: after how many seconds a connect fails that nobody answers.
-        gives_up_after: after how many seconds a sender ends a connection whose bytes are not acknowledged.
+        window: the largest number of bytes of one direction that are in flight or unread. Further bytes wait
+            in the sender's transport.
+        splits: the probability, from 0 to 1, that written bytes arrive in two pieces.
+        connect_timeout: the time without an answer after which a connect fails, in seconds.
+        gives_up_after: the time without an acknowledgement after which a sender closes the connection, in
+            seconds.
     """
 
     delay: tuple[float, float] = (0.0001, 0.002)
@@ -65,7 +66,7 @@ class NetworkConditions:
 
 
 class Link:
-    """The way from one host to another."""
+    """The network from one host to another."""
 
     def __init__(self, network: SimulatedNetwork, source: _Machine, target: _Machine) -> None:
         self._network = network
@@ -84,18 +85,18 @@ class Link:
 
     @property
     def is_cut(self) -> bool:
-        """Whether nothing arrives: the link was cut, or a machine at its ends does nothing."""
+        """Return whether no segment arrives: the link is cut, or a machine at one of its ends is paused."""
         return self.was_cut or not self._source.works or not self._target.works
 
     def carry_on(self) -> None:
-        """Send again what has waited, if the link carries."""
+        """Send the segments that have waited again, if the link is not cut."""
         if not self.is_cut:
             stalled, self.stalled = self.stalled, {}
             for direction in stalled:
                 direction.carry_on()
 
     def draw_arrival(self, size: int) -> float:
-        """When a segment of `size` bytes arrives that is sent now."""
+        """Return the time at which a segment of `size` bytes arrives if it is sent now."""
         now = asyncio.get_running_loop().time()
         departure = now
         if self.speed is not None:
@@ -103,11 +104,13 @@ class Link:
         return departure + self._network.draw_delay()
 
     def draw_backoff(self, longest: float) -> float:
-        """How long after the link is healed the next retransmission comes, in seconds."""
+        """Return the delay from the end of a cut to the next retransmission, at most
+        `longest`, in seconds.
+        """
         return self._network.rng.uniform(0.0, longest) + self._network.draw_delay()
 
     def split(self, data: memoryview) -> tuple[memoryview, ...]:
-        """`data` in the pieces in which it travels."""
+        """Divide `data` into the pieces that arrive separately."""
         rng = self._network.rng
         if len(data) < 2 or rng.random() >= self._network.conditions.splits:
             return (data,)
@@ -120,7 +123,7 @@ class Link:
 
 
 class _Machine:
-    """A host: its ports, and what runs on it."""
+    """A machine: its ports, and the processes on it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -145,11 +148,11 @@ class _Machine:
 
 
 class SimulatedNetwork:
-    """All hosts and what is between them.
+    """All hosts and the links between them.
 
     Args:
-        rng: decides every delay and split; used for nothing else, so that a run can be repeated.
-        conditions: how the network behaves while nothing is cut.
+        rng: the source of every delay and split, used for nothing else, so that a run can be repeated.
+        conditions: the behaviour without faults.
         observe: called with the names of source and target and with each segment that arrives, for a trace.
     """
 
@@ -174,31 +177,35 @@ class SimulatedNetwork:
     # --- what exists ---
 
     def host(self, name: str) -> Host:
-        """The network of a new process on that host, which appears when it is first named."""
+        """Return the network of a new process on this host. The first call for a name creates the host."""
         machine = self._machine(name)
         process = Host(self, machine)
         machine.processes[process] = None
         return process
 
     def connections(self) -> Iterator[tuple[str, str]]:
-        """The open connections, oldest first: who opened it, and to whom. Half-open ones count."""
+        """Yield the client and the server of each open connection, oldest first.
+        Half-open connections count.
+        """
         return ((connection.source, connection.target) for connection in self._connections.values())
 
     # --- faults ---
 
     def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
-        """Let nothing through from one host to the other, and back unless `one_way`; nobody is told."""
+        """Drop all segments from one host to the other, and unless `one_way` in the other direction. No end
+        is notified.
+        """
         for link in self._between(source, target, one_way=one_way):
             link.was_cut = True
 
     def heal(self, source: str, target: str, *, one_way: bool = False) -> None:
-        """End a cut; connections that were not given up go on."""
+        """End a cut. Connections that no end has closed continue."""
         for link in self._between(source, target, one_way=one_way):
             link.was_cut = False
             link.carry_on()
 
     def heal_all(self) -> None:
-        """End every cut and every slowness, and give all machines power."""
+        """End every cut and every slow link, and power on all machines."""
         for link in self._links.values():
             link.speed = None
             link.was_cut = False
@@ -209,15 +216,17 @@ class SimulatedNetwork:
             link.carry_on()
 
     def is_cut(self, source: str, target: str) -> bool:
-        """Whether nothing gets from one host to the other."""
+        """Return whether no segment gets from one host to the other."""
         return self._link(self._machine(source), self._machine(target)).is_cut
 
     def slow(self, source: str, target: str, speed: float | None) -> None:
-        """Bound what gets from one host to the other to `speed` bytes a second; None for no bound."""
+        """Limit the link from one host to the other to `speed` bytes a second; None ends the limit."""
         self._link(self._machine(source), self._machine(target)).speed = speed
 
     def reset(self, one: str, other: str) -> int:
-        """End all connections between two hosts; both ends are told at once. How many they were."""
+        """Reset all connections between two hosts. Both ends are notified at once. Return the number of
+        connections.
+        """
         ends = {(one, other), (other, one)}
         found = [c for c in self._connections.values() if (c.source, c.target) in ends]
         for connection in found:
@@ -225,24 +234,24 @@ class SimulatedNetwork:
         return len(found)
 
     def pause(self, name: str) -> None:
-        """Let a machine do nothing until `resume`, beside `VirtualProcess.pause` of what runs on it."""
+        """Stop the network of a machine until `resume`. `VirtualProcess.pause` stops its processes."""
         self._machine(name).is_paused = True
 
     def resume(self, name: str) -> None:
-        """End a pause; connections that were not given up go on."""
+        """End a pause. Connections that no end has closed continue."""
         self._machine(name).is_paused = False
         for link in self._links.values():
             link.carry_on()
 
     def power_off(self, name: str) -> None:
-        """Stop a machine and all its processes. Nobody is told: others have half-open connections."""
+        """Stop a machine and all its processes. No peer is notified, so their connections are half-open."""
         machine = self._machine(name)
         machine.has_power = False
         for process in list(machine.processes):
             process.lose_power()
 
     def power_on(self, name: str) -> None:
-        """Start a machine again, without processes; it answers old connections by a reset."""
+        """Start a machine again, without processes. It answers segments of old connections with a reset."""
         machine = self._machine(name)
         machine.has_power = True
         for link in self._links.values():
@@ -265,7 +274,7 @@ class SimulatedNetwork:
         return self._machines.get(name)
 
     def links(self, source: _Machine, target: _Machine) -> tuple[Link, Link]:
-        """There and back."""
+        """Return the links in both directions."""
         return self._link(source, target), self._link(target, source)
 
     def _machine(self, name: str) -> _Machine:
@@ -287,7 +296,9 @@ class SimulatedNetwork:
 
 
 class Host:
-    """The `Network` of one process on one host. When the process has ended, it can open nothing any more."""
+    """The `Network` of one process on one host. After the end of the process, it
+    opens no more connections.
+    """
 
     def __init__(self, network: SimulatedNetwork, machine: _Machine) -> None:
         self._network = network
@@ -327,13 +338,15 @@ class Host:
         return connection.client, protocol
 
     def kill(self) -> None:
-        """The process ends: the system closes its connections and listeners; its protocols hear nothing."""
+        """End the process: the system closes its connections and listeners, without a
+        call of its protocols.
+        """
         self._end()
         for transport in list(self.transports):
             transport.kill()
 
     def lose_power(self) -> None:
-        """The machine stops under the process."""
+        """Stop the machine of the process."""
         self._end()
         for transport in list(self.transports):
             transport.vanish()
@@ -351,7 +364,7 @@ class Host:
 
 
 class _ListeningSocket:
-    """A port of a host. Connections wait for `accept`, as they do in the system."""
+    """A listening port of a host. Connections wait for `accept`, as in the operating system."""
 
     def __init__(self, host: Host, port: int) -> None:
         self.host = host
@@ -376,7 +389,7 @@ class _ListeningSocket:
                 self.take(transport)
 
     def take(self, transport: SimulatedTransport) -> None:
-        """A connection is established."""
+        """Add an established connection."""
         if self._factory is None:
             self._waiting.append(transport)
         else:
@@ -396,7 +409,7 @@ class _ListeningSocket:
 
 
 class _Connection(Generic[P]):
-    """A connection from the first segment to the end of its last end."""
+    """A connection, from its first segment until both ends have ended."""
 
     def __init__(
         self,
@@ -436,7 +449,11 @@ class _Connection(Generic[P]):
         process.transports[self.client] = None
 
     async def established(self) -> P:
-        """The client's protocol. Raises OSError."""
+        """Wait until the connection is established, and return the client's protocol.
+
+        Raises:
+            OSError: the server refuses the connection, or the time is up.
+        """
         timer = self._loop.call_later(self._network.conditions.connect_timeout, self._time_out)
         self._outgoing.signal(Signal.SYN)
         try:
@@ -457,7 +474,7 @@ class _Connection(Generic[P]):
             self._server.reset()
 
     def _reach_client(self, segment: Segment) -> None:
-        """What arrives until the connection is established."""
+        """Process a segment that arrives at the client before the connection is established."""
         if segment is Signal.REFUSED:
             self._fail(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))
         elif segment is Signal.SYN_ACK and not self._answer.done():
@@ -476,7 +493,7 @@ class _Connection(Generic[P]):
             self._outgoing.signal(Signal.RESET)
 
     def _reach_server(self, segment: Segment) -> None:
-        """What arrives before there is an end of the connection here."""
+        """Process a segment that arrives at the server before the connection is established."""
         listening = self._machine.listening.get(self._port)
         if segment is Signal.SYN:
             self._incoming.signal(Signal.REFUSED if listening is None else Signal.SYN_ACK)

@@ -29,15 +29,15 @@ _CLOSINGS = 10
 
 
 class Deadlock(RuntimeError):
-    """Nothing is ready and no timer is set: the coroutine under test would never finish."""
+    """No callback is ready and no timer is set, so the coroutine under test would never finish."""
 
 
 class Killed(BaseException):
-    """Raised in what a process is doing when it is killed by its own doing, to go no further."""
+    """Ends the current code of a process that has killed itself."""
 
 
 class _VirtualSelector(selectors.BaseSelector):
-    """No file is ever ready."""
+    """A selector that never reports a ready file."""
 
     def __init__(self) -> None:
         self._real = selectors.DefaultSelector()  # holds the loop's own wake-up pipe
@@ -59,7 +59,7 @@ class _VirtualSelector(selectors.BaseSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An asyncio loop in virtual time, which starts at 0."""
+    """An asyncio event loop in virtual time, which starts at 0."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -78,7 +78,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._timers.clear()
 
     def _run_once(self) -> None:
-        """Run what is ready; when nothing is, move time on to the next timer."""
+        """Run the ready callbacks. If there are none, advance the time to the next timer."""
         timers, ready = self._timers, self._ready  # type: ignore[attr-defined]
         if not ready and not self._stopping:  # type: ignore[attr-defined]
             while timers and timers[0][2].cancelled():
@@ -150,7 +150,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._generators[id(agen)] = _process_of(None)
 
     def _asyncgen_finalizer_hook(self, agen: Any) -> None:
-        """An asynchronous generator is collected: the loop would close it, but not a dead process's."""
+        """Close an async generator that Python collects, unless its process was killed."""
         process = self._generators.pop(id(agen), None)
         if process is None or process.is_alive:
             super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
@@ -158,7 +158,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._asyncgens.discard(agen)  # type: ignore[attr-defined]
 
     def cancel_handles_of(self, process: VirtualProcess) -> None:
-        """Prevent everything that a process has scheduled."""
+        """Cancel all callbacks and timers of a process."""
         # Private, and the same in every Python so far; the tests would say if that changed.
         held = [*process.held_ready, *process.held_timers]
         timers = [timer for _, _, timer in self._timers]
@@ -167,7 +167,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                 self._prevent(handle)
 
     def _prevent(self, handle: asyncio.Handle) -> None:
-        """Cancel what a dead process would do; an error that it would have been told is nobody's any more."""
+        """Cancel one callback of a killed process, and mark the errors of its task as read."""
         for argument in handle._args or ():
             if isinstance(argument, asyncio.Future):
                 # Not at once: the future may be about to note that nobody has seen its error.
@@ -175,7 +175,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         handle.cancel()
 
     def hold_handles_of(self, process: VirtualProcess) -> None:
-        """Take out of the loop what a process has scheduled."""
+        """Remove all callbacks and timers of a process from the loop, and keep them."""
         ready = self._ready  # type: ignore[attr-defined]
         for place, handle in enumerate(ready):
             if handle._context.get(_current) is process and not handle.cancelled():
@@ -192,7 +192,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._timers = stays
 
     def release_handles_of(self, process: VirtualProcess) -> None:
-        """Schedule again what was held; what is overdue comes at once, in the order of its times."""
+        """Schedule the kept callbacks and timers again. Overdue timers run at once, in the order of their
+        times.
+        """
         ready, process.held_ready = process.held_ready, []
         timers, process.held_timers = process.held_timers, []
         self._ready.extend(handle for handle in ready if not handle.cancelled())  # type: ignore[attr-defined]
@@ -201,15 +203,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                 self._set(timer)
 
     def _write_to_self(self) -> None:
-        """Nobody waits in `select`."""
+        """Do nothing: no thread waits in `select`."""
 
 
 class VirtualProcess:
-    """Everything that `run` begins on a loop in virtual time: tasks, timers, callbacks, and what those begin.
+    """A simulated process: everything that `run` begins on the loop, such as tasks, timers and callbacks.
 
-    They belong to the process by the context (`contextvars`) that they inherit. Whoever calls back into a
-    process from outside, as a network does, schedules that with the context it was called with from inside
-    (``loop.call_soon(callback, context=copy_context())``).
+    They belong to the process because they inherit its context (`contextvars`). Code outside of the process,
+    such as a network, must call back in the context of the original call: ``loop.call_soon(callback,
+    context=copy_context())``.
     """
 
     def __init__(self, name: str) -> None:
@@ -229,27 +231,31 @@ class VirtualProcess:
 
     @staticmethod
     def current() -> VirtualProcess | None:
-        """The process that what runs now belongs to."""
+        """Return the process to which the running code belongs; None if there is none."""
         return _current.get()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begin a coroutine in this process. Whoever awaits it from outside waits for ever after `kill`."""
+        """Begin a coroutine in this process, and return its task. After `kill`, the task never ends for
+        outside code.
+        """
         return asyncio.get_running_loop().create_task(coroutine, name=self.name, context=self._context.copy())
 
     def pause(self) -> None:
-        """Do nothing until `resume`, as after SIGSTOP: what comes meanwhile waits. For others to call."""
+        """Stop the process as SIGSTOP does, until `resume`. Its callbacks wait. Call this from outside of the
+        process.
+        """
         if self.is_alive and not self.is_paused:
             self.is_paused = True
             _virtual_loop().hold_handles_of(self)
 
     def resume(self) -> None:
-        """Go on after `pause`, later than it had thought."""
+        """Continue after `pause`."""
         if self.is_alive and self.is_paused:
             self.is_paused = False
             _virtual_loop().release_handles_of(self)
 
     def kill(self) -> None:
-        """End the process at this point, as SIGKILL does; it may be the one that is running."""
+        """End the process as SIGKILL does. The running code may belong to the process."""
         if not self.is_alive:
             return
         self.is_alive = self.is_paused = False
@@ -259,7 +265,7 @@ class VirtualProcess:
             self._end(task)
 
     def note_task(self, task: asyncio.Task[Any]) -> None:
-        """A task of this process was made."""
+        """Note a new task of this process."""
         self._task_count += 1
         self._tasks[self._task_count] = task
         if not self.is_alive:  # a `finally` block has made it
@@ -289,7 +295,7 @@ def _forget_error(future: asyncio.Future[Any]) -> None:
 
 
 def _nothing() -> None:
-    """Replaces a callback that is held back while its process is paused."""
+    """Do nothing. This replaces a callback while its process is paused."""
 
 
 def _process_of(context: Context | None) -> VirtualProcess | None:
@@ -297,7 +303,7 @@ def _process_of(context: Context | None) -> VirtualProcess | None:
 
 
 def _close(coroutine: Any) -> bool:
-    """Closes a coroutine for good, now rather than when it is collected; False if it is running."""
+    """Close a coroutine now, before Python collects it. Return False if it is running."""
     for _ in range(_CLOSINGS):
         try:
             coroutine.close()
@@ -312,10 +318,10 @@ def _close(coroutine: Any) -> bool:
 
 
 def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in virtual time.
+    """Run a coroutine to its end in virtual time, and return its result.
 
     Raises:
-        Deadlock: it waits for something that no timer will bring.
+        Deadlock: the coroutine waits, and no timer is left.
     """
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(coroutine)
