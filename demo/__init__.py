@@ -1,13 +1,21 @@
-"""``make demo``: the whole of Barnabas on the logs of this machine, in half a minute.
+"""``make demo``: all parts of Barnabas, with the log files of this machine, in half a minute.
 
     python -m demo [FILE...]
 
-Log files become JSON records in three topics; a pipeline stores all of them as Parquet and counts them by
-topic, level and time window into a fourth topic; a consumer group reads the counts back; the summary
-reconciles every total. What is where: `logs` (which files), `broker` (runs one), `shipping` (files to
-topics), `windows` (how long), `pipeline` (the file that `barnabas.pipelines` runs), `report` (reads the
-counts back, reconciles), `bursts` (which windows stand out), `summary` and `plot` (what is printed),
-`progress`, `folder`; `__main__` puts them in order.
+It converts log files to JSON records in three topics. A pipeline stores all of them as Parquet. It also
+counts them by topic, level and time window, and writes the counts to a fourth topic. A consumer group reads
+the counts back. A summary compares all totals.
+
+- logs: finds the files.
+- broker: runs a broker or a cluster.
+- shipping: sends the files to topics.
+- windows: chooses the length of a time window.
+- pipeline: the pipeline file.
+- report: reads the counts back and compares totals.
+- bursts: finds windows with many errors.
+- summary, plot, progress: print the results.
+- folder: prepares the demo's folder.
+- __main__: runs all steps.
 """
 
 from pathlib import Path

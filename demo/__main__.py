@@ -1,4 +1,4 @@
-"""``python -m demo``: the steps in their order."""
+"""``python -m demo``: runs the steps in order."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def _give_up(console: Console, why: str) -> NoReturn:
 
 
 def run(console: Console, named: tuple[Path, ...], folder: Path, brokers: int = 1) -> bool:
-    """The whole demo; whether all totals agree.
+    """Run the whole demo. Return whether all totals agree.
 
     Raises:
-        BarnabasError: something it needs is not there; the text says what and the cure.
+        BarnabasError: something that the demo needs is missing; the text has the cure.
     """
     began = time.monotonic()
     check_java()
@@ -127,7 +127,7 @@ def run(console: Console, named: tuple[Path, ...], folder: Path, brokers: int = 
 def _ship(
     console: Console, address: str, logs: dict[str, list[Path]], folder: Path, pulse: Pulse | None
 ) -> dict[str, Shipped]:
-    """Ship the logs; with `pulse`, a broker is killed when half of them are shipped."""
+    """Ship the logs. With `pulse`, kill a broker after half of them."""
     with step(console, "Shipping") as this:
 
         def at(done: int, total: int) -> None:
@@ -156,7 +156,7 @@ def _await_spark(console: Console, starting: Future[SparkContext]) -> None:
 def _process(
     console: Console, address: str, shipped: dict[str, Shipped], window: timedelta, folder: Path
 ) -> None:
-    """Run the pipeline, on the Spark that is there, until it has read all that was shipped."""
+    """Run the pipeline on the installed Spark, until it has read all shipped records."""
     total = sum(each.records for each in shipped.values())
     choices = Choices(
         master=f"local[{_CORES}]",

@@ -1,4 +1,4 @@
-"""The demo's broker, or its cluster: ``barnabas`` in a process of its own, as a user would run it."""
+"""Runs the demo's broker or cluster: the command ``barnabas`` in its own process, as a user would run it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ SESSION_TIMEOUT_MS = 3000
 
 
 class BrokerFailedError(BarnabasError):
-    """The broker did not come up; the text says where its log is."""
+    """The broker did not start; the text has the path of its log."""
 
 
 class DemoBroker:
-    """One broker, or a cluster of several, for as long as the ``with`` block lasts; data and log stay."""
+    """One broker, or a cluster of several, while the ``with`` block lasts. Its data
+    and log stay afterwards.
+    """
 
     def __init__(self, data: Path, log: Path, brokers: int = 1) -> None:
         self._data = data
@@ -51,10 +53,10 @@ class DemoBroker:
         return self
 
     def kill(self, broker: int) -> None:
-        """End one broker of the cluster as a crash would.
+        """Kill one broker of the cluster.
 
         Raises:
-            BrokerFailedError: it could not be killed.
+            BrokerFailedError: the command failed.
         """
         done = subprocess.run(
             [
@@ -69,7 +71,7 @@ class DemoBroker:
             raise BrokerFailedError(done.stderr.strip())
 
     def stop(self) -> None:
-        """Ask it to end (SIGTERM) and wait until it has; one that hangs is killed."""
+        """Stop it (SIGTERM) and wait for its end. Kill it if it does not end in time."""
         ask_to_stop(self._process)
         try:
             self._process.communicate(timeout=_STOP_TIMEOUT_S)

@@ -1,8 +1,8 @@
-"""Bursts of errors: the windows of a topic that have far more errors than its others.
+"""Finds bursts of errors: time windows of a topic with far more errors than its other windows.
 
-A window stands out with at least `_AT_LEAST` errors and more than the mean of the topic's windows by
-`_DEVIATIONS` standard deviations; windows without any record are not counted among them, since logs may lie
-years apart. Windows that stand out side by side are one burst.
+A window is a burst if it has at least `_AT_LEAST` errors, and more than the topic's mean plus `_DEVIATIONS`
+standard deviations. Windows without records do not count for the mean, because log files can be years apart.
+Adjacent windows with many errors are one burst.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _DEVIATIONS = 2
 
 @dataclass(frozen=True)
 class Burst:
-    """`errors` of `topic` from `start` to `end`, of which the `sample` is the most frequent message.
+    """`errors` errors of `topic` from `start` to `end`. `sample` is the most frequent message among them.
 
-    `usual` is how many errors the topic's windows have on average.
+    `usual` is the mean number of errors in the topic's windows.
     """
 
     topic: str
@@ -40,7 +40,7 @@ class Burst:
 
 
 def find_bursts(counts: list[Count], records: Dataset, window: timedelta) -> list[Burst]:
-    """The bursts that the counts show, the largest first; their samples are from the stored records."""
+    """Return the bursts in the counts, the largest first. Their samples are from the stored records."""
     topics = sorted({count.topic for count in counts})
     found = (burst for topic in topics for burst in _bursts_of(topic, counts, window))
     sampled = (replace(burst, sample=_sample(records, burst)) for burst in found)
@@ -65,7 +65,9 @@ def _bursts_of(topic: str, counts: list[Count], window: timedelta) -> list[Burst
 
 
 def _sample(records: Dataset, burst: Burst) -> str:
-    """The most frequent of the burst's messages; numbers differ from one repetition to the next."""
+    """Return the most frequent message of a burst. Numbers in messages do not count,
+    because they often differ.
+    """
     within = (
         (pc.field("topic") == burst.topic)
         & pc.field("level").isin(ERROR_LEVELS)

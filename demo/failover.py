@@ -1,4 +1,4 @@
-"""A broker is killed half way, while somebody writes and reads all the time and takes the time of both."""
+"""Kills a broker during the demo, while a client writes and reads all the time and measures the delays."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ _PATIENCE_S = 60
 
 
 class PulseLostError(BarnabasError):
-    """Writes were refused, not acknowledged in time, or not read back once each and in order."""
+    """A write was rejected or not acknowledged in time, or the reads do not have each
+    write once and in order.
+    """
 
 
 @dataclass(frozen=True)
 class Failover:
-    """What the death of a broker meant for those who write and read.
+    """The effect of a broker's death on clients that write and read.
 
     Attributes:
-        broker: that was killed.
-        partitions: how many partitions of the demo's it led.
-        longest_wait: seconds, of the slowest write to any partition.
-        usual_wait: seconds, the median of all writes.
-        writes: how many were acknowledged; so many were read back, each once and in order.
-        longest_read: seconds, from a record's write to its read, of the slowest record.
-        usual_read: seconds, the median of all records.
+        broker: the id of the killed broker.
+        partitions: the number of the demo's partitions that it led.
+        longest_wait: the time of the slowest write to any partition, in seconds.
+        usual_wait: the median time of all writes, in seconds.
+        writes: the number of acknowledged writes; the reads had each of them once and in order.
+        longest_read: the longest time from a record's write to its read, in seconds.
+        usual_read: the median time from write to read, in seconds.
     """
 
     broker: int
@@ -50,7 +52,7 @@ class Failover:
 
 
 class Pulse:
-    """Writes and reads a record every now and then with acks=all, and kills a leader when it is told to."""
+    """Writes and reads a record at a fixed interval with acks=all, and can kill a leader."""
 
     def __init__(self, bootstrap: str, kill: Callable[[int], None]) -> None:
         self._bootstrap = bootstrap
@@ -70,7 +72,7 @@ class Pulse:
         return self
 
     def kill_a_leader(self, topic: str) -> None:
-        """Kill the broker that leads the first partition of a topic; a second call does nothing."""
+        """Kill the broker that leads the first partition of a topic. A second call does nothing."""
         if self._killed is not None:
             return
         admin = Admin(self._bootstrap)
@@ -83,7 +85,11 @@ class Pulse:
         self._kill(leader)
 
     def result(self) -> Failover:
-        """What it meant. Raises PulseLostError when a write was lost, and when no broker was killed."""
+        """Return the effect of the kill.
+
+        Raises:
+            PulseLostError: a write was lost, or no broker was killed.
+        """
         self._stopping.set()
         self._thread.join(2 * _PATIENCE_S)
         if self._failures:

@@ -1,4 +1,4 @@
-"""The demo's own folder: emptied at each start, and never one that is somebody else's."""
+"""The demo's own folder. Each start empties it, but never a folder with other files."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _MARK = ".barnabas-demo"
 
 
 class FolderError(BarnabasError):
-    """The folder holds things that are not the demo's."""
+    """The folder has files that are not the demo's."""
 
 
 def shorten(path: Path) -> str:
-    """A path as a person here would write it: from the working directory on when it lies below."""
+    """Return a path as a user would write it: relative, if it is below the working directory."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def prepare(folder: Path) -> Path:
-    """An empty folder, marked as the demo's; what a former run left in it is removed.
+    """Return an empty folder with the demo's mark. Files of an earlier run are removed.
 
     Raises:
-        FolderError: it is there, not empty, and does not bear the demo's mark.
+        FolderError: the folder exists, is not empty, and does not have the demo's mark.
     """
     folder = folder.resolve()
     if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).exists():

@@ -1,4 +1,4 @@
-"""Which log files to take, and which topic each belongs to."""
+"""Chooses the log files, and the topic of each file."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class NoLogsError(BarnabasError):
 
 
 def find_logs() -> list[Path]:
-    """Log files of this machine that this user may read, the largest that fit first.
+    """Return log files of this machine that this user may read, the largest suitable ones first.
 
     Raises:
-        NoLogsError: there is none.
+        NoLogsError: there are none.
     """
     found = {path for place in _PLACES for path in _walk(Path(place).expanduser()) if _is_log(path)}
     chosen, room = [], MAX_FOUND_BYTES
@@ -48,10 +48,10 @@ def find_logs() -> list[Path]:
 
 
 def check_logs(named: Iterable[Path]) -> list[Path]:
-    """The files a user has named.
+    """Return the files that a user has named.
 
     Raises:
-        NoLogsError: one of them cannot be read, or is no text.
+        NoLogsError: a file cannot be read, or is not text.
     """
     files = list(dict.fromkeys(path.resolve() for path in named))
     for path in files:
@@ -63,9 +63,10 @@ def check_logs(named: Iterable[Path]) -> list[Path]:
 
 
 def by_topic(files: Iterable[Path]) -> dict[str, list[Path]]:
-    """The files of each topic: by what their names say, and none stays empty while there are enough.
+    """Return the files of each topic.
 
-    What no word speaks for is an application's.
+    Words in a file's name decide its topic; without such a word it is an application's log. If there are
+    enough files, each topic gets at least one.
     """
     topics: dict[str, list[Path]] = {topic: [] for topic in LOG_TOPICS}
     for path in files:

@@ -1,7 +1,7 @@
-"""The demo's pipeline file: one sink keeps every record of the three topics, the other counts them.
+"""The demo's pipeline file. One sink stores every record of the three topics, and the other one counts them.
 
-`barnabas pipeline run` would run it as well. There is no watermark: all that is there is read once, and a
-record of ten years ago counts as one of today, so that the totals can be reconciled.
+`barnabas pipeline run` can run it, too. It has no watermark, so that the totals agree: a run reads all
+present records once, and an old record counts as well as a new one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def keep(records: DataFrame) -> DataFrame:
 
 @sink(topic=STATS_TOPIC, key="topic,level,from", mode="complete")
 def count(records: DataFrame) -> DataFrame:
-    """All counts are written again with each micro-batch: the last record of a key holds."""
+    """Return the counts. Each micro-batch writes all of them again, so the last record of a key is valid."""
     counted = records.groupBy("topic", "level", F.window("at", WINDOW).alias("window")).count()
     return counted.select(
         "topic",

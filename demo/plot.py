@@ -1,4 +1,4 @@
-"""A topic over time, drawn with characters."""
+"""Draws a topic over time with characters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_WINDOWS = 400
 
 
 def plot_over_time(counts: list[Count], window: timedelta, width: int) -> str:
-    """The topic with most errors, window by window; where there is no error at all, records instead.
+    """Return the drawing of the topic with the most errors, by window; without any errors, of the records.
 
     Raises:
         ValueError: there are no counts.
@@ -52,6 +52,6 @@ def _sum(counts: list[Count], topic: str) -> int:
 
 
 def _windows(starts: list[datetime], window: timedelta) -> list[datetime]:
-    """All windows from the first to the last, or only those with records when logs lie years apart."""
+    """Return all windows from the first to the last; if the logs are years apart, only those with records."""
     number = (starts[-1] - starts[0]) // window + 1
     return starts if number > _MOST_WINDOWS else [starts[0] + window * index for index in range(number)]

@@ -1,4 +1,4 @@
-"""Steps on the terminal: a moving line while one runs, a line that stays when it is done."""
+"""Shows steps on the terminal: a moving line while a step runs, and a line that stays when it is done."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TaskProgre
 
 @dataclass
 class Step:
-    """One step; `result` is what its last line says of it."""
+    """One step. `result` is the text of its last line."""
 
     progress: Progress
     task: TaskID
     result: str = ""
 
     def at(self, done: int, total: int) -> None:
-        """Show how far it is."""
+        """Show the progress of the step."""
         self.progress.update(self.task, completed=min(done, total), total=total)
 
 
 @contextmanager
 def step(console: Console, title: str) -> Iterator[Step]:
-    """Run a step; in a pipe only its last line is written."""
+    """Run a step. If the output is a pipe, write only the last line."""
     moving = console.is_terminal
     began = time.monotonic()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())

@@ -1,4 +1,4 @@
-"""Somebody who reads all the pulses while a broker dies, and takes the time from each write to its read."""
+"""Reads all records of `Pulse` while a broker dies, and measures the time from each write to its read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ _POLL_S = 0.1
 
 
 def pulse_value(number: int, began: float) -> bytes:
-    """A pulse: its number within its partition, from 0, and the monotonic time in seconds of its write."""
+    """Return the value of a record: its number within the partition, from 0, and the monotonic time of its
+    write in seconds.
+    """
     return f"{number} {began}".encode()
 
 
 class Readback:
-    """Reads a topic's partitions from their beginning, without a group, in a thread of its own."""
+    """Reads the partitions of a topic from their beginning, without a group, in its own thread."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._bootstrap = bootstrap
@@ -31,11 +33,11 @@ class Readback:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin to read; the topic is there."""
+        """Start to read. The topic must exist."""
         self._thread.start()
 
     def finish(self, written: int, patience_s: float) -> str:
-        """Wait until `written` records were read, and stop; what is wrong with them, or an empty string."""
+        """Wait until `written` records were read, and stop. Return the first error, or ""."""
         self._wanted = written
         self._done.wait(patience_s)
         self.stop()
@@ -43,17 +45,21 @@ class Readback:
         return self.judge(written)
 
     def judge(self, written: int) -> str:
-        """What is wrong with what was read of `written` records, or an empty string."""
+        """Return the first error in the records read so far, when there should be `written`; "" without an
+        error.
+        """
         if self._wrong or len(self.waits) == written:
             return self._wrong
         return f"{len(self.waits)} of {written} were read"
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop to read."""
         self._stopping.set()
 
     def take(self, partition: int, value: bytes, now: float) -> None:
-        """Note one record, read at `now`; the first that is not its partition's next is what is wrong."""
+        """Check one record that was read at `now`. Keep the first one that is not the next of its partition
+        as the error.
+        """
         text, began = value.split()
         self.waits.append(now - float(began))
         number, expected = int(text), self._next[partition]

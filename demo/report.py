@@ -1,4 +1,4 @@
-"""The counts read back by a consumer group, and every total held against the others."""
+"""Reads the counts with a consumer group, and compares all totals."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _PATIENCE_S = 20
 
 
 class CountsMissingError(BarnabasError):
-    """The stats topic was not read to its end in time."""
+    """The topic of the counts was not read to its end in time."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many records of one topic and level fall into one window."""
+    """The number of records of one topic and level in one time window."""
 
     topic: str
     level: str
@@ -40,7 +40,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Totals:
-    """One topic's records, counted at each station of their way."""
+    """The number of a topic's records at each step of the demo."""
 
     topic: str
     files: int
@@ -56,10 +56,10 @@ class Totals:
 
 
 def read_counts(bootstrap: str) -> list[Count]:
-    """The stats topic read to its end by the group, of each key the last record.
+    """Read the topic of the counts to its end with the group. Return the last record of each key.
 
     Raises:
-        CountsMissingError: the broker does not send them.
+        CountsMissingError: the broker does not return them in time.
     """
     latest: dict[bytes | None, Count] = {}
     with Consumer(bootstrap, STATS_TOPIC, group=GROUP) as consumer:
@@ -82,7 +82,7 @@ def read_counts(bootstrap: str) -> list[Count]:
 def reconcile(
     bootstrap: str, shipped: dict[str, Shipped], parquet: dict[str, int], counts: list[Count]
 ) -> list[Totals]:
-    """Each topic's totals: as shipped, as the broker stores them, as in Parquet, as counted."""
+    """Return each topic's totals: shipped, stored by the broker, in Parquet, and counted."""
     stored = _stored(bootstrap)
     counted: Counter[str] = Counter()
     for count in counts:
@@ -102,17 +102,17 @@ def reconcile(
 
 
 def stored_records(folder: Path) -> Dataset:
-    """The pipeline's Parquet files."""
+    """Return the pipeline's Parquet files as a data set."""
     return pyarrow.dataset.dataset(folder, format="parquet", partitioning="hive")
 
 
 def count_stored(records: Dataset) -> dict[str, int]:
-    """How many records of each topic the Parquet files hold."""
+    """Return the number of records of each topic in the Parquet files."""
     return {topic: records.count_rows(filter=pc.field("topic") == topic) for topic in LOG_TOPICS}
 
 
 def _stored(bootstrap: str) -> Counter[str]:
-    """How many records the broker holds, by the two ends of each partition's log."""
+    """Return the number of records that the broker stores for each topic, from the start and end offsets."""
     stored: Counter[str] = Counter()
     with Consumer(bootstrap) as consumer:
         for place in consumer.partitions(*LOG_TOPICS):
@@ -122,7 +122,7 @@ def _stored(bootstrap: str) -> Counter[str]:
 
 
 def create_topics(bootstrap: str) -> None:
-    """The demo's topics: three partitions for each kind of log, one for the counts."""
+    """Create the demo's topics: three partitions for each kind of log, and one for the counts."""
     admin = Admin(bootstrap)
     for topic in LOG_TOPICS:
         admin.create_topic(topic, partitions=3)

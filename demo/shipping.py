@@ -1,4 +1,4 @@
-"""Log files into their topics."""
+"""Sends log files to their topics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.client.ship import Progress, Shipper
 
 @dataclass(frozen=True)
 class Shipped:
-    """What went into one topic. A record may be several lines: a stack trace belongs to its first."""
+    """The records that went into one topic. A record can be several lines, for example a stack trace."""
 
     files: int
     lines: int
@@ -24,10 +24,13 @@ def ship(
     state: Path,
     on_progress: Callable[[int, int], None],
 ) -> dict[str, Shipped]:
-    """Ship every topic's `files` to their end; `on_progress` is told bytes read and bytes in all.
+    """Ship the `files` of every topic to their end.
+
+    Args:
+        on_progress: called with the number of bytes read, and the total.
 
     Raises:
-        ClientError: a file cannot be read, or the broker refuses its records.
+        ClientError: a file cannot be read, or the broker rejects its records.
     """
     total = sum(path.stat().st_size for paths in files.values() for path in paths)
     done = 0

@@ -1,4 +1,4 @@
-"""What the demo prints at its end."""
+"""Prints the summary of the demo."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BURSTS_SHOWN = 5
 
 @dataclass(frozen=True)
 class Result:
-    """All that the demo found out."""
+    """All results of the demo."""
 
     totals: list[Totals]
     counts: list[Count]

@@ -1,4 +1,4 @@
-"""How long a time window is to be, for logs that may span minutes or years."""
+"""Chooses the length of the time windows, for logs of minutes or of years."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _EDGE_BYTES = 65_536
 
 
 def choose_window(files: Iterable[Path]) -> timedelta:
-    """The round length that suits the files: neither one of years nor one of minutes decides alone."""
+    """Return a round length between the extremes of the files, so that neither years
+    nor minutes alone decide.
+    """
     spans = sorted(spanned for path in files if (spanned := span(path)))
     if not spans:
         return _LENGTHS[0]
@@ -33,7 +35,9 @@ def choose_window(files: Iterable[Path]) -> timedelta:
 
 
 def span(path: Path) -> timedelta:
-    """From a file's first timestamp to its last, by its two ends; zero when they tell none."""
+    """Return the time from the first to the last timestamp of a file; zero if its two
+    ends have no timestamps.
+    """
     with path.open("rb") as file:
         head = file.read(_EDGE_BYTES)
         file.seek(max(0, file.seek(0, os.SEEK_END) - _EDGE_BYTES))
@@ -51,7 +55,7 @@ def _times(edge: bytes) -> Iterable[datetime]:
 
 
 def describe(length: timedelta) -> str:
-    """``10 minutes``: as a person says it, and as Spark's ``window`` takes it."""
+    """Return the length as a text, for people and for Spark's ``window``, for example ``10 minutes``."""
     seconds = round(length.total_seconds())
     for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1)):
         if seconds % size == 0 and seconds >= size:

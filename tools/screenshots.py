@@ -42,7 +42,7 @@ PATIENCE = 90_000
 
 
 def tell_of_pipelines(servers: str) -> None:
-    """What two pipelines would have said of themselves: one runs, one fell silent an hour ago."""
+    """Write the status records of two pipelines: one runs, and the other has been silent for an hour."""
     now = datetime.now(UTC)
 
     def at(minutes: float) -> str:
@@ -75,7 +75,9 @@ def tell_of_pipelines(servers: str) -> None:
 
 @contextmanager
 def traffic(servers: str) -> Iterator[None]:
-    """A few records a second, and a group that reads them more slowly."""
+    """Produce a few records a second, and run a group that reads them more slowly,
+    while the context lasts.
+    """
     ended = threading.Event()
 
     def produce() -> None:
@@ -118,7 +120,7 @@ def traffic(servers: str) -> Iterator[None]:
 
 @contextmanager
 def console_of(servers: str) -> Iterator[str]:
-    """A console in a thread; the link that lets a browser in."""
+    """Run a console in a thread. Yield the link that lets a browser in."""
     ready, link = threading.Event(), []
     claimed = claim("127.0.0.1:0")
     loop = asyncio.new_event_loop()
@@ -147,7 +149,7 @@ def console_of(servers: str) -> Iterator[str]:
 
 @contextmanager
 def ensemble(folder: Path) -> Iterator[str]:
-    """Three ZooKeepers that elect their leader; their addresses, as in zookeeper.connect."""
+    """Run three ZooKeeper servers. Yield their addresses, in the format of zookeeper.connect."""
     with ExitStack() as exits:
         taken = [exits.enter_context(socket.socket()) for _ in range(9)]
         for each in taken:
@@ -193,7 +195,7 @@ def _wait_until_it_serves(port: int) -> None:
 
 
 class Cluster:
-    """`barnabas cluster start` with three brokers, on ZooKeepers that run."""
+    """`barnabas cluster start` with three brokers, on running ZooKeeper servers."""
 
     def __init__(self, folder: Path, zookeeper: str) -> None:
         self._data = str(folder / "cluster")
@@ -233,7 +235,7 @@ class Camera:
         self._cookies: Any = context.cookies()
 
     def open(self, path: str, size: Any = WIDE, scheme: Any = "light") -> Page:
-        """A page that has been drawn."""
+        """Open a page, and return it when it is drawn."""
         context = self._browser.new_context(viewport=size, color_scheme=scheme)
         context.add_cookies(self._cookies)
         page = context.new_page()
@@ -243,7 +245,7 @@ class Camera:
         return page
 
     def take(self, page: Page, name: str, settle_ms: int = 6000) -> None:
-        """A picture, once the page has had time to fill."""
+        """Take a picture of the page after `settle_ms` milliseconds."""
         page.wait_for_timeout(settle_ms)
         # in a narrow window the page is several times as high
         page.screenshot(path=self._out / f"{name}.png", full_page=page.viewport_size == NARROW)

@@ -40,7 +40,7 @@ For each new feature, find the features that it meets, and add the pairs to `sea
 
 
 class Seam(NamedTuple):
-    """A pair of features."""
+    """A pair of features, with its scenarios or the reason why they cannot meet."""
 
     scenarios: Sequence[str] = ()
     #: why the two cannot meet
@@ -52,11 +52,11 @@ class Seam(NamedTuple):
 
 
 class SeamsError(Exception):
-    """The source names something that does not exist. The text says what."""
+    """`seams.toml` names something that does not exist. The text says what it is."""
 
 
 def page() -> str:
-    """The page as it should be.
+    """Return the present contents of the page.
 
     Raises:
         SeamsError: a feature, a pair or a scenario is wrong.
@@ -130,7 +130,7 @@ def _check(key: str, scenario: str) -> None:
 
 @cache
 def _defined(*files: Path) -> frozenset[str]:
-    """The functions, methods and classes of these files."""
+    """Return the names of the functions, methods and classes in these files."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
     return frozenset(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, kinds))
@@ -138,7 +138,7 @@ def _defined(*files: Path) -> frozenset[str]:
 
 @cache
 def _soak_names() -> frozenset[str]:
-    """The faults of a cluster, and the roles of clients."""
+    """Return the names of the soak's faults and of its clients' roles."""
     sys.path.insert(0, str(ROOT))
     from soak.cluster_nemesis import KINDS, MOVES
     from soak.plan import TOPICS, slots

@@ -1,1 +1,1 @@
-"""Documentation made from the code: reference pages, and drawings of the packages."""
+"""Generates the reference pages and the drawings of the packages from the code."""

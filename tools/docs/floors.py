@@ -1,6 +1,6 @@
-"""Draws rooms on floors: each stands above all that it uses, and an arrow goes down to what it uses.
+"""Draws rooms (packages) on floors. Each room is above all rooms that it uses, with an arrow to each.
 
-What follows from other arrows is not drawn: if A uses B and B uses C, then A may use C too.
+The drawing leaves out an arrow that follows from others: if A uses B and B uses C, then A may use C, too.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _COLOURS = ("#e8eef7", "#eaf3ea", "#fbf3e2", "#f7e9e9", "#efe9f5", "#e6f2f3")
 
 
 class Room(NamedTuple):
-    """What is drawn of a room."""
+    """The title and the text of a room in the drawing."""
 
     name: str
     caption: str
 
 
 class _Passage(NamedTuple):
-    """Where an arrow that goes over several floors passes one of them."""
+    """The point at which an arrow to a lower floor passes a floor between."""
 
     source: str
     target: str
@@ -35,7 +35,7 @@ class _Passage(NamedTuple):
 
 
 def levels(uses: Mapping[str, Iterable[str]]) -> dict[str, int]:
-    """The floor of each room: 0 for one that uses none, else one above the highest that it uses.
+    """Return the floor of each room: 0 if it uses no room, otherwise one above the highest room that it uses.
 
     Raises:
         ValueError: rooms use each other in a circle.
@@ -50,7 +50,7 @@ def levels(uses: Mapping[str, Iterable[str]]) -> dict[str, int]:
 
 
 def needed(uses: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """The uses that do not follow from others."""
+    """Return the uses of each room that do not follow from others."""
     reached: dict[str, set[str]] = {}
     for room in sorted(uses, key=levels(uses).__getitem__):
         reached[room] = set(uses[room]).union(*(reached[other] for other in uses[room]))
@@ -61,7 +61,12 @@ def needed(uses: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def draw(title: str, rooms: Mapping[str, Room], uses: Mapping[str, set[str]]) -> str:
-    """An SVG of the rooms: by key what is drawn of each, and which others it uses."""
+    """Return an SVG of the rooms.
+
+    Args:
+        rooms: the rooms by key.
+        uses: by key, the keys of the rooms that each room uses.
+    """
     floor_of = levels(uses)
     arrows = sorted((source, target) for source, targets in needed(uses).items() for target in targets)
     routes = [_route(source, target, floor_of) for source, target in arrows]
@@ -94,7 +99,7 @@ def _route(source: str, target: str, floor_of: Mapping[str, int]) -> list[str | 
 def _ordered(
     floor_of: Mapping[str, int], routes: Sequence[Sequence[str | _Passage]]
 ) -> list[list[str | _Passage]]:
-    """What is on each floor, from left to right, so that few arrows cross."""
+    """Return the items of each floor from left to right, in an order in which few arrows cross."""
     floors: list[list[str | _Passage]] = [[] for _ in range(max(floor_of.values()) + 1)]
     for room in sorted(floor_of):
         floors[floor_of[room]].append(room)
@@ -141,7 +146,7 @@ def _crossings(
 
 
 def _placed(floors: Sequence[Sequence[str | _Passage]]) -> tuple[dict[str | _Passage, float], int]:
-    """The middle of each item, and the width of the drawing."""
+    """Return the horizontal centre of each item, and the width of the drawing."""
     widths = [[_PASSAGE_WIDTH if isinstance(i, _Passage) else _ROOM_WIDTH for i in floor] for floor in floors]
     totals = [sum(floor) + _GAP * (len(floor) - 1) for floor in widths]
     width = max(totals) + 2 * _MARGIN

@@ -1,4 +1,4 @@
-"""Which files of Barnabas import which, by their source: imports in functions and for types count too."""
+"""Finds which files of Barnabas import which. Imports inside functions and for types count, too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ ROOT = Path(__file__).parents[2] / "src" / "barnabas"
 
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
-    """Every module below `root`, the folder of the package ``barnabas``, by its name, with its file."""
+    """Return the file of each module below `root`, the folder of the package ``barnabas``, by the module's
+    name.
+    """
     found = {}
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root.parent).with_suffix("").parts
@@ -19,7 +21,7 @@ def modules(root: Path = ROOT) -> dict[str, Path]:
 
 
 def imports(files: Mapping[str, Path]) -> dict[str, set[str]]:
-    """For each module those of `files` that it imports."""
+    """Return, for each module, the modules of `files` that it imports."""
     found = {}
     for name, path in files.items():
         known = (_known(wanted, files) for wanted in _wanted(path))
@@ -28,9 +30,9 @@ def imports(files: Mapping[str, Path]) -> dict[str, set[str]]:
 
 
 def between(rooms: Iterable[str], imported: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """For each room (a module, or a package with all in it) the others that something in it imports.
+    """Return, for each room (a module or a whole package), the other rooms that it imports.
 
-    A module belongs to the room with the longest name that contains it; one in no room is left out.
+    A module belongs to the room with the longest name that contains it. Modules in no room are left out.
     """
     rooms = sorted(rooms, key=len, reverse=True)
 
@@ -46,7 +48,7 @@ def between(rooms: Iterable[str], imported: Mapping[str, set[str]]) -> dict[str,
 
 
 def headline(path: Path) -> str:
-    """The first sentence of a module's docstring; empty when it has none."""
+    """Return the first sentence of a module's docstring; "" if it has none."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     first = text.split("\n\n")[0].replace("\n", " ").replace("`", "")
     return first.split(". ")[0].rstrip(".")
@@ -61,7 +63,9 @@ def _wanted(path: Path) -> Iterator[str]:
 
 
 def _known(wanted: str, files: Mapping[str, Path]) -> str | None:
-    """The module that an import names, itself or by something in it."""
+    """Return the module of `files` that an import names, or that contains the imported name; None if there is
+    none.
+    """
     if wanted in files:
         return wanted
     parent = wanted.rpartition(".")[0]

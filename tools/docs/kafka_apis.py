@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class KafkaApi(NamedTuple):
-    """One request and the versions in which Kafka 4.2 serves it."""
+    """One API, and the versions of it that Kafka 4.2 supports."""
 
     name: str
     oldest: int

@@ -1,4 +1,4 @@
-"""Generate docs/reference/metrics.md: every metric, from the declarations."""
+"""Generates docs/reference/metrics.md from the declarations of the metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Counters start at 0 with the broker. A metric without a value (a group's lag wit
 
 
 def metrics_reference() -> str:
-    """The document, in Markdown."""
+    """Return the page in Markdown."""
     return _HEAD + "".join(
         f"\n## `{page.value}`\n\n| Name | Kind | Labels | Meaning |\n|---|---|---|---|\n"
         + "".join(

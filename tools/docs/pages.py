@@ -1,4 +1,4 @@
-"""Write the pages and drawings that are generated from the code, so that they cannot disagree with it.
+"""Writes the pages and drawings that are generated from the code, so that they agree with it.
 
 python -m tools.docs            write them into docs/reference/
 python -m tools.docs --check    exit with 1 if one of them is out of date
@@ -36,12 +36,12 @@ _MARK = "<!-- Generated from the code by `make docs`: change the code, not this 
 
 
 def render(name: str) -> str:
-    """One document as it should be."""
+    """Return the present contents of one page or drawing."""
     return _MARK + DOCUMENTS[name]()
 
 
 def stale(folder: Path) -> list[str]:
-    """The names of the documents in `folder` that are missing or out of date."""
+    """Return the names of the pages and drawings in `folder` that are missing or out of date."""
     return [name for name in DOCUMENTS if _read(folder / name) != render(name)]
 
 

@@ -1,4 +1,4 @@
-"""The page docs/reference/pipeline-options.md: options of a pipeline file, made from their declaration."""
+"""Generates docs/reference/pipeline-options.md from the declarations of the options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ them at work.
 
 
 def pipeline_reference() -> str:
-    """The document, in Markdown."""
+    """Return the page in Markdown."""
     return (
         _HEAD
         + _table("The pipeline", "All are optional.", PipelineOptions)

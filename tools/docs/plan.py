@@ -1,4 +1,4 @@
-"""Drawings of the packages, made from their imports: all of Barnabas, the broker, and the broker's server."""
+"""Draws the packages from their imports: all of Barnabas, the broker, and the broker's server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COMPOSITION = "the composition root and the process around it"
 
 
 def packages_drawing() -> str:
-    """The packages of Barnabas."""
+    """Return the drawing of the packages of Barnabas."""
     files, _ = _source()
     return _drawn(
         "The packages of Barnabas: each uses those below it",
@@ -22,7 +22,7 @@ def packages_drawing() -> str:
 
 
 def broker_drawing() -> str:
-    """The packages of the broker, above the floors that they stand on."""
+    """Return the drawing of the broker's packages, above the packages that they use."""
     files, _ = _source()
     inside = [name for name in files if name.startswith("barnabas.broker.") and name.count(".") == 2]
     below = ["barnabas.kafka", "barnabas.base"]
@@ -30,7 +30,7 @@ def broker_drawing() -> str:
 
 
 def server_drawing() -> str:
-    """The packages of the server, and those of the broker that they use."""
+    """Return the drawing of the server's packages, and of the broker's packages that they use."""
     files, imported = _source()
     inside = {name for name in files if name.startswith("barnabas.broker.server.") and name.count(".") == 3}
     rooms = {name: _room(name, files) for name in inside if files[name].name == "__init__.py"}

@@ -1,4 +1,4 @@
-"""Generate docs/reference/protocol.md: the served APIs, from the handlers' registry."""
+"""Generates docs/reference/protocol.md: the supported APIs, from the registry of handlers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Different connections do not wait for each other.
 
 
 def protocol_reference() -> str:
-    """The document, in Markdown."""
+    """Return the page in Markdown."""
     apis = load().values()
     rows = "".join(f"| {api.key} | [{api.name}](#{api.name.lower()}) | {_versions(api)} |\n" for api in apis)
     order = _ORDER.format(
@@ -73,7 +73,7 @@ The features of ApiVersions and UpdateFeatures. Kafka 4.2 also has `metadata.ver
 
 
 def _absent() -> str:
-    """What Apache Kafka serves and this broker does not, by request and by version."""
+    """Return the APIs and versions that Apache Kafka supports and this broker does not."""
     served = load()
     rows = []
     for key, api in KAFKA_APIS.items():
@@ -88,7 +88,7 @@ def _absent() -> str:
 
 
 def _features() -> str:
-    """The features that UpdateFeatures can change, with the bounds of their levels."""
+    """Return the features that UpdateFeatures can change, with their lowest and highest levels."""
     return _FEATURES + "".join(
         f"| `{name}` | {_range(feature.lowest, feature.highest)} | {feature.default} |\n"
         for name, feature in SUPPORTED.items()
@@ -115,12 +115,12 @@ _SECOND_PHASE = (
 
 
 def _order_text(api: Api[Any]) -> str:
-    """One sentence about the requests that begin while this one is unanswered; "" where none does."""
+    """Return a sentence about the requests that may begin while this one is unanswered; "" if none may."""
     return _SECOND_PHASE if api.has_second_phase else api.order.text
 
 
 def _section(api: Api[Any]) -> str:
-    """The handler's own words, with the heading that its first line begins with taken off."""
+    """Return the handler's docstring without the heading at the beginning of its first line."""
     text = inspect.cleandoc(sys.modules[api.handle.__module__].__doc__ or "")
     _, _, words = text.partition(":")
     words = words.strip()

@@ -1,4 +1,4 @@
-"""Generate docs/reference/configuration.md: every setting, from the declarations."""
+"""Generates docs/reference/configuration.md from the declarations of the settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NUMBERS = {INT_MAX: "2³¹ - 1", LONG_MAX: "2⁶³ - 1"}
 
 
 def configuration_reference() -> str:
-    """The document, in Markdown."""
+    """Return the page in Markdown."""
     return (
         _HEAD
         + "\n## Broker settings\n\n"

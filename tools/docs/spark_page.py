@@ -1,4 +1,4 @@
-"""The page docs/reference/spark.md: the data source's options, made from their declaration."""
+"""Generates docs/reference/spark.md from the declarations of the data source's options."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ _LIMITS = """
 
 
 def spark_reference() -> str:
-    """The document, in Markdown."""
+    """Return the page in Markdown."""
     columns = "".join(
         f"| `{field.name}` | {field.dataType.simpleString()} |\n" for field in read_schema(True)
     )

@@ -1,9 +1,10 @@
 """Ends the child processes of this process when it ends, even by SIGKILL (Linux only).
 
-A test run that is killed tears nothing down. Its brokers have sessions of their own, so a signal to its group
-does not reach them. Linux's parent-death signal depends on the thread that started a process. So the
-environment of each child has a mark, which the child's own children inherit. A reaper (`reaper.py`), in a
-session of its own, waits for the end of the marking process. Then it kills each process that has the mark.
+A test run that is killed cannot stop its brokers. Each broker is in its own process session, so a signal to
+the run's process group does not reach it. Linux's parent-death signal depends on the thread that started a
+process. So each child has an environment variable with a mark, which the child's own children inherit. A
+helper process, the reaper (`reaper.py`), waits for the end of the run. Then it kills each process that has
+the mark.
 """
 
 from __future__ import annotations

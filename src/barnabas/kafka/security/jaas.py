@@ -67,7 +67,7 @@ def plain_users(text: str) -> Mapping[str, str]:
 
 
 def _options(text: str) -> dict[str, str] | None:
-    """Return the options behind a JAAS module; None if the text is no option list."""
+    """Return the options after the name of a JAAS module; None if the text is not a list of options."""
     found, at = {}, 0
     while match := _JAAS_OPTION.match(text, at):
         quoted = match[2] if match[2] is not None else match[3]
