@@ -20,7 +20,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from bench.descriptors import allow_descriptors
-from bench.figures import STAMP, Figures, percentiles_ms
+from bench.figures import STAMP, Figures, percentiles_ms, tls_settings
 from bench.members import settle
 from bench.pipelined import pipelined
 from bench.share_driver import share_drain, share_in_flight, share_library, share_paced, share_settle
@@ -74,8 +74,13 @@ def _consumer(bootstrap: str, **settings: Any) -> Consumer:
     )
 
 
-def produce(bootstrap: str, topic: str, size: int, codec: str, records: int) -> Figures:
-    """Produce records as fast as possible, to random partitions, and wait for all acknowledgements."""
+def produce(
+    bootstrap: str, topic: str, size: int, codec: str, records: int, ca: str | None = None
+) -> Figures:
+    """Produce records as fast as possible, to random partitions, and wait for all acknowledgements.
+
+    With the file of a certificate authority, `ca`, it uses TLS.
+    """
     deliveries = _Deliveries()
     producer = _producer(
         bootstrap,
@@ -86,6 +91,7 @@ def produce(bootstrap: str, topic: str, size: int, codec: str, records: int) -> 
             "sticky.partitioning.linger.ms": 0,
             "delivery.report.only.error": True,
             "queue.buffering.max.messages": 1_000_000,
+            **tls_settings(ca),
         },
     )
     producer.list_topics(topic, timeout=DRAIN_SECONDS)  # connecting is not what is measured
@@ -103,13 +109,14 @@ def produce(bootstrap: str, topic: str, size: int, codec: str, records: int) -> 
     return {"records/s": sent / elapsed}
 
 
-def consume(bootstrap: str, topic: str, partitions: int, records: int) -> Figures:
+def consume(bootstrap: str, topic: str, partitions: int, records: int, ca: str | None = None) -> Figures:
     """Consume all `records` of a topic from its beginning. Measure from the first
-    request to the last record.
+    request to the last record. With the file of a certificate authority, `ca`, use TLS.
     """
     # With its defaults the client stops fetching for a second whenever it holds 100,000 records: that would
     # measure the client's pauses.
-    consumer = _consumer(bootstrap, **{"queued.min.messages": 1_000_000, "fetch.queue.backoff.ms": 1})
+    settings = {"queued.min.messages": 1_000_000, "fetch.queue.backoff.ms": 1, **tls_settings(ca)}
+    consumer = _consumer(bootstrap, **settings)
     consumer.list_topics(topic, timeout=DRAIN_SECONDS)
     started = last = time.monotonic()
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])

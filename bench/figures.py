@@ -1,4 +1,4 @@
-"""The figures that a driver prints: one number for each unit."""
+"""What drivers and workloads share: figures, one number for each unit, and a client's settings for TLS."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ def percentiles_ms(seconds: list[float]) -> Figures:
         f"p{percent} ms": ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] * 1e3
         for percent in (50, 99)
     }
+
+
+def tls_settings(ca: str | None) -> dict[str, str]:
+    """Return librdkafka's settings for TLS, with certificates of the authority in file `ca`; {} if None."""
+    return {} if ca is None else {"security.protocol": "ssl", "ssl.ca.location": ca}

@@ -103,7 +103,7 @@ class Peer(ABC):
             self._process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
-        while not _answers(self.port):
+        while not self.answers():
             elapsed = time.monotonic() - started
             if self._process.poll() is not None or elapsed > START_SECONDS:
                 last_words = self.output.read_text(errors="replace").splitlines()[-5:]
@@ -111,6 +111,10 @@ class Peer(ABC):
                 raise RuntimeError(f"{self.name} did not start:\n" + "\n".join(last_words))
             time.sleep(0.005)
         self.startup_seconds = time.monotonic() - started
+
+    def answers(self) -> bool:
+        """Whether it serves clients."""
+        return _answers(self.port)
 
     def stop(self) -> None:
         """Stop the process with SIGTERM, and with SIGKILL if it does not end in time."""
@@ -144,6 +148,11 @@ class Barnabas(Peer):
     #: where a counter of the event loop's long turns reports (`bench.stalls`); None runs without it
     stall_report: Path | None = None
 
+    @property
+    def listener(self) -> list[str]:
+        """The options with the address to listen on."""
+        return ["--listen", self.bootstrap]
+
     def prepare(self) -> None:
         # As pip does when it installs a package; a checkout may have changed since it last ran, and may
         # run where Python is told to keep no bytecode.
@@ -160,8 +169,7 @@ class Barnabas(Peer):
             "start",
             "--data",
             str(self.directory / "data"),
-            "--listen",
-            self.bootstrap,
+            *self.listener,
             *settings,
         ]
 
@@ -355,10 +363,8 @@ def cpu_nanoseconds(pid: int) -> int:
     return used
 
 
-def tree_cpu_seconds(root: int) -> float:
-    """Return the CPU seconds of this process and of all processes below it, including
-    those that have ended.
-    """
+def tree_of(root: int) -> set[int]:
+    """Return the process ids of a process and of all below it."""
     parents = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -367,8 +373,25 @@ def tree_cpu_seconds(root: int) -> float:
     tree = {root}
     while below := {pid for pid, parent in parents.items() if parent in tree} - tree:
         tree |= below
+    return tree
+
+
+def tree_memory(root: int) -> int:
+    """Return the bytes of memory of a process and of all below it; of a page that n share, each has 1/n."""
+    total = 0
+    for pid in tree_of(root):
+        with suppress(OSError):  # it has ended
+            rollup = (Path("/proc") / str(pid) / "smaps_rollup").read_text()
+            total += sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+    return 1024 * total
+
+
+def tree_cpu_seconds(root: int) -> float:
+    """Return the CPU seconds of this process and of all processes below it, including
+    those that have ended.
+    """
     total = 0.0
-    for pid in tree:
+    for pid in tree_of(root):
         with suppress(OSError):
             # its own, and that of the children that it has waited for
             total += sum(map(int, _stat(pid)[11:15])) / _TICKS

@@ -1,7 +1,8 @@
 """Sends produce requests of one shape over several connections, with several requests in flight on each.
 
 It uses no client library: to a topic with 100 partitions, librdkafka and Java mostly send requests with one
-partition. The requests are encoded once. The benchmark checks each response for errors. At the end it checks
+partition. The requests are encoded once. Of several brokers each gets the same number of connections, and
+requests for partitions that it leads. The benchmark checks each response for errors. At the end it checks
 that the partitions contain all acknowledged records.
 """
 
@@ -23,6 +24,7 @@ from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.kafka.records import Record, encode_batch
 from bench.connection import VERSIONS, Connection
@@ -55,20 +57,24 @@ def pipelined(
     """Keep `in_flight` requests on each connection, each with `records` records to each of `partitions`
     partitions.
 
-    It prints `ready` when it begins to count. The connections use different partitions of the topic.
+    It prints `ready` when it begins to count. Connections take the brokers in turn, and the partitions of
+    their broker in turn.
 
     Raises:
-        RuntimeError: the broker rejected a record, or lost one.
+        RuntimeError: the broker rejected a record, or lost one; or a broker leads too few partitions.
     """
-    _await_leaders(bootstrap, topic, topic_partitions)
-    load = _Load(bootstrap, in_flight, seconds)
-    frames = []
+    leaders = _await_leaders(bootstrap, topic, topic_partitions)
+    load = _Load(in_flight, seconds)
+    sent = []
     for number in range(connections):
-        first = number * partitions
-        places = sorted((first + each) % topic_partitions for each in range(partitions))
-        frames.append(_frame(topic, places, records))
-    uvloop.run(load.run(frames, len(topic), partitions))
-    stored, expected = _stored(bootstrap, topic, topic_partitions), load.answered * partitions * records
+        turn, place = divmod(number, len(leaders))
+        address, led = sorted(leaders.items())[place]
+        if len(led) < partitions:
+            raise RuntimeError(f"{address} leads {len(led)} partitions, of {partitions} that a request has")
+        places = sorted(led[(turn * partitions + each) % len(led)] for each in range(partitions))
+        sent.append((address, _frame(topic, places, records)))
+    uvloop.run(load.run(sent, len(topic), partitions))
+    stored, expected = _stored(topic, leaders), load.answered * partitions * records
     if stored != expected:
         raise RuntimeError(f"{expected} records were acknowledged, and the topic contains {stored}")
     if not load.latencies:
@@ -83,9 +89,7 @@ def pipelined(
 class _Load:
     """The connections of a run, and their common counters."""
 
-    def __init__(self, bootstrap: str, in_flight: int, seconds: float) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._host, self._port = host, int(port)
+    def __init__(self, in_flight: int, seconds: float) -> None:
         self._seconds = seconds
         self.in_flight = in_flight
         #: of the requests that were answered in the counted time
@@ -95,15 +99,19 @@ class _Load:
         self.ends = False
         self.counts = False
 
-    async def run(self, frames: list[bytes], name_size: int, partitions: int) -> None:
-        """Send requests for `LEAD_SECONDS`, and then for the counted time. Wait for the last answers."""
+    async def run(self, frames: list[tuple[str, bytes]], name_size: int, partitions: int) -> None:
+        """Send each frame to its address, for `LEAD_SECONDS` and for the counted time.
+
+        Wait for the last answers.
+        """
         loop = asyncio.get_running_loop()
         connections = []
-        for frame in frames:
+        for address, frame in frames:
+            host, _, port = address.rpartition(":")
             _, connection = await loop.create_connection(
                 lambda frame=frame: _Requests(self, frame, name_size, partitions),  # type: ignore[misc]
-                self._host,
-                self._port,
+                host,
+                int(port),
             )
             connections.append(connection)
         ended = [each.ended for each in connections]
@@ -200,23 +208,44 @@ def _frame(topic: str, partitions: list[int], records: int) -> bytes:
     return b"".join(map(bytes, encode_request(header, request)))
 
 
-def _await_leaders(bootstrap: str, topic: str, partitions: int) -> None:
-    """Wait until the broker leads the partitions: CreateTopics returns earlier."""
+def _await_leaders(bootstrap: str, topic: str, partitions: int) -> dict[str, list[int]]:
+    """Wait until the brokers lead the partitions: CreateTopics returns earlier.
+
+    Return the partitions that each broker leads, by its address.
+    """
     deadline = time.monotonic() + LEADER_SECONDS
-    while any(each.error_code for each in _ends(bootstrap, topic, partitions)):
+    while True:
+        leaders = _leaders(bootstrap, topic)
+        count = sum(map(len, leaders.values()))
+        if count == partitions and not any(each.error_code for each in _ends(topic, leaders)):
+            return leaders
         if time.monotonic() > deadline:
-            break  # the first request says what is wrong
+            return leaders  # the first request says what is wrong
         time.sleep(0.1)
 
 
-def _stored(bootstrap: str, topic: str, partitions: int) -> int:
+def _leaders(bootstrap: str, topic: str) -> dict[str, list[int]]:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    with Connection(bootstrap.split(",")[0]) as connection:
+        answer = connection.ask(request, MetadataResponse)
+    addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
+    leaders: dict[str, list[int]] = {}
+    for partition in sorted(answer.topics[0].partitions, key=lambda each: each.partition_index):
+        if partition.leader_id in addresses:
+            leaders.setdefault(addresses[partition.leader_id], []).append(partition.partition_index)
+    return leaders
+
+
+def _stored(topic: str, leaders: dict[str, list[int]]) -> int:
     """Return the sum of the ends of all partitions."""
-    return sum(each.offset for each in _ends(bootstrap, topic, partitions))
+    return sum(each.offset for each in _ends(topic, leaders))
 
 
-def _ends(bootstrap: str, topic: str, partitions: int) -> list[ListOffsetsPartitionResponse]:
-    asked = [ListOffsetsPartition(partition_index=n, timestamp=_LATEST) for n in range(partitions)]
-    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=asked)])
-    with Connection(bootstrap) as connection:
-        answer = connection.ask(request, ListOffsetsResponse)
-    return answer.topics[0].partitions
+def _ends(topic: str, leaders: dict[str, list[int]]) -> list[ListOffsetsPartitionResponse]:
+    found = []
+    for address, led in leaders.items():
+        asked = [ListOffsetsPartition(partition_index=number, timestamp=_LATEST) for number in led]
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=asked)])
+        with Connection(address) as connection:
+            found += connection.ask(request, ListOffsetsResponse).topics[0].partitions
+    return found

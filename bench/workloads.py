@@ -22,7 +22,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench import commits
-from bench.figures import Figures
+from bench.figures import Figures, tls_settings
 from bench.peers import Peer
 
 DRIVER_SECONDS = 100.0
@@ -51,13 +51,22 @@ class Target:
     peer: Peer
     #: of each topic
     replicas: int = 1
+    #: file of the certificate authority, if clients use TLS; only `Bulk` can
+    ca: str | None = None
+    #: if it is not the peer's usual one
+    address: str | None = None
     _admin: AdminClient | None = field(default=None, repr=False)
+
+    @property
+    def bootstrap(self) -> str:
+        return self.address or self.peer.bootstrap
 
     @contextmanager
     def topic(self, partitions: int) -> Iterator[str]:
         """Create a new topic for the context, and delete it afterwards."""
         if self._admin is None:
-            self._admin = AdminClient({"bootstrap.servers": self.peer.bootstrap, "log_level": 0})
+            tls = tls_settings(self.ca)
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, **tls})
         name = f"bench-{uuid.uuid4()}"
         self._admin.create_topics([NewTopic(name, partitions, self.replicas)])[name].result(30)
         try:
@@ -66,7 +75,7 @@ class Target:
             self._admin.delete_topics([name])[name].result(30)
 
     def start_driver(self, kind: str, **parameters: object) -> subprocess.Popen[str]:
-        request = json.dumps({"bootstrap": self.peer.bootstrap, **parameters})
+        request = json.dumps({"bootstrap": self.bootstrap, **parameters})
         return subprocess.Popen(
             [sys.executable, "-m", "bench.driver", kind, request],
             stdin=subprocess.PIPE,
@@ -163,11 +172,11 @@ class Bulk:
     def run(self, target: Target) -> Iterator[Sample]:
         with target.topic(self.partitions) as topic:
             produced, cpu = target.drive_weighed(
-                "produce", topic=topic, size=self.size, codec=self.codec, records=self.records
+                "produce", topic=topic, size=self.size, codec=self.codec, records=self.records, ca=target.ca
             )
             yield from self._samples("produce", produced, cpu)
             consumed, cpu = target.drive_weighed(
-                "consume", topic=topic, partitions=self.partitions, records=self.records
+                "consume", topic=topic, partitions=self.partitions, records=self.records, ca=target.ca
             )
             yield from self._samples("consume", consumed, cpu)
 

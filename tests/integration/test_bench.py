@@ -9,7 +9,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from bench import workloads
+from bench import machine, workloads
 from bench.peers import tree_cpu_seconds
 from bench.queues import Drain, InFlight, Library, Paced
 from bench.report import Results, targets
@@ -64,17 +64,38 @@ def test_a_share_group_that_accepts_other_records_than_a_run_wrote_fails_it(barn
         target_of(barnabas_broker).drive("share_drain", topic=topic, members=1, records=2)
 
 
-@pytest.mark.parametrize("partitions", [3, 1])
-def test_refused_and_missing_records_fail_a_run(barnabas_broker, partitions):
-    topic = barnabas_broker.create_topic(f"bench-{os.urandom(4).hex()}", 1)
-    if partitions == 1:
+def test_of_several_brokers_each_gets_requests_for_the_partitions_that_it_leads(barnabas_cluster):
+    cluster = barnabas_cluster(brokers=2)
+    workload = Requests(2, 1, 4, 2, 4, 0.2)
+    figures = {sample.unit: sample.value for sample in workload.run(target_of(cluster))}
+    assert figures["requests/s"] > 0
+    with pytest.raises(DriverFailed, match="leads 2 partitions, of 3 that a request has"):
+        list(Requests(3, 1, 4, 2, 4, 0.2).run(target_of(cluster)))
+
+
+def test_a_table_of_brokers_on_one_machine_has_the_ratios_to_one_broker():
+    results = Results(["1 broker", "2 brokers"])
+    for name, value in (("1 broker", 20_000.0), ("2 brokers", 30_000.0)):
+        results.add(name, 0, Sample("requests of 1 record", "requests/s", value))
+    results.add("2 brokers", 0, Sample("memory", "MB", 70.123))
+    assert [*machine.table(results)][2:] == [
+        "| requests of 1 record | requests/s | 20,000 | 30,000 (1.50) |",
+        "| memory | MB |  | 70.12 |",
+    ]
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_refused_and_missing_records_fail_a_run(barnabas_broker, is_refused):
+    configs = {"max.message.bytes": "50"} if is_refused else None
+    topic = barnabas_broker.create_topic(f"bench-{os.urandom(4).hex()}", configs=configs)
+    if not is_refused:
         barnabas_broker.produce(topic, "not of this run")
     load = {"connections": 1, "in_flight": 2, "records": 1, "seconds": 0.1}
-    load |= {"partitions": partitions, "topic_partitions": partitions}
+    load |= {"partitions": 1, "topic_partitions": 1}
     with pytest.raises(DriverFailed) as failed:
         target_of(barnabas_broker).drive("pipelined", topic=topic, **load)
-    if partitions == 3:
-        assert "refused records: error 3" in str(failed.value)
+    if is_refused:
+        assert "partition 0 refused records: error 10" in str(failed.value)
     else:
         acknowledged, contained = map(int, re.findall(r"\d+", str(failed.value)))
         assert contained == acknowledged + 1
