@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 @dataclass(frozen=True)
 class Certificates:
-    """Paths of PEM files: an authority's certificate, and keys with certificates signed by it."""
+    """Paths of PEM files: the certificate of an authority, and keys with certificates that it has signed."""
 
     authority: Path
     #: for 127.0.0.1 and localhost
@@ -26,7 +26,7 @@ class Certificates:
 
 
 def make(folder: Path, password: bytes | None = None) -> Certificates:
-    """New ones in a folder; `password` encrypts the server's key."""
+    """Create the files in a folder. `password` encrypts the server's key."""
     authority, stranger = _Authority("tests"), _Authority("strangers")
     paths = Certificates(*(folder / f"{name}.pem" for name in ("authority", "server", "client", "stranger")))
     paths.authority.write_bytes(authority.certificate.public_bytes(serialization.Encoding.PEM))
@@ -49,7 +49,7 @@ class _Authority:
         )
 
     def sign(self, name: str, password: bytes | None = None) -> bytes:
-        """A new key and its certificate."""
+        """Return a new key and its certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]

@@ -1,6 +1,6 @@
-"""Children of a test run: they get the default signals, and they end with it, however it ends.
+"""Processes that tests start: they have the default signals, and end with the test run, even if it is killed.
 
-`tend` is called when pytest starts, in its workers too, before any test starts a process.
+pytest calls `tend` at its start, also in its workers, before any test starts a process.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ _IGNORED = "BARNABAS_TESTS_IGNORE"
 
 
 def tend() -> None:
-    """Prepare this process for the children of its tests."""
+    """Prepare this process for processes that its tests start."""
     _give_default_signals()
     os.environ.update(environment_that_ends())
 
 
 def _give_default_signals() -> None:
-    """Have children not ignore what this process ignores: in the background SIGINT, under nohup SIGHUP.
+    """Let new processes have the default actions for signals that this process ignores.
 
-    An ignored signal stays ignored in a new program; one with a handler gets its default there. So the signal
-    gets a handler that does nothing. A worker of xdist has the defaults, and ignores what the whole run does.
+    In the background, SIGINT is ignored; under nohup, SIGHUP is. A new program also ignores a signal that its
+    parent ignores. But if the parent has a handler, the new program gets the default action. So this function
+    sets a handler that does nothing. A worker of xdist has the default actions, and ignores what the whole
+    run ignores.
     """
     ignored = {int(number) for number in os.environ.get(_IGNORED, "").split()}
     for number in (signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):

@@ -1,4 +1,4 @@
-"""How much the tests try, what they share, and where real logs lie."""
+"""Settings and fixtures of all tests: the number of examples, shared fixtures, and samples of real logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barnabas.broker.metadata.zookeeper.server import ZooKeeperMissingError, Zoo
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Run in each worker too, before it starts or imports anything."""
+    """Prepare pytest, also in each worker, before it starts a process or imports a test."""
     children.tend()
     effort.choose(is_sample=_leaves_out_slow(config))
 
@@ -30,13 +30,13 @@ _SAMPLES = Path(
 
 @pytest.fixture(scope="session")
 def real_logs() -> list[Path]:
-    """Return the samples of real logs; none where they are absent, and the test must pass without them."""
+    """Return the samples of real logs. Without samples the list is empty, and the test must pass."""
     return sorted(_SAMPLES.glob("*.log"))
 
 
 @pytest.fixture(scope="session")
 def is_whole(pytestconfig: pytest.Config) -> bool:
-    """Whether a test of a matrix tries every combination, or a sample because slow tests are left out."""
+    """Return whether a test of a matrix should try every combination (True), or a sample."""
     return not _leaves_out_slow(pytestconfig)
 
 
@@ -62,7 +62,7 @@ def _is_no_clients(record: logging.LogRecord) -> bool:
 
 @pytest.fixture
 def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """What the test logs: not what clients say that an earlier test left behind without its broker."""
+    """The log of the test, without lines of clients that an earlier test has left without a broker."""
     caplog.handler.addFilter(_is_no_clients)
     limited.forget()  # lines that other tests have had written
     yield caplog
@@ -71,7 +71,7 @@ def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown() -> Iterator[None]:
-    """What clients of others have dropped in a test is collected with it, and not in a later one."""
+    """Collect the clients of other libraries that a test has dropped, so that a later test does not."""
     yield
     forgetful.collect()
 
@@ -89,24 +89,28 @@ def _running(server: ZooKeeperServer) -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """A real ZooKeeper that tests share: each works below a chroot of its own, and nobody stops it."""
+    """A real ZooKeeper that tests share. Each test uses its own chroot, and no test stops it."""
     yield from _running(ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), fsync=False))
 
 
 @pytest.fixture
 def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
-    """A real ZooKeeper of the test's own, which it may pause, stop and start again."""
+    """A real ZooKeeper for one test, which may pause, stop and start it."""
     yield from _running(ZooKeeperServer(tmp_path / "zookeeper", tick=0.2, fsync=False))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no file whose tests are all left out: most of the time to collect tests goes there."""
+    """Do not import a file if all its tests are left out, because imports take most
+    of the collection's time.
+    """
     return slow.is_left_out(collection_path, config.getoption("markexpr")) or None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect no garbage among tests: none is there, and each look at 15,000 of them takes half a second."""
+    """Switch the garbage collector off during the collection, because each run over 15,000 tests takes half a
+    second.
+    """
     gc.disable()
     try:
         return (yield)
@@ -117,9 +121,10 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow tests, tests that can use the samples of real logs, and tests that share something.
+    """Mark slow tests, tests that can use the samples of real logs, and tests that share a fixture.
 
-    Tests that share a fixture of their module, such as a broker, run in one worker: each would start its own.
+    Tests that share a fixture of their module, such as a broker, run in one worker. Otherwise each worker
+    would start its own.
     """
     for item in items:
         if slow.is_slow(item.nodeid):
@@ -131,7 +136,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _shares_with_module(item: pytest.Item) -> bool:
-    """Tell whether a test has a fixture of its module, and no Spark session, which decides by itself."""
+    """Return whether a test uses a fixture of its module, and no Spark session. Spark tests have their own
+    rule.
+    """
     found = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
     if "spark" in found:
         return False

@@ -1,4 +1,4 @@
-"""A console in a thread of the tests, asked as a browser asks it."""
+"""A console in a thread of the tests, and requests as a browser sends them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HttpResponse(NamedTuple):
 
 
 class RunningConsole:
-    """A console in a thread; `get` and `change` go with the cookie of the link."""
+    """A console in a thread. `get` and `change` send the cookie of the link."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self._settings = settings
@@ -58,7 +58,7 @@ class RunningConsole:
         return "{0.scheme}://{0.netloc}/".format(urlsplit(self.link))
 
     def open(self, url: str, body: Any = None, **headers: str) -> HttpResponse:
-        """Any request, with no cookie of its own."""
+        """Send any request, without a cookie."""
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(url, data)
         for name, value in headers.items():
@@ -88,7 +88,7 @@ class RunningConsole:
         )
 
     def looks(self, topic: str) -> Iterator[Any]:
-        """The events of the live picture."""
+        """Yield the events of the live picture."""
         url = f"{self.url}api/live?{urlencode({'topic': topic})}"
         request = urllib.request.Request(url, headers={"Cookie": self.cookie})
         with urllib.request.urlopen(request, timeout=60) as response:

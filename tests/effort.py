@@ -1,4 +1,4 @@
-"""How many examples hypothesis tries: a third in `make test`, many with BARNABAS_THOROUGH=1."""
+"""The number of examples that hypothesis tries: a third in `make test`, many with BARNABAS_THOROUGH=1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SAMPLED = 3
 
 
 def choose(is_sample: bool) -> None:
-    """Load hypothesis' settings, before any test is imported."""
+    """Load the settings of hypothesis, before any test is imported."""
     usual = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
     # Each run has the same examples: a change is judged by itself. `make properties` looks for others.
     settings.register_profile("sample", max_examples=_USUAL // _SAMPLED, derandomize=True, **usual)
@@ -25,7 +25,7 @@ def choose(is_sample: bool) -> None:
 
 
 def examples(usual: int, thorough: int) -> int:
-    """Return the number for a test that asks for another one than the profile's."""
+    """Return the number of examples for a test with numbers of its own."""
     if THOROUGH:
         return thorough
     return max(1, usual * settings.default.max_examples // _USUAL)

@@ -1,8 +1,8 @@
-"""Clients of other makers, which leave sockets and threads behind: what they forget must fail no test.
+"""Clients of other libraries that leave sockets and threads behind. These must not fail a test.
 
-An unclosed socket warns when it is collected, in whatever test runs then, and a warning is an error. A client
-of librdkafka that nobody has collected goes on looking for its broker: it takes time from later tests, writes
-to their stderr, and connects to whoever is given its broker's port.
+Python warns when it collects an open socket, in whatever test runs then, and a warning is an error. A client
+of librdkafka that is not collected continues to look for its broker. It uses CPU time of later tests, writes
+to their stderr, and connects to any server that gets its broker's port.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _threads = 0
 
 
 class _Forgotten(socket.socket):
-    """A socket that is closed in silence when its owner is gone."""
+    """A socket that is closed without a warning when its owner is collected."""
 
     def __del__(self) -> None:
         self.close()
@@ -36,7 +36,7 @@ class _Forgotten(socket.socket):
 
 @contextmanager
 def forgiven() -> Iterator[None]:
-    """Sockets of kafka-python close by themselves, and connections of both clients are noted."""
+    """Close sockets of kafka-python automatically, and note the connections of both clients."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         import kafka.net.selector
@@ -63,7 +63,7 @@ def forgiven() -> Iterator[None]:
 
 
 def collect() -> None:
-    """Collect what such a client has dropped since the last call, while nobody minds."""
+    """Collect the clients that were dropped since the last call."""
     global _has_connected, _threads
     threads = _count_threads()
     if not _has_connected and threads < _threads + _MANY_THREADS:

@@ -18,11 +18,12 @@ AUDIENCE = "barnabas"
 
 
 class IdentityProvider:
-    """Gives a token to whoever asks: client credentials are the user's name, and any secret.
+    """An HTTP server that gives a token to every client. The client id is the user's name; any secret is
+    valid.
 
     Attributes:
-        tokens: how many it has given.
-        lifetime_s: of the tokens that it gives.
+        tokens: the number of tokens given.
+        lifetime_s: the lifetime of the tokens, in seconds.
     """
 
     def __init__(self, lifetime_s: int = 300) -> None:
@@ -70,11 +71,11 @@ class IdentityProvider:
         return json.dumps(KeySet(self.keys).as_dict(private=False)).encode()
 
     def rotate(self) -> None:
-        """Sign with a new key; the old one is not known any more."""
+        """Sign with a new key, and forget the old one."""
         self.keys = [ECKey.generate_key("P-256", {"use": "sig"}, auto_kid=True)]
 
     def token(self, user: str, **claims: object) -> str:
-        """A token; `claims` replace those that it would have, None takes one out."""
+        """Return a token. `claims` replace its default claims; None removes a claim."""
         self.tokens += 1
         now = int(time.time())
         said = {
@@ -90,7 +91,7 @@ class IdentityProvider:
         return jwt.encode(header, {name: value for name, value in said.items() if value is not None}, key)
 
     def settings(self) -> dict[str, str]:
-        """Of a broker that takes its tokens."""
+        """Return the settings of a broker that accepts its tokens."""
         return {
             "sasl.enabled.mechanisms": "OAUTHBEARER",
             "sasl.oauthbearer.jwks.endpoint.url": f"{self.url}/keys",

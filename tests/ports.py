@@ -1,4 +1,4 @@
-"""Ports that stay nobody's while a test has a use for that."""
+"""Ports that stay reserved while a test needs them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from barnabas.base.system.sockets import claim_alone
 
 
 def held_port(port: int = 0) -> socket.socket:
-    """A socket on a port of the loopback interface that the system gives to nobody else until it is closed.
+    """Return a socket on a port of the loopback interface, which the system gives to no other process.
 
-    Nobody listens there: a connection is refused. On Linux a server may be started there beside it.
+    It does not listen, so connections are refused. On Linux, a server can start on the port at the same time.
     """
     held = socket.socket()
     claim_alone(held)
@@ -23,7 +23,7 @@ def held_port(port: int = 0) -> socket.socket:
 
 
 def held_row(count: int) -> list[socket.socket]:
-    """Sockets as of `held_port` on successive ports, as the brokers of `cluster start` have them."""
+    """Return sockets like those of `held_port` on successive ports, as `cluster start` needs them."""
     while True:
         row = [held_port()]
         first = row[0].getsockname()[1]

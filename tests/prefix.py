@@ -1,4 +1,4 @@
-"""A reverse proxy that serves another server below a path, as people put consoles behind their own."""
+"""A reverse proxy that serves another server below a path, as in front of a console."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 
 
 class PrefixProxy:
-    """Serves `target` below `prefix`, of which the target does not know; `asked` are all paths."""
+    """A proxy that serves `target` below `prefix`, without the target's knowledge. `asked` has all requested
+    paths.
+    """
 
     def __init__(self, target: str, prefix: str) -> None:
         self._target = target.rstrip("/")

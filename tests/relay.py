@@ -1,4 +1,4 @@
-"""A TCP relay on the loopback interface, which a test cuts: nobody needs to be root for it."""
+"""A TCP relay on the loopback interface, which a test can cut without root permissions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 
 class Relay:
-    """Passes bytes between its own port and `target`: a port, both on 127.0.0.1, or a Unix socket's path."""
+    """A relay from its own port to `target`: a port of 127.0.0.1, or the path of a Unix socket."""
 
     def __init__(self, target: int | str) -> None:
         self._target = target
@@ -36,13 +36,13 @@ class Relay:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut(self) -> None:
-        """Break all connections, and every new one as soon as it is made."""
+        """Break all connections, and each new one at once."""
         self._is_cut = True
         for writer in self._writers:
             writer.transport.abort()
 
     def heal(self) -> None:
-        """Let connections through again, and all that is said."""
+        """Let connections through again, with all their data."""
         self._is_cut = self.mute = False
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -78,7 +78,7 @@ class Relay:
 
 @asynccontextmanager
 async def relay(target: int | str) -> AsyncIterator[Relay]:
-    """A relay to `target` for as long as the block lasts."""
+    """Run a relay to `target` while the block lasts."""
     made = Relay(target)
     await made.start()
     try:

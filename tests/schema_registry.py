@@ -13,7 +13,7 @@ from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 
 @contextmanager
 def running_registry(servers: str, topic: str = "_schemas") -> Iterator[RegistryServer]:
-    """A registry whose schemas are in a topic of a cluster."""
+    """Run a registry whose schemas are in a topic of a cluster."""
     server = RegistryServer(RegistrySettings(servers, topic=topic), claim("127.0.0.1:0")).start()
     try:
         server.wait_until_ready()
@@ -23,7 +23,7 @@ def running_registry(servers: str, topic: str = "_schemas") -> Iterator[Registry
 
 
 def register(url: str, subject: str, schema: Any, **more: Any) -> int:
-    """Register a schema, as text or as the JSON of it; its id."""
+    """Register a schema, given as text or as JSON. Return its id."""
     text = schema if isinstance(schema, str) else json.dumps(schema)
     body = json.dumps({"schema": text, **more}).encode()
     request = urllib.request.Request(f"{url}/subjects/{subject}/versions", body)

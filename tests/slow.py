@@ -1,8 +1,8 @@
-"""The tests that `make test` leaves to `make test-all`, in one table.
+"""The table of the tests that `make test` leaves to `make test-all`.
 
-A path is a folder, a file or a test, with or without its parameters. The longest path that fits a test
-decides. A test of a matrix asks the fixture `is_whole`: `make test` tries a sample, in which each value has
-its turn, and `make test-all` every combination.
+A path is a folder, a file or a test, with or without its parameters. The longest path that matches a test
+decides. A test of a matrix uses the fixture `is_whole`: `make test` tries a sample with each value at least
+once, and `make test-all` every combination.
 """
 
 from __future__ import annotations
@@ -94,18 +94,20 @@ _ENDS = re.compile(r"/|::|\[")
 
 
 def in_turn(values: Sequence[Value], start: int, count: int) -> list[Value]:
-    """Return so many of the values, round and round, from a place on."""
+    """Return `count` of the values, beginning at `start`, and continuing at the first after the last."""
     return [values[number % len(values)] for number in range(start, start + count)]
 
 
 def is_slow(test: str) -> bool:
-    """Tell whether `make test` leaves out a test, by its node id."""
+    """Return whether `make test` leaves out a test, by its node id."""
     ends = [*(match.start() for match in _ENDS.finditer(test)), len(test)]
     return next((_IS_SLOW[test[:end]] for end in reversed(ends) if test[:end] in _IS_SLOW), False)
 
 
 def is_left_out(path: Path, marks: str = "not slow") -> bool:
-    """Tell whether an expression of marks selects no test of a file or folder: nobody needs to import it."""
+    """Return whether an expression of marks selects no test of a file or folder, so that it need not be
+    imported.
+    """
     if not path.is_relative_to(_ROOT):
         return False
     if "not compat" in marks and path == _ROOT / "tests" / "compat":

@@ -1,8 +1,8 @@
-"""How tests start a JVM of Spark that has little to do: options that save a sixth of its processor time.
+"""Options for a JVM of Spark that has little work. They save a sixth of its CPU time.
 
-The first compiler, the simplest collector, no verification of classes that a compiler has just made, and no
-collection of the whole heap each time that classes are loaded. No stage is compiled: a test has few rows.
-Python workers are forked with their imports done, as those of pipelines are.
+They select the first compiler and the simplest garbage collector. They switch off the verification of
+generated classes, and full collections at each load of classes. Spark compiles no stage, because a test has
+few rows. Python workers are forked after their imports, as in pipelines.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from barnabas.broker.view import MutableView
 def view_of(
     image: ClusterImage | None = None, *, config: BrokerConfig | None = None, clock: Clock | None = None
 ) -> MutableView:
-    """A view of this image. A test changes the state by setting the view's attributes."""
+    """Return a view of this image. A test changes the state by setting the view's attributes."""
     view = MutableView(config or BrokerConfig(node_id=1), clock or ManualClock())
     if image is not None:
         view.image = image

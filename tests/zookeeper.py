@@ -19,7 +19,7 @@ PATIENT = 60.0
 
 
 def new_chroot(server: str) -> ZooKeeperAddress:
-    """A part of the tree at ``host:port`` that nobody has used."""
+    """Return the address ``host:port/chroot`` of an unused part of the tree."""
     return parse_address(f"{server}/test-{os.getpid()}-{next(_numbers)}")
 
 
@@ -27,7 +27,7 @@ def new_chroot(server: str) -> ZooKeeperAddress:
 async def opened(
     address: ZooKeeperAddress, session_timeout: float = PATIENT
 ) -> AsyncIterator[ZooKeeperStore]:
-    """A store at `address`, closed at the end."""
+    """Open a store at `address`, and close it at the end."""
     store = await ZooKeeperStore.open(address, session_timeout=session_timeout, connection_timeout=PATIENT)
     try:
         yield store
@@ -36,7 +36,7 @@ async def opened(
 
 
 async def until(store: MetadataStore, *wanted: SessionState) -> SessionState:
-    """Wait until the session has come to one of the states; which one it was."""
+    """Wait until the session is in one of the states, and return the state."""
     reached: asyncio.Future[SessionState] = asyncio.get_running_loop().create_future()
 
     def on_state(state: SessionState) -> None:
@@ -53,7 +53,7 @@ async def until(store: MetadataStore, *wanted: SessionState) -> SessionState:
 
 
 async def until_true(condition: Callable[[], bool]) -> None:
-    """Wait until something that other threads and processes bring about holds."""
+    """Wait until a condition is true that other threads or processes change."""
     async with asyncio.timeout(PATIENT):
         while not condition():
             await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Watches logs: error rates by the minute, alerts, and an archive.
+"""Monitors logs: error rates by the minute, alerts, and an archive.
 
 barnabas pipeline run examples/log_monitoring/monitor.py
 """

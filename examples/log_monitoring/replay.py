@@ -51,7 +51,7 @@ else:
 
 @step
 def report(logs: DataFrame) -> DataFrame:
-    """Each minute of the day, with the burst that begins in it."""
+    """Return each minute of the day, with the burst that begins in it."""
     of_day = logs.where(F.col("day") == DAY)
     begun = bursts(of_day).select("topic", "minute", "usual", F.col("message").alias("burst"))
     return error_rates(of_day).join(begun, ["topic", "minute"], "left").orderBy("topic", "minute")

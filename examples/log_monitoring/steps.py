@@ -1,4 +1,4 @@
-"""What is made of log records. The stream and the replay of a day call the same functions."""
+"""Steps for log records. The stream and the replay of a day call the same functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ LATE_MINUTES = 10
 
 
 def placed(logs: DataFrame) -> DataFrame:
-    """Log records with where they stand in their topic, and the day (UTC) that they are filed under."""
+    """Return log records with their position in the topic, and with the day (UTC) of their folder in the
+    archive.
+    """
     return logs.select(
         "_record.topic",
         "_record.partition",
@@ -43,7 +45,9 @@ def placed(logs: DataFrame) -> DataFrame:
 
 
 def error_rates(logs: DataFrame) -> DataFrame:
-    """How many records each topic has in each minute, how many are errors, and which part of all that is."""
+    """Return, for each topic and minute, the number of records, the number of errors,
+    and the share of errors.
+    """
     counted = logs.groupBy("topic", F.window("at", "1 minute").alias("window")).agg(
         F.count("*").alias("records"), F.count_if(F.col("level").isin(*ERROR_LEVELS)).alias("errors")
     )
@@ -52,7 +56,7 @@ def error_rates(logs: DataFrame) -> DataFrame:
 
 
 def bursts(logs: DataFrame) -> DataFrame:
-    """A row for each burst of errors in a topic, as soon as its first minute has enough of them."""
+    """Return a row for each burst of errors in a topic, as soon as its first minute has enough of them."""
     errors = logs.where(F.col("level").isin(*ERROR_LEVELS)).select(
         "topic", F.floor(F.unix_seconds("at") / 60).alias("minute"), "source", "message"
     )
@@ -66,7 +70,9 @@ def bursts(logs: DataFrame) -> DataFrame:
 
 
 def usual_errors(errors: Mapping[int, int], minute: int) -> float:
-    """How many errors a minute had on average before this one; a minute without any counts as 0."""
+    """Return the mean number of errors in the minutes before this one. A minute
+    without a count has 0 errors.
+    """
     return sum(errors.get(minute - back, 0) for back in range(1, USUAL_MINUTES + 1)) / USUAL_MINUTES
 
 
@@ -75,12 +81,12 @@ def is_burst(errors: Mapping[int, int], minute: int) -> bool:
 
 
 def begins_burst(errors: Mapping[int, int], minute: int) -> bool:
-    """Whether a burst begins in this minute: one that goes on is no news."""
+    """Return whether a burst begins in this minute, and not before."""
     return is_burst(errors, minute) and not is_burst(errors, minute - 1)
 
 
 class BurstAlarm(StatefulProcessor):
-    """Keeps how many errors a topic's last minutes had; Spark hands it new ones batch by batch."""
+    """Keeps the number of errors in a topic's last minutes. Spark passes new records to it in each batch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._minutes = handle.getMapState("minutes", "minute BIGINT", "errors BIGINT")

@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS sent (
 
 
 class Outbox:
-    """What went out. A row is a message that was sent *and* its key: both are on the disk, or neither."""
+    """The sent messages. A row is a message *and* its key, so that both are on the disk, or neither."""
 
     def __init__(self, path: str) -> None:
         self._lock = threading.Lock()
@@ -36,9 +36,9 @@ class Outbox:
     def send(
         self, channel: str, key: str, recipient: str, text: str, valid_until: float, sender: str
     ) -> HTTPStatus:
-        """Send a message unless its key has been here, or it is too late.
+        """Send a message, unless its key is known or the message is too late.
 
-        The key is looked at first: what has gone out in time has gone out, whenever it is asked about.
+        The key is checked first: the answer for a message that was sent in time is always that it was sent.
         """
         with self._lock, self._database:  # one transaction; no other request comes in between
             found = self._database.execute(
@@ -54,7 +54,7 @@ class Outbox:
             return HTTPStatus.CREATED
 
     def sent(self) -> list[tuple[str, str, str, str, str]]:
-        """Everything that went out, in order: channel, key, recipient, text, sender."""
+        """Return the sent messages in order: channel, key, recipient, text, sender."""
         with self._lock:
             return self._database.execute(
                 "SELECT channel, key, recipient, text, sender FROM sent ORDER BY at"
@@ -62,7 +62,7 @@ class Outbox:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """POST /sms and /email."""
+    """Handles POST /sms and /email."""
 
     server: Gateway
 
@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """The standard library would print a line for each request."""
+        """Do nothing, because the standard library would print a line for each request."""
 
 
 class Gateway(ThreadingHTTPServer):

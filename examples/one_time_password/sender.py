@@ -27,7 +27,7 @@ TRANSACTION_MS = 10_000  # what it left open is aborted after this time, or when
 
 
 class Sender:
-    """One member of a channel's group; `name` must be its own, and stays the same over restarts."""
+    """One member of a channel's group. `name` must be unique, and stays the same after a restart."""
 
     def __init__(self, servers: str, channel: str, name: str, gateway: str) -> None:
         self._channel = channel
@@ -56,10 +56,10 @@ class Sender:
         )
 
     def run(self) -> None:
-        """Send until told to stop.
+        """Send until stopped.
 
         Raises:
-            KafkaException: another process has its name or its partitions now, or the broker stays away.
+            KafkaException: another process has its name or its partitions, or no broker answers.
         """
         self._producer.init_transactions()  # aborts what this name has left open
         self._consumer.subscribe([CODES], on_assign=_begin)
@@ -75,11 +75,11 @@ class Sender:
             self._consumer.close()
 
     def stop(self, *_: object) -> None:
-        """End when the codes in hand are done."""
+        """Stop when the current codes are done."""
         self._stopping = True
 
     def _send(self, message: Message) -> str:
-        """Hand a code to the gateway until it has an answer; returns `sent`, `expired` or `refused`."""
+        """Send a code to the gateway until it answers. Return `sent`, `expired` or `refused`."""
         if message.error():
             raise KafkaException(message.error())
         code = json.loads(message.value())
@@ -103,7 +103,7 @@ class Sender:
             wait = min(2 * wait, 5)
 
     def _record(self, done: list[tuple[Message, str]], membership: object) -> None:
-        """Write what became of the codes, and that they are done: both in one transaction."""
+        """Write the results of the codes and the offsets in one transaction."""
         self._producer.begin_transaction()
         next_offsets: dict[int, int] = {}
         for message, outcome in done:
@@ -116,10 +116,11 @@ class Sender:
 
 
 def _begin(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-    """Begin where the group has committed, once it is known.
+    """Start at the group's committed offsets, when they are known.
 
-    It is not while a transaction with offsets of the partition is open. librdkafka waits then, but forgets to
-    when the group rebalances meanwhile (seen with 2.16), and begins with the first code; asked, it waits.
+    They are unknown while a transaction with offsets of the partition is open. librdkafka 2.16 then waits,
+    but if the group rebalances meanwhile, it begins with the first code. An explicit request for the offsets
+    always waits.
     """
     committed = consumer.committed(partitions, timeout=3 * TRANSACTION_MS / 1000)
     for partition in committed:

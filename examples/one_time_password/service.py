@@ -23,7 +23,7 @@ TOPIC = "codes"
 
 
 class Issuer:
-    """Makes codes and hands them to the broker; may be used by many threads."""
+    """Makes codes and sends them to the broker. Several threads can use it."""
 
     def __init__(self, servers: str, valid_for: float, patience: float) -> None:
         self._producer = Producer(
@@ -38,10 +38,10 @@ class Issuer:
         threading.Thread(target=self._report_deliveries, daemon=True).start()
 
     def issue(self, user: str, phone: str, email: str) -> dict[str, object]:
-        """Issue one code; returns what the caller may know of it, once the broker has acknowledged it.
+        """Issue one code. Return the fields that the caller may know, after the broker's acknowledgement.
 
         Raises:
-            KafkaException: the broker has not acknowledged it in time; the user has to ask for another.
+            KafkaException: the broker has not acknowledged it in time; the user must request another one.
         """
         told = {"id": uuid.uuid4().hex, "expires_at": time.time() + self._valid_for}
         code = {**told, "code": f"{secrets.randbelow(10**6):06}", "phone": phone, "email": email}
@@ -64,7 +64,7 @@ class Issuer:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """POST /codes with user, phone and email."""
+    """Handles POST /codes with user, phone and email."""
 
     server: Service
 
@@ -86,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(body).encode() + b"\n")
 
     def log_message(self, *_: object) -> None:
-        """The standard library would print a line for each request."""
+        """Do nothing, because the standard library would print a line for each request."""
 
 
 class Service(ThreadingHTTPServer):

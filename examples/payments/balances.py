@@ -13,7 +13,7 @@ TOPIC = "balances"
 
 
 def restore(servers: str) -> dict[str, int]:
-    """The balance of each account in cents: the topic's newest committed record of its key."""
+    """Return the balance of each account in cents: the latest committed record with its key."""
     balances = {}
     with Consumer(
         servers, TOPIC

@@ -1,9 +1,9 @@
-"""Transfers in, balances out, exactly once. Run by `barnabas pipeline run pipeline.py`.
+"""Computes balances from transfers, exactly once. Run it with `barnabas pipeline run pipeline.py`.
 
-A transfer is two postings, the payer's debit and the payee's credit. Each account is worked on by itself, so
-all of them can be worked on at the same time; what one account owes another is itself a record. So a transfer
-takes two steps: the payer's account decides, and if the money is there takes it and writes the transfer into
-the topic `credits`; the payee's account reads it there and adds the amount.
+A transfer has two postings: the payer's debit and the payee's credit. Spark processes each account
+separately, so it can process all accounts at the same time. A transfer therefore takes two steps. The payer's
+account decides. If there is enough money, it subtracts the amount and writes the transfer to the topic
+`credits`. The payee's account reads this topic and adds the amount.
 """
 
 import json
@@ -45,7 +45,7 @@ def postings(transfers: DataFrame) -> DataFrame:
 
 
 class Account(StatefulProcessor):
-    """One account: Spark keeps its balance, and hands it the postings of a batch."""
+    """One account. Spark keeps its balance, and passes the postings of a batch to it."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._balance = handle.getValueState("balance", "cents BIGINT")

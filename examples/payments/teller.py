@@ -24,7 +24,7 @@ DEPOSIT = 100_00  # cents
 
 
 def transfers(seed: int, accounts: int, count: int) -> Iterator[dict[str, object]]:
-    """A deposit for each account, then `count` transfers; some are of more than the payer will have."""
+    """Yield a deposit for each account, then `count` transfers. Some are above the payer's balance."""
     chance = random.Random(seed)
     names = [f"account-{number:03}" for number in range(accounts)]
     for number, name in enumerate(names):
@@ -36,7 +36,7 @@ def transfers(seed: int, accounts: int, count: int) -> Iterator[dict[str, object
 
 
 def committed(servers: str, seed: int) -> int:
-    """How many transfers of this seed are in the topic."""
+    """Return the number of transfers of this seed in the topic."""
     with Consumer(servers, TOPIC) as consumer:
         ends = {place: consumer.watermarks(place)[1] for place in consumer.partitions(TOPIC)}
         records = (record for batch in consumer.read_until(ends) for record in batch)

@@ -1,4 +1,6 @@
-"""A broker with an authorizer: whoever comes without a login is a super user, users log in by PLAIN."""
+"""A broker with an authorizer. A client on the open listener is a super user; on the other listener, users
+log in by PLAIN.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ PASSWORD = "secret"
 
 
 class AclBroker:
-    """The broker, in this process, with its metadata in memory."""
+    """A broker in this process, with its metadata in memory."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         text = {
@@ -47,27 +49,27 @@ class AclBroker:
 
     @property
     def open_address(self) -> str:
-        """Where everybody is a super user."""
+        """The address of the listener on which every client is a super user."""
         return self.server.bound[0].address
 
     @property
     def address(self) -> str:
-        """Where users log in."""
+        """The address of the listener on which users log in."""
         return self.server.bound[1].address
 
     def add(self, *users: str) -> None:
-        """Let users log in."""
+        """Create the users."""
         wire = Wire(self.open_address)
         add_users(wire, *users)
         wire.close()
 
     def connect(self, user: str) -> Wire:
-        """A bare connection that has logged in."""
+        """Return a connection on which the user has logged in."""
         return log_in(self.address, user)
 
 
 def add_users(admin: Wire, *users: str) -> None:
-    """Let users log in by `PASSWORD`."""
+    """Create the users, all with the password `PASSWORD`."""
     salted = hashlib.pbkdf2_hmac("sha256", PASSWORD.encode(), _SALT, 4096)
     changes = [
         ScramCredentialUpsertion(name=user, mechanism=1, iterations=4096, salt=_SALT, salted_password=salted)
@@ -77,7 +79,7 @@ def add_users(admin: Wire, *users: str) -> None:
 
 
 def log_in(address: str, user: str, password: str = PASSWORD) -> Wire:
-    """A bare connection that has logged in by PLAIN."""
+    """Return a connection on which the user has logged in by PLAIN."""
     wire = Wire(address)
     wire(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     answer = wire(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), 2)

@@ -1,7 +1,7 @@
-"""Every API with every operation on every kind of resource: what must be allowed for it to be served.
+"""The permissions that each API needs, for every operation and kind of resource.
 
-The table is written from Apache Kafka's documentation, not from Barnabas' declarations. `walk` asks a broker
-through two connections: one that may change rules, and one of the user that the rules are about.
+The table comes from Apache Kafka's documentation, not from the declarations of Barnabas. `walk` sends
+requests on two connections: one that may change rules, and one of the user whom the rules concern.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 
 def filled(cls: type[Struct], fields: dict[str, Any]) -> Any:
-    """A message with one thing in every array, named as the walk names things."""
+    """Return a message with one item in each array, whose names are those of the walk."""
     values: dict[str, Any] = {}
     for field in cls.__fields__:
         if field.name in fields:
@@ -199,12 +199,12 @@ def _name(field: str) -> str | None:
 
 
 def request_of(name: str, cls: type[Request]) -> tuple[Request, int]:
-    """A request of an API about the things that the walk is about, and its version."""
+    """Return the request of an API about the resources of the walk, and its version."""
     return filled(cls, FIELDS.get(name, {})), VERSIONS.get(name, cls.versions[1])
 
 
 def codes(message: Any) -> set[int]:
-    """All error codes of a response."""
+    """Return all error codes of a response."""
     found: set[int] = set()
     for field in message.__fields__:
         value = getattr(message, field.name)
@@ -225,7 +225,7 @@ def suffices(grants: Sequence[Grant], needed: Sequence[Sequence[Grant]]) -> bool
 
 
 def tried(needed: list[list[Grant]]) -> Iterator[list[Grant]]:
-    """The grants to try: none, each alone, all that are needed, and those with each one left out."""
+    """Yield the sets of rules to test: none, each alone, all that are needed, and all except one."""
     yield []
     for kind in (T, G, X, C):
         for operation in (*SUPPORTED_OPERATIONS[kind], _.ALL):
@@ -237,7 +237,7 @@ def tried(needed: list[list[Grant]]) -> Iterator[list[Grant]]:
 
 
 def prepare(admin: Callable[..., Any]) -> None:
-    """Make the topic of the walk, and those of the coordinators."""
+    """Create the topic of the walk, and the internal topics."""
     topic = CreatableTopic(name=NAMES[T], num_partitions=1, replication_factor=1)
     admin(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
     use_share_groups(admin)
@@ -256,7 +256,7 @@ def prepare(admin: Callable[..., Any]) -> None:
 
 
 def grant(admin: Callable[..., Any], user: str, grants: Sequence[Grant]) -> None:
-    """Let these be the only rules."""
+    """Replace all rules by these."""
     deleted = admin(DeleteAclsRequest(filters=[ANY_RULE]), 3)
     assert codes(deleted) == {0}
     if grants:
@@ -300,7 +300,7 @@ ANY_RULE = DeleteAclsFilter(
 def walk(
     name: str, admin: Callable[..., Any], client: Callable[..., Any], user: str
 ) -> list[tuple[list[Grant], set[int]]]:
-    """The grants under which an API did not answer as the table says, with the codes that it answered."""
+    """Return each set of rules with which an API did not answer as in the table, and the error codes."""
     api = next(api for api in load().values() if api.name == name)
     needed = NEEDS[name]
     wrong = []

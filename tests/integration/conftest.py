@@ -51,7 +51,7 @@ UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 @pytest.fixture(scope="session")
 def barnabas_settings() -> Mapping[str, str]:
-    """Members of consumer groups hear of a rebalance at once, as classic ones do by a setting of theirs."""
+    """Settings with which members of consumer groups learn of a rebalance at once."""
     return {
         "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.heartbeat.interval.ms": "100",
@@ -59,7 +59,7 @@ def barnabas_settings() -> Mapping[str, str]:
 
 
 class Wire:
-    """One connection that speaks the protocol bare: any request in any version, sent and answered in turn."""
+    """A connection that sends any request in any version, and waits for each answer."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         host, _, port = bootstrap_servers.rpartition(":")
@@ -67,7 +67,7 @@ class Wire:
         self._ids = itertools.count(1)
 
     def __call__(self, request: Request, version: int | None = None, *, client_id: str = "wire") -> Any:
-        """Send `request` (in its latest version) and wait for the answer."""
+        """Send `request`, by default in its latest version, and return the answer."""
         return self.receive(self.send(request, version, client_id=client_id))
 
     def send(self, request: Request, version: int | None = None, *, client_id: str = "wire") -> RequestHeader:
@@ -83,7 +83,7 @@ class Wire:
         return self._exactly(int.from_bytes(self._exactly(4), "big"))
 
     def is_closed(self) -> bool:
-        """Whether the broker ends the connection without another byte."""
+        """Return whether the broker closes the connection without sending another byte."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:
@@ -103,7 +103,7 @@ class Wire:
 
 
 def use_share_groups(wire: Wire, level: int = 1) -> None:
-    """Have the cluster use the feature of share groups, or not use it."""
+    """Enable share groups in the cluster, or disable them."""
     for kind in (UPGRADE, SAFE_DOWNGRADE):  # the one that applies
         update = FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=kind)
         wire(UpdateFeaturesRequest(feature_updates=[update]))
@@ -114,7 +114,7 @@ def use_share_groups(wire: Wire, level: int = 1) -> None:
 
 @pytest.fixture
 def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Wire]]:
-    """Opens connections, to the session's broker when no other (or its address) is given."""
+    """Open connections: to the shared broker, or to another broker or address."""
     opened: list[Wire] = []
 
     def open_connection(broker: Any = None) -> Wire:
@@ -129,13 +129,13 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Wire]]:
 
 @pytest.fixture
 def wire(connect: Callable[[], Wire]) -> Wire:
-    """A connection to the session's broker."""
+    """A connection to the shared broker."""
     return connect()
 
 
 @pytest.fixture
 def batch() -> Callable[..., bytes]:
-    """Makes a record batch of values: ``batch(b"a", b"b", producer_id=1, ...)``."""
+    """Make a record batch of values: ``batch(b"a", b"b", producer_id=1, ...)``."""
 
     def make(
         *values: bytes, key: bytes | None = None, timestamp: int = 1_700_000_000_000, **header: Any
@@ -149,13 +149,13 @@ def batch() -> Callable[..., bytes]:
 
 
 class Begun:
-    """The threads that one thread has started, and those that these have: others come and go meanwhile."""
+    """The threads that one thread has started, and those that these have started."""
 
     def __init__(self) -> None:
         self._starters = {threading.current_thread()}
 
     def note(self, thread: threading.Thread) -> None:
-        """A thread that the current one is about to start."""
+        """Note a thread that the current thread is about to start."""
         if threading.current_thread() in self._starters:
             self._starters.add(thread)
 
@@ -163,7 +163,7 @@ class Begun:
         return [each for each in self._starters if each.is_alive() and each is not threading.current_thread()]
 
     def assert_ended(self) -> None:
-        """None is left: what an abandoned pool was doing comes to its end by itself."""
+        """Check that all threads have ended. The calls of an abandoned pool end by themselves."""
         for thread in self.alive():
             thread.join(60)
             assert not thread.is_alive(), thread.name
@@ -171,7 +171,7 @@ class Begun:
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> Begun:
-    """What threads the test has started, by itself or not."""
+    """The threads that the test has started, directly or not."""
     found, start = Begun(), threading.Thread.start
 
     def note_and_start(thread: threading.Thread) -> None:
@@ -183,7 +183,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Begun:
 
 
 class Topic(NamedTuple):
-    """A topic made for one test."""
+    """A topic that was created for one test."""
 
     name: str
     id: bytes
@@ -191,7 +191,7 @@ class Topic(NamedTuple):
 
 @pytest.fixture
 def make_topic(request: pytest.FixtureRequest) -> Callable[..., Topic]:
-    """Makes a topic of a fresh name: ``make_topic(partitions=3, **{"retention.ms": "1000"})``."""
+    """Create a topic with a new name: ``make_topic(partitions=3, **{"retention.ms": "1000"})``."""
 
     def make(partitions: int = 1, *, by: Wire | None = None, **configs: str) -> Topic:
         name = f"topic-{uuid.uuid4().hex[:12]}"
@@ -218,7 +218,9 @@ def make_topic(request: pytest.FixtureRequest) -> Callable[..., Topic]:
 
 
 def _await_leaders(wire: Wire, topic: str, partitions: int) -> None:
-    """Ours lead when the creation is answered; Apache Kafka's (``--barnabas-servers``) a moment later."""
+    """Wait for the leaders. Barnabas has them when it answers, Apache Kafka (``--barnabas-servers``) a moment
+    later.
+    """
     wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=wanted)])
     deadline = time.monotonic() + 60
@@ -229,13 +231,15 @@ def _await_leaders(wire: Wire, topic: str, partitions: int) -> None:
 
 @pytest.fixture
 def topic(make_topic: Callable[..., Topic]) -> Topic:
-    """A topic of one partition."""
+    """A topic with one partition."""
     return make_topic()
 
 
 @pytest.fixture
 def produce(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Sends batches to one topic: ``produce(topic, data, partition=1)``; the answer for that partition."""
+    """Send batches to one topic: ``produce(topic, data, partition=1)``. Return the
+    answer for the partition.
+    """
 
     def send(
         topic: Topic,
@@ -273,7 +277,7 @@ def produce(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 @pytest.fixture
 def fetch_request() -> Callable[..., FetchRequest]:
-    """A fetch of one topic: ``fetch_request(topic, {partition: offset}, min_bytes=10)``."""
+    """Make a fetch of one topic: ``fetch_request(topic, {partition: offset}, min_bytes=10)``."""
 
     def make(
         topic: Topic,
@@ -300,7 +304,7 @@ def fetch_request() -> Callable[..., FetchRequest]:
 
 @pytest.fixture
 def read_values() -> Callable[[Any], list[bytes | None]]:
-    """The values of all records in a fetched partition."""
+    """Return the values of all records in a fetched partition."""
 
     def read(data: PartitionData) -> list[bytes | None]:
         return [record.value for record in all_records(data.records or b"")]
@@ -313,7 +317,7 @@ def read_values() -> Callable[[Any], list[bytes | None]]:
 
 @pytest.fixture
 def group_id(wire: Wire) -> str:
-    """A new group's id, once its coordinator serves (Apache Kafka's takes a moment)."""
+    """The id of a new group, when its coordinator serves. (Apache Kafka needs a moment.)"""
     name = f"group-{uuid.uuid4().hex[:12]}"
     deadline = time.monotonic() + 60
     while True:
@@ -325,7 +329,7 @@ def group_id(wire: Wire) -> str:
 
 
 class Member(NamedTuple):
-    """A member of a stable group, and the connection it came by."""
+    """A member of a stable group, and its connection."""
 
     member_id: str
     generation: int
@@ -333,14 +337,14 @@ class Member(NamedTuple):
 
 
 def subscription(*topics: str) -> bytes:
-    """A consumer's metadata in version 0: topics, no user data."""
+    """Return a consumer's metadata in version 0: topics, and no user data."""
     names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
 
 @pytest.fixture
 def join_request(group_id: str) -> Callable[..., JoinGroupRequest]:
-    """A JoinGroup that is right in everything: ``join_request(member_id=..., protocols={"range": b""})``."""
+    """Make a correct JoinGroup request: ``join_request(member_id=..., protocols={"range": b""})``."""
 
     def make(*, protocols: Mapping[str, bytes] | None = None, **fields: Any) -> JoinGroupRequest:
         supported = {"range": subscription()} if protocols is None else protocols
@@ -358,7 +362,7 @@ def join_request(group_id: str) -> Callable[..., JoinGroupRequest]:
 
 @pytest.fixture
 def join(connect: Callable[[], Wire], join_request: Callable[..., JoinGroupRequest]) -> Callable[..., Member]:
-    """Makes the only member of a stable group: ``join(group_instance_id="a", topics=["t"])``."""
+    """Create a stable group with one member: ``join(group_instance_id="a", topics=["t"])``."""
 
     def make(*, topics: tuple[str, ...] = (), **fields: Any) -> Member:
         wire = connect()
@@ -388,7 +392,9 @@ def join(connect: Callable[[], Wire], join_request: Callable[..., JoinGroupReque
 
 @pytest.fixture
 def commit_request(group_id: str) -> Callable[..., OffsetCommitRequest]:
-    """A commit of offsets by partition: ``commit_request(topic, {0: 5}, metadata="m", member_id=...)``."""
+    """Make a commit of offsets by partition: ``commit_request(topic, {0: 5},
+    metadata="m", member_id=...)``.
+    """
 
     def make(
         topic: Topic, offsets: Mapping[int, int], *, metadata: str | None = "", epoch: int = -1, **fields: Any
@@ -410,7 +416,7 @@ def commit_request(group_id: str) -> Callable[..., OffsetCommitRequest]:
 
 @pytest.fixture
 def committed(wire: Wire, group_id: str) -> Callable[..., dict[int, int]]:
-    """What a group has committed for a topic: offsets by partition, without those that have none."""
+    """Return the committed offsets of a group for a topic, by partition."""
 
     def read(topic: Topic, group: str = group_id) -> dict[int, int]:
         response = wire(OffsetFetchRequest(group_id=group, topics=None), 7)

@@ -1,8 +1,8 @@
-"""Members of consumer groups, written with the clients people use and all of one shape.
+"""Members of consumer groups, one class for each client library, all with the same methods.
 
-Each reads a topic, notes what it reads and commits that before it gives a partition up: so a record is read
-twice or missed only where a group goes wrong. `python -m tests.integration.group_members` is a member in a
-process of its own, that can be killed.
+Each member reads a topic, notes what it reads, and commits before it gives up a partition. So a record that
+is read twice or missed shows a defect of the group. `python -m tests.integration.group_members` runs a member
+in its own process, which a test can kill.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CONSUMER_PROTOCOL = "consumer "  # before the name of a broker's assignor
 
 
 class Seen(NamedTuple):
-    """A record as a member read it."""
+    """A record that a member has read."""
 
     partition: int
     offset: int
@@ -35,20 +35,20 @@ Note = Callable[[Seen], None]
 
 
 class Client(Protocol):
-    """A subscribed consumer; all of it is called from one thread."""
+    """A subscribed consumer. Only one thread calls its methods."""
 
     def poll(self, note: Note) -> None:
-        """Read what there is, for about a tenth of a second, and take part in the group."""
+        """Read the present records for about a tenth of a second, and take part in the group."""
         ...
 
     def partitions(self) -> set[int]: ...
 
     def commit(self) -> None:
-        """Commit all that was read."""
+        """Commit all records that were read."""
         ...
 
     def close(self) -> None:
-        """Commit, and leave."""
+        """Commit, and leave the group."""
         ...
 
 
@@ -232,7 +232,9 @@ STRATEGIES = [
 
 
 class Member:
-    """A client in a thread of its own; `log` is shared by the members of a group, in the order of reading."""
+    """A client in its own thread. All members of a group share `log`, which has the records in the order of
+    reading.
+    """
 
     def __init__(self, open_client: Callable[[], Client], log: list[Seen]) -> None:
         #: as of the last poll: librdkafka's consumer may not be asked from another thread
@@ -256,11 +258,11 @@ class Member:
             self.failure = sys.exc_info()[1]
 
     def leave(self) -> None:
-        """Begin to leave the group."""
+        """Start to leave the group."""
         self._stop.set()
 
     def stop(self) -> None:
-        """Leave the group."""
+        """Leave the group, and wait for the end."""
         self.leave()
         self._thread.join(60)
         assert not self._thread.is_alive(), "the client does not end"
@@ -283,7 +285,7 @@ def wait(condition: Callable[[], bool], *members: Member, seconds: float = 60) -
 
 
 def main() -> None:
-    """Read until killed: print each record, then commit, then rest a little."""
+    """Read until killed. Print each record, then commit, then pause a little."""
     name, settings = sys.argv[1], json.loads(sys.argv[2])
     client = CLIENTS[name](**settings)
 

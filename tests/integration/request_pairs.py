@@ -1,4 +1,4 @@
-"""Requests that change something, each sent in one piece with the one that shows it."""
+"""Pairs of requests in one write: one that changes something, and one that reads the change."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _GROUP, _TRANSACTION = 0, 1
 
 
 class OneConnection:
-    """All requests go to one broker, which leads the topic and coordinates the group and the transaction."""
+    """A connection to one broker, which leads the topic and coordinates the group and the transaction."""
 
     def __init__(self, wire: Any) -> None:
         self._wire = wire
@@ -79,7 +79,7 @@ class OneConnection:
         self.topic = self._make_topic()
 
     def together(self, *requests: tuple[Request, int]) -> list[Any]:
-        """The answers to requests that are sent in one piece, each in its version."""
+        """Send requests in one write, each in its version, and return the answers."""
         headers = [RequestHeader(r.api_key, version, next(self._ids), "pairs") for r, version in requests]
         frames = [encode_request(header, r) for header, (r, _) in zip(headers, requests, strict=True)]
         self._wire.socket.sendall(b"".join(bytes(chunk) for frame in frames for chunk in frame))
@@ -92,7 +92,7 @@ class OneConnection:
         return name
 
     def creation(self, name: str) -> CreateTopicsRequest:
-        """Of a topic of one partition, with a replica on each broker, led by this one."""
+        """Return a CreateTopics request for one partition with a replica on each broker, led by this one."""
         replicas = [self._id, *(broker for broker in self._brokers if broker != self._id)]
         assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
         wanted = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment])

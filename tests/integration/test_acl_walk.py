@@ -1,4 +1,4 @@
-"""Each API is served to who is allowed what Apache Kafka demands for it, and to nobody else."""
+"""Each API serves only users with the permissions that Apache Kafka demands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients see of ACLs: those that people use, and of what is shown and hidden."""
+"""ACLs as clients see them: the usual clients, and the objects that are hidden from them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AclBroker]:
 
 @pytest.fixture
 def allow(broker: AclBroker) -> Iterator[Callable[..., None]]:
-    """Adds a rule: `allow("topic", "mine", "read")`; all are gone after the test."""
+    """Add a rule: `allow("topic", "mine", "read")`. The rules are deleted after the test."""
     admin = AdminClient({"bootstrap.servers": broker.open_address})
 
     def add(

@@ -1,4 +1,4 @@
-"""Topics and settings by the admin clients people use: confluent-kafka, kafka-python, aiokafka."""
+"""Topics and settings with the admin clients of confluent-kafka, kafka-python and aiokafka."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def name():
 
 
 def done(futures, key=None):
-    """The result of the only (or the named) future of an admin call."""
+    """Return the result of the only (or the named) future of an admin call."""
     return (next(iter(futures.values())) if key is None else futures[key]).result(60)
 
 
@@ -167,7 +167,7 @@ def test_kafka_python_makes_describes_configures_and_deletes_a_topic(barnabas_br
 def test_min_insync_replicas_is_one_value_of_the_cluster_which_outlives_what_a_broker_is_started_with(
     tmp_path, name
 ):
-    """Kafka's rules since 4.1, where eligible leader replicas are on (KIP-966)."""
+    """Kafka has this rule since 4.1, if eligible leader replicas are on (KIP-966)."""
     from kafka.admin import ConfigResource as Resource
     from kafka.admin import ConfigResourceType, KafkaAdminClient
 

@@ -1,4 +1,4 @@
-"""AlterPartition, which only leaders send: the controller takes it from a broker's present life alone."""
+"""AlterPartition, which only leaders send. The controller accepts it only with the broker's present epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments to the only broker there is, over the wire and by the client that has it."""
+"""AlterPartitionReassignments to a single broker, as raw requests and by the client that supports it."""
 
 import pytest
 from kafka.admin import KafkaAdminClient
@@ -14,7 +14,7 @@ from barnabas.kafka.protocol.messages.alter_partition_reassignments import (
 
 @pytest.fixture
 def alter(wire):
-    """The error code of each move, by topic and partition."""
+    """Return the error code of each reassignment, by topic and partition."""
 
     def ask(*moves, **options):
         topics = [

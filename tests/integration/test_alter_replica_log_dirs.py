@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: replicas move to another disk of their broker while clients go on."""
+"""AlterReplicaLogDirs: replicas move to another disk of their broker while clients continue."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def move(wire, path, *partitions, version=2):
 
 
 def places(wire, topic):
-    """Where each replica lies, and where copies of it lie, with their lags."""
+    """Return the log directory of each replica and of its copies, with their lags."""
     wanted = [DescribableLogDirTopic(topic=topic.name, partitions=list(range(10)))]
     current, future = {}, {}
     for result in wire(DescribeLogDirsRequest(topics=wanted)).results:

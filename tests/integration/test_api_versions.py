@@ -1,4 +1,4 @@
-"""ApiVersions: what is advertised, and to whom."""
+"""ApiVersions: the APIs that a broker lists, by listener."""
 
 import struct
 

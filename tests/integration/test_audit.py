@@ -1,4 +1,4 @@
-"""The audit log of a broker: what people do is in it, what they must keep to themselves is not."""
+"""The audit log of a broker: it has the actions of users, and not their secrets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 
 def audited(folder: Path, use: Callable[[AclBroker], None]) -> list[dict[str, Any]]:
-    """What the log has when a broker has stopped that was used."""
+    """Use a broker, stop it, and return its audit log."""
     path = folder / "audit.log"
     with AclBroker(folder / "data", **{"barnabas.audit.file": str(path)}) as broker:
         use(broker)
@@ -101,7 +101,7 @@ def test_logins_denials_and_changes_are_in_it(tmp_path):
 
 
 def test_a_consumer_that_may_not_read_is_in_it_by_topic(tmp_path):
-    """Of the requests of every moment, too, and by the way in which they are answered at once."""
+    """It also has frequent requests, and those that a direct function answers."""
 
     def use(broker: AclBroker) -> None:
         broker.add("alice")
@@ -140,7 +140,7 @@ def _list_offsets(topic: str) -> ListOffsetsRequest:
 
 
 def test_it_is_shipped_into_a_topic_each_entry_as_a_record(tmp_path):
-    """As docs/use/security.md has it: by `barnabas ship`, here to a broker of its own."""
+    """The test follows docs/use/security.md: `barnabas ship` sends the log to another broker."""
 
     def use(broker: AclBroker) -> None:
         broker.add("alice")

@@ -1,4 +1,4 @@
-"""The benchmark's own load: it counts what was stored, and fails when the broker refuses."""
+"""The benchmark's own load generator: it counts stored records, and fails if the broker rejects some."""
 
 from __future__ import annotations
 

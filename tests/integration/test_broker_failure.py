@@ -1,4 +1,4 @@
-"""A broker that cannot go on stops, rather than serve what the cluster has not decided."""
+"""A broker that cannot continue stops. It must not serve what the cluster has not decided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test runs in the background, and test runs that are terminated: small runs of pytest within this one."""
+"""Test runs in the background, and test runs that are terminated: small runs of pytest inside this one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_that_does_not_end(request, tmp_path):
 
 
 class Run:
-    """A run of pytest over one file, as a process."""
+    """A process that runs pytest on one file."""
 
     def __init__(
         self, folder: Path, text: str, *options: str, conftest: str = TENDED, shell: str = ""
@@ -77,14 +77,14 @@ class Run:
         return self._output.read_text()
 
     def destroy(self) -> None:
-        """Leave no process behind when the test fails."""
+        """Kill all processes if the test fails."""
         self.process.kill()
         self.process.wait()
         for pid in filter(runs, self.pids() if (self._notes / "pids").exists() else []):
             os.kill(pid, signal.SIGKILL)
 
     def pids(self) -> list[int]:
-        """The test's process and those that it has started."""
+        """Return the ids of the test's process and of the processes that it has started."""
         while not (self._notes / "pids").exists():
             assert self.process.poll() is None, self.said
             time.sleep(0.05)
@@ -94,7 +94,7 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    """Starts a run."""
+    """Start a run."""
     with contextlib.ExitStack() as started:
 
         def start(*arguments: str, **more: str) -> Run:
@@ -106,7 +106,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there and is no zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:

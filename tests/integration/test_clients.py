@@ -1,4 +1,4 @@
-"""Produce and consume with the clients people use, each in its own way, every compression."""
+"""Produce and consume with the usual clients and every compression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A read from the disk holds up nobody else."""
+"""A read from the disk does not delay other clients."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ T0 = 1_700_000_000_000
 
 
 class ColdDisk(OsFileSystem):
-    """A disk whose page cache has nothing of a topic while `cold` names it, until a thread reads it there.
+    """A disk whose page cache has no data of the topic in `cold`, until a thread reads the data.
 
-    That thread waits for `let_go`. What another thread reads without it is noted.
+    That thread waits for `let_go`. The disk notes reads by another thread.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ def disk():
 
 @pytest.fixture
 def broker(tmp_path, disk, connect, batch):
-    """A broker with a record a segment in the topic `old`, and one in `new`."""
+    """A broker with one record in each segment of the topic `old`, and one record in `new`."""
     config = BrokerConfig.from_text(
         {
             "log.dirs": str(tmp_path / "data"),

@@ -1,4 +1,4 @@
-"""Compaction as clients see it: what they read afterwards, and what goes on meanwhile."""
+"""Compaction as clients see it: the records that they read afterwards and meanwhile."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def produce(broker, topic, pairs, **settings):
 
 
 def read(broker, topic, isolation="read_committed"):
-    """Every record from the beginning, as {offset: (key, value)}."""
+    """Return every record from the beginning: {offset: (key, value)}."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -119,7 +119,7 @@ def test_consumers_find_the_last_value_of_each_key(broker, codec):
 
 
 def test_many_batches_of_one_record_are_compacted_in_one_go(broker):
-    """More than one system call takes (IOV_MAX)."""
+    """The number of batches is above that for one system call (IOV_MAX)."""
     topic = create(broker, segment_bytes="150000")
     pairs = [(b"k%d" % number, b"v") for number in range(1500)]
     one_a_batch = {"batch.num.messages": 1}

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat over the wire, and ConsumerGroupDescribe of what comes of it."""
+"""ConsumerGroupHeartbeat as raw requests, and ConsumerGroupDescribe of the result."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Groups of the consumer protocol (KIP-848) with librdkafka: who reads what as members come and go."""
+"""Groups of the consumer protocol (KIP-848) with librdkafka: the owner of each partition as members join and
+leave.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def broker():
 
 
 class Reader:
-    """A consumer that notes what it reads and what is done to it, and commits each record."""
+    """A consumer that notes its records and its rebalances, and commits each record."""
 
     def __init__(self, servers, group, topics, **settings):
         protocol = settings.pop("protocol", "consumer")
@@ -79,7 +81,7 @@ class Reader:
         self.events.append((what, {(p.topic, p.partition) for p in partitions}))
 
     def moved(self):
-        """What was done to it, without assignments that add nothing."""
+        """Return its rebalances, without assignments that add no partition."""
         return [event for event in self.events if event[1]]
 
 
@@ -100,7 +102,7 @@ GONE_ON = (
 
 @pytest.fixture
 def make_topic(broker):
-    """Makes topics; `name` begins with something that no other test's does."""
+    """Create topics. `name` begins with a text that no other test uses."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     prefix = uuid.uuid4().hex[:8]
 
@@ -121,7 +123,7 @@ def topic(make_topic):
 
 @pytest.fixture
 def join(broker, topic):
-    """Opens members of one group, of the four partitions of `topic` unless told otherwise."""
+    """Open members of one group for `topic`, which has four partitions by default."""
     opened = []
     group = uuid.uuid4().hex
 
@@ -144,7 +146,7 @@ def until(condition, *readers, seconds=60):
 
 
 def shared(*readers, places=4):
-    """Whether the readers have all partitions between them, each its fair part."""
+    """Return whether the readers have all partitions together, each a fair part."""
     parts = [reader.partitions for reader in readers]
     sizes = [len(part) for part in parts]
     return len(set().union(*parts)) == sum(sizes) == places and max(sizes) - min(sizes) <= 1

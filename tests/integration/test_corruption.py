@@ -1,8 +1,8 @@
-"""Every file that a broker keeps, damaged in every way, after a clean stop and after a kill.
+"""Damages every file of a broker in every way, after a clean stop and after a kill.
 
-Allowed is: the start heals it; it refuses, in one line; it serves what is whole and says what is not. What
-was acknowledged is known here. So whatever is missing without a line is found, and so are a traceback and a
-start that hangs. `make corruption` runs all of it, a plain run a part, chosen by name.
+Three outcomes are permitted: the start repairs the damage; it fails with one line; or it serves the undamaged
+data and reports the rest. The tests know which records were acknowledged. So they find lost records without a
+report, tracebacks, and starts that hang. `make corruption` runs all cases. A normal run selects some by name.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ START = {"many": 3}
 
 
 class Template(NamedTuple):
-    """What a broker left, and what it had acknowledged."""
+    """The data of a stopped broker, and the records that it had acknowledged."""
 
     stopped: Path
     killed: Path
@@ -175,20 +175,20 @@ def extend(file: Path, chance: random.Random) -> None:
 
 
 def make_unreadable(file: Path, _: random.Random) -> None:
-    """Tests may run as root, who may read everything: so a folder lies in the file's place."""
+    """Replace the file by a folder, because root can read every file."""
     file.unlink()
     file.mkdir()
 
 
 def flip_last_byte(file: Path, chance: random.Random) -> None:
-    """The last entry of an index then says something else that may be."""
+    """Change the last entry of an index to another possible value."""
     content = bytearray(file.read_bytes() or b"\0")
     content[-1] ^= 1 << chance.randrange(4)
     file.write_bytes(content)
 
 
 def drop_last_entry(file: Path, _: random.Random) -> None:
-    """An index then ends earlier, but right."""
+    """Remove the last entry of an index, so that the index ends too early."""
     content = file.read_bytes()
     file.write_bytes(content[: -ENTRY_SIZES.get(file.suffix, 1)])
 
@@ -237,7 +237,9 @@ CASES = [
 
 
 def resolve(folder: Path, file: str) -> Path | None:
-    """`last.log` and the like stand for the files of a place in the log; None when there is none."""
+    """Return the path of a file in the log. `last.log` and similar names select one;
+    None if there is none.
+    """
     path = folder / file
     place = {"first": 0, "second": 1, "last": -1}.get(path.stem)
     if place is None:
@@ -250,7 +252,7 @@ def resolve(folder: Path, file: str) -> Path | None:
 
 
 class Seen:
-    """What a broker serves, and what it has said."""
+    """The records that a broker serves, and its log output."""
 
     def __init__(self) -> None:
         self.records: dict[tuple[str, int], bytes] = {}
@@ -325,7 +327,7 @@ def list_offset(wire, name, timestamp):
 
 
 def committed_of(name, content, found, aborted) -> set[tuple[str, int]]:
-    """The records that a client with isolation.level=read_committed hands out, as it finds them."""
+    """Return the records that a read_committed client returns."""
     coming = sorted(aborted or (), key=lambda transaction: transaction.first_offset)
     skipping: set[int] = set()
     committed: set[tuple[str, int]] = set()
@@ -350,7 +352,7 @@ class _Named(NamedTuple):
 def judge(
     seen: Seen, said: list[logging.LogRecord], template: Template, how: str, *, lost_is_said: bool
 ) -> None:
-    """Fails unless all that is missing was said, and nothing is there that was not acknowledged."""
+    """Fail unless each missing record was reported, and each present record was acknowledged."""
     for record in said:
         assert record.exc_info is None, f"a traceback: {record.getMessage()}"
     lines = [record.getMessage() for record in said if record.levelno >= logging.WARNING]
@@ -444,7 +446,7 @@ def test_damage_is_healed_or_said(
 def test_a_process_that_was_killed_heals_one_copy_and_refuses_without_any(
     tmp_path, connect, make_topic, produce, batch
 ):
-    """What the other tests do in this process, once for real."""
+    """The same as other tests do in this process, once with a real process."""
     with BarnabasBroker(data=tmp_path / "data", mode="process") as broker:
         wire = connect(broker)
         topic = make_topic(by=wire)

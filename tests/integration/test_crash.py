@@ -1,4 +1,4 @@
-"""kill -9 under load: what was acknowledged is there after the restart, once, at its offset."""
+"""kill -9 under load: after the restart, each acknowledged record exists once, at its offset."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def create(broker, topic):
 
 
 class Load(threading.Thread):
-    """Produces until it is told to stop; `acknowledged` maps each value to its (partition, offset)."""
+    """A producer that runs until it is stopped. `acknowledged` maps each value to its
+    partition and offset.
+    """
 
     def __init__(self, servers, topic):
         super().__init__()
@@ -74,10 +76,10 @@ class Load(threading.Thread):
 
 
 def read_all(servers, topic):
-    """Every record up to the ends as they are now, as (partition, offset): value.
+    """Return every record up to the present ends: {(partition, offset): value}.
 
-    The load goes on meanwhile, so what lies beyond an end must not be counted: it would stand for records of
-    another partition that have yet to be read.
+    The load continues, so records after the ends must not count. Otherwise they could hide missing records of
+    another partition.
     """
     consumer = Consumer({"bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "check.crcs": True})
     ends = {}
@@ -97,7 +99,7 @@ def read_all(servers, topic):
 
 
 def on_disk(broker, topic):
-    """What a failure leaves to look at: the topic's files with their sizes."""
+    """Return the topic's files with their sizes, for the message of a failure."""
     files = sorted(broker.data.glob(f"{topic}*/*"))
     return "\n".join(f"{file.parent.name}/{file.name} {file.stat().st_size}" for file in files)
 

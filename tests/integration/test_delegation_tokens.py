@@ -1,4 +1,6 @@
-"""Logins by delegation tokens (KIP-48): who has one may do what its owner may, until it expires."""
+"""Logins by delegation tokens (KIP-48): a client with a token has the permissions of its owner until it
+expires.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def alice(broker: AclBroker) -> Iterator[Wire]:
 
 
 def begin(wire: Wire, mechanism: str, token_id: str, password: str, *, is_token: bool = True) -> Any:
-    """What the broker answers to the last message of a login."""
+    """Log in, and return the broker's answer to the last message."""
     assert wire(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
     client = scram(mechanism, token_id, password, b"eighteen bytes....", is_token=is_token)
     challenge = wire(SaslAuthenticateRequest(auth_bytes=next(client)), 2)
@@ -143,7 +145,7 @@ def test_nobody_logs_in_by_a_token_that_was_deleted_or_has_expired(broker, alice
 
 
 def test_the_tokens_of_a_deleted_user_are_deleted_and_no_others(broker, alice):
-    """Nor does a token come back to life when a user of that name is made again."""
+    """A token stays deleted when a client creates a user with the same name again."""
     broker.add("bob", "carol")
     bob, carol = broker.connect("bob"), broker.connect("carol")
     alices = alice(CreateDelegationTokenRequest(max_lifetime_ms=-1))

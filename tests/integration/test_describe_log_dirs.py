@@ -1,4 +1,4 @@
-"""DescribeLogDirs: where partitions lie and how large they are."""
+"""DescribeLogDirs: the log directories of partitions, and their sizes."""
 
 import pytest
 

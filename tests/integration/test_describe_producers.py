@@ -1,4 +1,4 @@
-"""DescribeProducers: who has written lately."""
+"""DescribeProducers: the producers that wrote recently."""
 
 from contextlib import closing
 
@@ -35,7 +35,7 @@ def test_a_partition_that_does_not_exist_is_an_error(topic, wire):
 
 
 def test_followers_answer_as_the_leader_and_others_do_not(barnabas_cluster):
-    """As in Apache Kafka: `kafka-transactions find-hanging` asks each broker for all of its replicas."""
+    """`kafka-transactions find-hanging` asks each broker for all of its replicas, as with Apache Kafka."""
     cluster = barnabas_cluster(brokers=3)
     cluster.admin().create_topic("t", 1, replication_factor=2)
     cluster.wait_in_sync("t")

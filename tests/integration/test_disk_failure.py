@@ -1,4 +1,4 @@
-"""Disks that fill up, break and lose their power under a running broker."""
+"""Disks that fill up, fail and lose power under a running broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from barnabas.kafka.records import all_records
 
 
 class Mounts:
-    """Several disks, each mounted at a folder; what lies above is of no interest."""
+    """Several disks, each mounted at a folder. Parent folders do not matter."""
 
     def __init__(self, disks):
         self.disks = disks
@@ -42,7 +42,7 @@ class Mounts:
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts brokers on a file system."""
+    """Start brokers on a file system."""
     running = []
 
     def start_broker(fs, *, log_dirs=(), **settings):
@@ -304,7 +304,7 @@ def test_produce_requests_share_fsyncs(start, connect, make_topic, batch, produc
 
 
 class CountingDisk(FaultyDisk):
-    """Counts the fsyncs of logs."""
+    """A disk that counts the fsyncs of logs."""
 
     def __init__(self):
         super().__init__()
@@ -353,14 +353,14 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged_with_fsync(
 
 
 def mount(disk, folder):
-    """Have `folder` on the disk for sure."""
+    """Create `folder` on the disk durably."""
     disk.make_directory(str(folder))
     for parent in folder.parents:
         disk.sync_directory(str(parent))
 
 
 def pull_the_plug(disk, broker, chance):
-    """Nothing of what the broker would still write reaches the disk."""
+    """Cut the power: no later write of the broker reaches the disk."""
     disk.fail_writes = disk.fail_syncs = True
     broker.stop()
     disk.crash(chance)

@@ -1,4 +1,4 @@
-"""ElectLeaders to the only broker there is, over the wire and by the clients that have it."""
+"""ElectLeaders to a single broker, as raw requests and by the clients that support it."""
 
 import pytest
 from confluent_kafka import ElectionType, TopicPartition
@@ -10,7 +10,7 @@ from barnabas.kafka.protocol.messages.elect_leaders import ElectLeadersRequest, 
 
 @pytest.fixture
 def elect(wire):
-    """The error code of each partition."""
+    """Return the error code of each partition."""
 
     def ask(partitions, kind=0, version=2, code=ErrorCode.NONE):
         asked = None

@@ -1,4 +1,4 @@
-"""A start that fails, at whatever step: one line, nothing left open, and the next start works."""
+"""A start that fails at any step prints one line and leaves nothing open, and the next start succeeds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FailingFile:
 
 
 class FailingFileSystem:
-    """The system's files, of whose operations one fails: the one numbered `fails_at`, from 1."""
+    """The system's files. The operation with the number `fails_at` fails; the first one has number 1."""
 
     def __init__(self, fails_at=0, error=errno.EIO):
         self.steps = []
@@ -73,7 +73,7 @@ class FailingFileSystem:
 
 @pytest.fixture(scope="module", params=["new", "stopped", "killed"])
 def data(request, tmp_path_factory) -> Callable[[], Path]:
-    """Makes a fresh copy of data that no broker has, that one left at a clean stop, or by a kill."""
+    """Return a new copy of data: of a new broker, after a clean stop, or after a kill."""
     folder = tmp_path_factory.mktemp("data")
     before = folder / "before"
     if request.param == "new":
@@ -96,7 +96,7 @@ def data(request, tmp_path_factory) -> Callable[[], Path]:
 
 
 def start(path: Path, fs: FileSystem | None = None) -> None:
-    """A start and a stop."""
+    """Start a broker and stop it."""
 
     async def run() -> None:
         broker = Broker(
@@ -110,7 +110,7 @@ def start(path: Path, fs: FileSystem | None = None) -> None:
 
 
 def open_files(folder: Path) -> list[str]:
-    """The files in a folder that this process has open."""
+    """Return the files in a folder that this process has open."""
     found = []
     for entry in Path("/proc/self/fd").iterdir() if Path("/proc/self/fd").exists() else ():
         with suppress(OSError):

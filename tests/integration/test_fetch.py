@@ -16,7 +16,7 @@ NEVER = 2**31 - 1
 
 @pytest.fixture
 def fetch(wire, fetch_request):
-    """Fetches and returns the answers by partition."""
+    """Fetch, and return the answers by partition."""
 
     def send(topic, offsets, *, version=None, by=wire, **fields):
         response = by(fetch_request(topic, offsets, **fields), version)

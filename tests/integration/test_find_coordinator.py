@@ -1,4 +1,4 @@
-"""FindCoordinator: of groups, one or several, and of what has none."""
+"""FindCoordinator: for one or several groups, and for keys without a coordinator."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""GetReplicaLogInfo: how far a broker's replicas reach."""
+"""GetReplicaLogInfo: the log end offsets of a broker's replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What administrators do with groups, with confluent-kafka's and kafka-python's admin clients."""
+"""Administration of groups, with the admin clients of confluent-kafka and kafka-python."""
 
 from __future__ import annotations
 

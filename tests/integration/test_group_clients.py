@@ -1,4 +1,4 @@
-"""One group of clients of different makers."""
+"""One group with members of different client libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups outlive their broker: offsets and members are read back from `__consumer_offsets`."""
+"""Groups survive a restart: the broker reads offsets and members from `__consumer_offsets`."""
 
 from __future__ import annotations
 

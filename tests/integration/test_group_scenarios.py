@@ -1,4 +1,4 @@
-"""What people expect of consumer groups, with every client and every assignor it brings."""
+"""Usual scenarios of consumer groups, with every client and each of its assignors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def topic(make_topic):
 
 @pytest.fixture
 def write(servers, topic):
-    """Writes so many rounds of records, one of each key, with values that count up by key."""
+    """Write rounds of records, one for each key, with values that count up for each key."""
     producer = Producer({"bootstrap.servers": servers})
     written = 0
 
@@ -62,7 +62,7 @@ def write(servers, topic):
 
 
 class Group:
-    """The members of one group and what they have read together."""
+    """The members of one group, and the records that they have read together."""
 
     def __init__(self, servers, topic, client, strategy):
         self.log: list[Seen] = []
@@ -83,7 +83,7 @@ class Group:
         wait(condition, *self.members)
 
     def wait_shares(self, *shares):
-        """Until all partitions are assigned, as many to each member as said (in whatever order)."""
+        """Wait until all partitions are assigned, with these numbers of partitions in any order."""
         self.wait(lambda: self._shares() == sorted(shares))
 
     def _shares(self):
@@ -119,7 +119,7 @@ def test_three_partitions_feed_three_members_and_the_fourth_is_idle(open_group, 
 
 @every_strategy
 def test_each_key_is_read_once_and_in_order_while_members_come_and_go(open_group, write, client, strategy):
-    """All members leave in peace and commit first: clean rebalances, eager and cooperative."""
+    """Each member commits before it leaves, so the rebalances (eager and cooperative) lose nothing."""
     group = open_group(client, strategy)
     first = group.join()
     write(20)
@@ -153,7 +153,7 @@ def test_two_groups_each_receive_everything(open_group, write, client):
 
 
 def generation(wire, group_id):
-    """A classic group's generation: the one in which a member of it may send a heartbeat."""
+    """Return the generation of a classic group: the one in which a member's heartbeat succeeds."""
     (described,) = wire(DescribeGroupsRequest(groups=[group_id])).groups
     assert described.group_state == "Stable"
     member = described.members[0]
@@ -211,7 +211,7 @@ def test_rolling_restart_of_a_static_group_causes_no_rebalance(
 
 @pytest.fixture(scope="module")
 def impatient_broker():
-    """One that lets classic members have a session of three seconds, and gives that to the others."""
+    """A broker whose classic and other members can have a session timeout of three seconds."""
     settings = {
         "group.min.session.timeout.ms": "500",
         "group.consumer.min.session.timeout.ms": "500",

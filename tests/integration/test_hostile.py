@@ -1,4 +1,4 @@
-"""Requests nobody should send: the broker answers or hangs up, and goes on for the others."""
+"""Hostile requests: the broker answers or closes the connection, and continues to serve others."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def broker():
 
 
 class Arbitrary:
-    """Messages of any content, the same for the same seed; `topic_id` is one that exists."""
+    """Random messages from a seed. `topic_id` is the id of an existing topic."""
 
     def __init__(self, seed, topic_id):
         self.chance = random.Random(seed)
@@ -86,14 +86,14 @@ class Arbitrary:
 
 @pytest.fixture
 def topic_id(broker, connect):
-    """The id of the topic `here`, which may be made anew by what the tests do."""
+    """Return the id of the topic `here`, which the tests may delete and create again."""
     wanted = [MetadataRequestTopic(name="here")]
     (topic,) = connect(broker)(MetadataRequest(topics=wanted)).topics
     return topic.topic_id
 
 
 def is_settled(wire, header):
-    """Whether the broker answered or hung up; it may also wait, for a group's other members."""
+    """Return whether the broker answered or closed the connection, or waits for other members of a group."""
     wire.socket.settimeout(0.05)
     try:
         wire.receive(header)

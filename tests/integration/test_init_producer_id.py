@@ -1,4 +1,4 @@
-"""InitProducerId: ids that no one else has."""
+"""InitProducerId: each producer gets its own id."""
 
 import pytest
 

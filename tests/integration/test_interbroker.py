@@ -1,4 +1,4 @@
-"""The client between brokers, with a whole broker, on the network in memory and on that of the system."""
+"""The client between brokers, with a whole broker, on the simulated and on the real network."""
 
 import asyncio
 import random
@@ -24,7 +24,9 @@ RECORD_BYTES = 50_000
 
 
 async def produce_and_fetch(broker, brokers):
-    """Makes a topic, writes megabytes to it and reads them, over two channels; the fetch is parked first."""
+    """Create a topic, write megabytes to it and read them, over two channels. The
+    fetch waits for the records.
+    """
     control, fetches = brokers.channel(1, "control"), brokers.channel(1, "fetch")
     topic = CreatableTopic(name="large", num_partitions=1, replication_factor=1)
     created = await control.send(CreateTopicsRequest(topics=[topic], timeout_ms=60_000))

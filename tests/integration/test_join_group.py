@@ -1,4 +1,6 @@
-"""JoinGroup over the wire: what each version answers. When rounds end is tested in virtual time."""
+"""JoinGroup as raw requests: the answers of each version. Tests in virtual time cover
+the end of rebalances.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What kafka-python leaves behind must not fail the tests that run after it (tests/conftest.py)."""
+"""Sockets that kafka-python does not close must not fail later tests (tests/conftest.py)."""
 
 from __future__ import annotations
 

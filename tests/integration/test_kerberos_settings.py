@@ -1,4 +1,4 @@
-"""Kerberos settings that are altered while a broker runs; the system's Kerberos is a stand-in."""
+"""Kerberos settings that change while a broker runs, with a fake of the system's Kerberos."""
 
 from __future__ import annotations
 

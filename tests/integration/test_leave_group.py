@@ -1,4 +1,4 @@
-"""LeaveGroup over the wire: one member below version 3, several from there on."""
+"""LeaveGroup as raw requests: one member up to version 2, several from version 3 on."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""ListConfigResources over the wire, and by the client that has it."""
+"""ListConfigResources, as raw requests and by the client that supports it."""
 
 import pytest
 from kafka.admin import KafkaAdminClient
@@ -16,7 +16,7 @@ TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
 @pytest.fixture
 def listed(wire):
-    """Names by type."""
+    """Return the names of resources by type."""
 
     def ask(*types, version=1):
         response = wire(ListConfigResourcesRequest(resource_types=list(types)), version)

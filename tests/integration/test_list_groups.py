@@ -7,7 +7,7 @@ from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
 
 @pytest.fixture
 def listed(wire, group_id):
-    """Our group as listed, or None."""
+    """Return the entry of the test's group in the list, or None."""
 
     def ask(version=5, **filters):
         response = wire(ListGroupsRequest(**filters), version)

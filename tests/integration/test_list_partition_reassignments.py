@@ -1,4 +1,4 @@
-"""ListPartitionReassignments over the wire, and by the client that has it."""
+"""ListPartitionReassignments, as raw requests and by the client that supports it."""
 
 import pytest
 from kafka.admin import KafkaAdminClient

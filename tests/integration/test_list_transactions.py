@@ -1,4 +1,4 @@
-"""ListTransactions: each filter by itself."""
+"""ListTransactions: each filter alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.kafka.protocol.messages.list_transactions import ListTransactionsR
 
 @pytest.fixture
 def names(wire):
-    """Two transactional ids that have been used, with their producers."""
+    """Two transactional ids with their producers."""
     prefix = uuid.uuid4().hex
     wire(FindCoordinatorRequest(coordinator_keys=[prefix], key_type=1))
     made = {}

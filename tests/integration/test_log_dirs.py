@@ -1,4 +1,4 @@
-"""Several log directories: where partitions go, and what happens when one cannot be read."""
+"""Several log directories: the choice for a new partition, and a directory that cannot be read."""
 
 from __future__ import annotations
 

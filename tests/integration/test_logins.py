@@ -1,4 +1,4 @@
-"""Listeners with TLS and SASL, with the clients that people use."""
+"""Listeners with TLS and SASL, with the usual clients."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 class SecureBroker:
-    """A broker with a listener for each protocol, and a user alice."""
+    """A broker with a listener for each protocol, and the user alice."""
 
     def __init__(self, folder: Path, certificates: Certificates, **settings: str) -> None:
         names = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -83,7 +83,7 @@ class SecureBroker:
     def settings(
         self, name: str, mechanism: str = "SCRAM-SHA-512", password: str = PASSWORD
     ) -> dict[str, Any]:
-        """Of librdkafka."""
+        """Return settings of librdkafka."""
         return {
             "bootstrap.servers": self.address(name),
             "security.protocol": name,
@@ -332,7 +332,7 @@ def test_listeners_may_have_certificates_mechanisms_and_rules_of_their_own(
 
 
 def test_a_listener_may_have_users_of_its_own(certificates: Certificates, tmp_path: Path) -> None:
-    """As Apache Kafka's users of PLAIN; the broker itself may log in as one of them."""
+    """The setting is that of Apache Kafka's users of PLAIN. The broker itself can log in as one of them."""
     own = {
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
             "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -398,7 +398,7 @@ def test_a_broker_that_is_not_trusted_gets_no_requests(broker: SecureBroker) -> 
 
 
 class Client:
-    """Sends requests one after another."""
+    """A client that sends requests one after another."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -462,7 +462,7 @@ def test_the_connections_of_a_deleted_user_are_closed_and_no_others(broker: Secu
 
 @pytest.mark.parametrize("size", [1, 10, 33, 64, 1024])
 def test_a_password_may_be_salted_to_any_length(broker: SecureBroker, size: int) -> None:
-    """As Kafka allows: who salts in another way logs in by what comes of it."""
+    """As in Kafka, a user whose client salts in another way logs in with the salted password."""
     salted = bytes(range(256))[:size] * (4 if size == 1024 else 1)
     user = f"salted-{size}"
 
@@ -496,7 +496,7 @@ def test_a_password_may_be_salted_to_any_length(broker: SecureBroker, size: int)
 
 
 def told_by_scram(address: str, user: str) -> tuple[bytes, bytes]:
-    """The salt and the iterations that a client is told before it has proven anything."""
+    """Return the salt and the iterations that a client gets before it has proven anything."""
     answers = []
 
     async def scenario() -> None:
@@ -532,7 +532,7 @@ def test_all_brokers_tell_an_unknown_user_the_same_salt(certificates: Certificat
 
 
 class LoginCluster(BarnabasCluster):
-    """Brokers in threads, each with a listener for logins at one of `ports`."""
+    """Brokers in threads, each with a listener for logins on one of `ports`."""
 
     def __init__(self, ports: Sequence[int]) -> None:
         super().__init__(len(ports))

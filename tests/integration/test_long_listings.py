@@ -1,4 +1,4 @@
-"""A listing that is made in slices tells the same as one that is made at once."""
+"""A list that the broker makes in slices is equal to one that it makes at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups at scale."""
+"""Groups with many members."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def value(series: list[Series], name: str, **labels: str) -> float:
 
 
 def use(bootstrap: str, topic: str, replicas: int, group: str = "readers") -> None:
-    """Three records in each of two partitions, of which a group has read one each."""
+    """Write three records to each of two partitions, and let a group read one of each."""
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 2, replicas)])[topic].result(60)
     producer = Producer({"bootstrap.servers": bootstrap})

@@ -1,4 +1,4 @@
-"""Groups and transactional ids of a principal are bounded where there are ACLs."""
+"""Limits of the groups and transactional ids of a principal, with ACLs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def broker(tmp_path: Path) -> Iterator[AclBroker]:
 
 
 def settled(wire: Wire, request: Any) -> int:
-    """The error of the answer, once the coordinator is there."""
+    """Return the error of the answer, when the coordinator is available."""
     while (code := wire(request).error_code) in LOADING:
         pass
     return int(code)

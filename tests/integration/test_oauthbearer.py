@@ -1,4 +1,4 @@
-"""Logins by tokens of an identity provider, with the clients that people use, again and again."""
+"""Logins by tokens of an identity provider, with the usual clients, repeatedly."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def address(server: BrokerServer) -> str:
 
 
 def by_callback(servers: str, provider: IdentityProvider, user: str = "alice") -> dict[str, Any]:
-    """Settings of librdkafka."""
+    """Return settings of librdkafka, with tokens from a callback."""
 
     def token(_: str) -> tuple[str, float]:
         return provider.token(user), time.time() + provider.lifetime_s
@@ -77,7 +77,7 @@ def by_callback(servers: str, provider: IdentityProvider, user: str = "alice") -
 
 
 def by_oidc(servers: str, provider: IdentityProvider, user: str = "alice") -> dict[str, Any]:
-    """The same, with the token got by librdkafka itself."""
+    """Return settings with which librdkafka gets the tokens itself."""
     return {
         "bootstrap.servers": servers,
         "security.protocol": "SASL_PLAINTEXT",
@@ -236,7 +236,7 @@ def test_acls_name_the_user_of_the_token(
 def test_clients_log_in_again_before_their_tokens_end_and_lose_nothing(
     start: Callable[..., BrokerServer],
 ) -> None:
-    """Records flow until the provider has given five tokens, so that at least one client has shown three."""
+    """Records flow until the provider has given five tokens, so at least one client has used three."""
     with IdentityProvider(lifetime_s=3) as provider:
         servers = address(start(provider, **{"sasl.oauthbearer.clock.skew.seconds": "0"}))
         errors: list[KafkaError | None] = []

@@ -1,4 +1,4 @@
-"""OffsetCommit over the wire: who may commit what, in each version."""
+"""OffsetCommit as raw requests: the clients that may commit, in each version."""
 
 import pytest
 
@@ -14,7 +14,7 @@ VERSIONS = range(2, 11)
 
 @pytest.fixture
 def errors(wire):
-    """Sends a commit: the error of each partition."""
+    """Send a commit, and return the error of each partition."""
 
     def send(request, version):
         response = wire(request, version)

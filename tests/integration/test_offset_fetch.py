@@ -1,4 +1,4 @@
-"""OffsetFetch over the wire: one group, several, by name and by id."""
+"""OffsetFetch as raw requests: one group or several, by name and by id."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def topic(make_topic):
 
 @pytest.fixture
 def bookmark(wire, topic, commit_request):
-    """Offset 7, epoch 0 and some metadata, committed for partition 0."""
+    """Commit offset 7, epoch 0 and metadata for partition 0."""
     wire(commit_request(topic, {0: 7}, metadata="bookmark", epoch=0))
 
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where epochs end, over restarts of the leader."""
+"""OffsetForLeaderEpoch: the end offsets of epochs, also after restarts of the leader."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a broker does to files that it has open, on a system that forbids most of it, as Windows does."""
+"""A broker's operations on open files, on a system that forbids most of them, such as Windows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class TrackedFile(OsFile):
 
 
 class StrictFileSystem(OsFileSystem):
-    """Refuses to rename a folder in which a file is open, and to replace an open file; notes each try."""
+    """A file system that rejects renames of folders with open files and replacements of open files, and notes
+    them.
+    """
 
     def __init__(self) -> None:
         self.opened: set[TrackedFile] = set()

@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is refused, what is answered."""
+"""Produce: accepted records, rejected records, and answers."""
 
 import struct
 import uuid
@@ -15,7 +15,7 @@ from barnabas.kafka.records import Compression
 
 @pytest.fixture
 def stored(wire, fetch_request):
-    """The bytes in a topic's first partition."""
+    """Return the bytes in a topic's first partition."""
 
     def read(topic, partition=0):
         response = wire(fetch_request(topic, {partition: 0}))
@@ -212,7 +212,7 @@ def test_an_older_epoch_is_fenced(topic, produce, batch):
 def test_a_batch_that_came_before_its_partition_is_not_overtaken_by_the_next_one(
     make_topic, produce, batch, wire
 ):
-    """The new log knows nothing of the producer, and would begin with any sequence (KAFKA-15591)."""
+    """The new log has no state of the producer, and would accept any first sequence (KAFKA-15591)."""
     topic = make_topic()
     first, second = (
         batch(b"v", producer_id=70_000, producer_epoch=0, base_sequence=sequence) for sequence in (0, 1)

@@ -1,4 +1,4 @@
-"""Quotas over the wire: answers that tell how long to wait, and connections not listened to meanwhile."""
+"""Quotas: answers with a throttle time, and connections from which the broker does not read meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from barnabas.kafka.protocol.messages.produce import PartitionProduceData, Produ
 
 @pytest.fixture
 def limit(wire, request):
-    """Sets quotas of a client id of the test's own, and returns the id."""
+    """Set quotas for a new client id, and return the id."""
     client_id = request.node.name
 
     def set_quotas(**values: float | None) -> str:

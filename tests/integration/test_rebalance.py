@@ -1,4 +1,4 @@
-"""Groups of real consumers: who reads what, as members come, go and come back (librdkafka)."""
+"""Groups of real consumers (librdkafka): the owner of each partition as members join, leave and return."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FAST = {"heartbeat.interval.ms": 100, "session.timeout.ms": 6000, "auto.offset.r
 
 
 class Reader:
-    """A consumer that notes what it reads and what is done to it."""
+    """A consumer that notes its records and its rebalances."""
 
     def __init__(self, settings, topic):
         from confluent_kafka import Consumer
@@ -59,7 +59,7 @@ def topic(make_topic):
 
 @pytest.fixture
 def group(barnabas_broker, topic):
-    """Opens members of one group on a topic of four partitions."""
+    """Open members of one group for a topic of four partitions."""
     opened = []
     group_id = uuid.uuid4().hex
 
@@ -86,7 +86,7 @@ def until(condition, *readers, seconds=60):
 
 
 def shared(*readers):
-    """Whether the readers have all four partitions between them, each its fair part."""
+    """Return whether the readers have all four partitions together, each a fair part."""
     parts = [reader.partitions for reader in readers]
     return set().union(*parts) == {0, 1, 2, 3} and all(len(part) == 4 // len(readers) for part in parts)
 

@@ -1,4 +1,4 @@
-"""Users and rules of a lone broker whose metadata are damaged, repaired, or moved to ZooKeeper."""
+"""Users and rules of a single broker whose metadata is damaged, repaired, or moved to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def rule(user: str) -> AclCreation:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """The data of a stopped broker; its last change removed a login."""
+    """The data of a stopped broker whose last change removed a login."""
     folder = tmp_path / "data"
     with AclBroker(folder, **EMBEDDED) as broker, contextlib.closing(Wire(broker.open_address)) as admin:
         topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
@@ -104,7 +104,7 @@ def test_login_that_was_taken_away_stays_so_after_a_copy_of_the_metadata_was_rep
 
 
 def test_repair_of_both_copies_says_that_logins_may_be_valid_again(data: Path) -> None:
-    """The change that took the last one away lies in the damage: no tool can tell what it was."""
+    """The damaged part has the change that removed the last login, so no tool can restore it."""
     for number in 1, 2:
         flip_last_change(data / f"metadata-{number}.journal")
     with pytest.raises(Exception, match="barnabas log repair"), AclBroker(data, **EMBEDDED):

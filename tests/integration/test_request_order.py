@@ -1,4 +1,4 @@
-"""Requests that a client sends without waiting for answers see the effects of those before them."""
+"""Requests in flight on one connection see the effects of the requests before them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker knows after it was stopped, and after it was killed."""
+"""The state of a broker after a stop, and after a kill."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barnabas.testing import BarnabasBroker
 
 @pytest.fixture(params=["stopped", "killed"])
 def broker(request):
-    """A broker with `again()`, which ends it one way or the other and starts it anew."""
+    """A broker with `again()`, which stops or kills it and starts it again."""
     with BarnabasBroker(mode="thread" if request.param == "stopped" else "process") as broker:
 
         def again():

@@ -1,4 +1,4 @@
-"""Secrets that a broker is told are in nothing that it logs, at any level, nor in its audit log."""
+"""Secrets do not appear in a broker's log at any level, nor in its audit log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def unique(name: str) -> str:
 
 
 def forms(secret: str | bytes) -> list[str]:
-    """How a log might have it."""
+    """Return the forms in which a log could contain a secret."""
     raw = secret.encode() if isinstance(secret, str) else secret
     return [repr(raw)[2:-1], raw.hex(), base64.b64encode(raw).decode().rstrip("=")]
 

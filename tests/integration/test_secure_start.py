@@ -1,4 +1,4 @@
-"""`barnabas start --secure`: from nothing to a broker that lets nobody in but those who may."""
+"""`barnabas start --secure`: a new broker that only permitted users can access."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from barnabas.testing.runners import ask_to_stop, own_group
 
 @contextmanager
 def started(data: Path, *options: str, lines: int = 1) -> Iterator[tuple[str, str]]:
-    """A broker's address, and what it says until it serves: on stdout in so many lines, and on stderr."""
+    """Start a broker. Yield its address, and its output until it serves: `lines`
+    lines of stdout, and stderr.
+    """
     said = data.with_name("stderr")
     command = [sys.executable, "-m", "barnabas.cli", "start", "--secure", "--data", str(data), *options]
     with said.open("wb") as errors:

@@ -79,7 +79,7 @@ def queue(broker):
 
 
 def some(*consumers, until):
-    """What consumers get until there is enough, as (consumer, message)."""
+    """Return the records that consumers get until there are enough: (consumer, message)."""
     got = []
     for _ in range(PATIENCE * 10):
         for number, consumer in enumerate(consumers):

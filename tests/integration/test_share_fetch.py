@@ -1,4 +1,4 @@
-"""ShareFetch, ShareAcknowledge and DescribeSharePartitions over a bare socket: sessions, records, errors."""
+"""ShareFetch, ShareAcknowledge and DescribeSharePartitions as raw requests: sessions, records, errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Acquired(NamedTuple):
 
 
 class Member:
-    """A member of a share group on one connection; its session has one partition."""
+    """A member of a share group on one connection, with a session for one partition."""
 
     def __init__(self, wire, group, topic):
         self.wire = wire
@@ -101,11 +101,11 @@ class Member:
         )
 
     def fetch(self, *acks, **options):
-        """The whole response."""
+        """Fetch, and return the whole response."""
         return self.wire.receive(self.send(*acks, **options))
 
     def partition(self, *acks, **options):
-        """The answer for the one partition."""
+        """Fetch, and return the answer for the partition."""
         response = self.fetch(*acks, **options)
         assert response.error_code == 0, response
         (topic,) = response.responses
@@ -114,13 +114,15 @@ class Member:
         return partition
 
     def acquire(self, *acks, **options):
-        """First offset, last offset and delivery count of what is acquired; waits for it."""
+        """Fetch until records are acquired. Return the first offset, the last offset
+        and the delivery count.
+        """
         partition = self.partition(*acks, **({"max_wait_ms": NEVER} | options))
         assert partition.error_code == partition.acknowledge_error_code == 0, partition
         return [Acquired(r.first_offset, r.last_offset, r.delivery_count) for r in partition.acquired_records]
 
     def acknowledge(self, *acks, version=None, **fields):
-        """The whole response to a ShareAcknowledge."""
+        """Send ShareAcknowledge, and return the whole response."""
         partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=_batches(acks))
         fields.setdefault("share_session_epoch", self.epoch)
         self.epoch += 1
@@ -135,7 +137,7 @@ class Member:
         )
 
     def acknowledged(self, *acks, **fields):
-        """The error for the one partition."""
+        """Acknowledge, and return the error for the partition."""
         response = self.acknowledge(*acks, **fields)
         assert response.error_code == 0, response
         return response.responses[0].partitions[0].error_code
@@ -172,7 +174,7 @@ class Group:
         return Member(wire or self.wire, self.name, self.topic)
 
     def state(self):
-        """The stored start offset and batches. To be read when no leader uses them any more."""
+        """Return the stored start offset and batches. Call this when no leader uses them any more."""
         data = StatePartition(partition=0, leader_epoch=2**20)
         topics = [ReadStateData(topic_id=self.topic.id, partitions=[data])]
         (topic,) = self.wire(ReadShareGroupStateRequest(group_id=self.name, topics=topics)).results
@@ -184,7 +186,7 @@ class Group:
 
 @pytest.fixture
 def write(group, produce, batch, wire):
-    """Appends a batch of these values to the group's topic."""
+    """Append a batch of these values to the group's topic."""
     return lambda *values: produce(group.topic, batch(*values), by=wire)
 
 
@@ -408,7 +410,7 @@ def _id_of(wire, name):
 
 
 def in_flight(group, index=0, name=None):
-    """The answer to DescribeSharePartitions for one partition."""
+    """Return the answer to DescribeSharePartitions for one partition."""
     topic = TopicRequest(name=name or group.topic.name, partition_indexes=[index])
     response = group.wire(DescribeSharePartitionsRequest(group_id=group.name, topics=[topic]))
     return response.topics[0].partitions[0]

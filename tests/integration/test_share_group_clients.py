@@ -1,4 +1,4 @@
-"""Share groups of librdkafka's ShareConsumer: members share partitions, leave, and the lag follows."""
+"""Share groups of librdkafka's ShareConsumer: members share partitions and leave, and the lag follows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def admin(broker: BarnabasBroker) -> Iterator[Admin]:
 
 @pytest.fixture
 def consumer(broker: BarnabasBroker) -> Iterator[Callable[..., ShareConsumer]]:
-    """Makes a member of a group that begins with the first record."""
+    """Make a member of a group that begins with the first record."""
     opened: list[ShareConsumer] = []
 
     def subscribe(group: str, topic: str, **settings: Any) -> ShareConsumer:
@@ -63,7 +63,7 @@ def consumer(broker: BarnabasBroker) -> Iterator[Callable[..., ShareConsumer]]:
 
 
 def take(count: int, *consumers: ShareConsumer) -> list[list[str]]:
-    """Poll in turn until the members have so many records together: the values of each."""
+    """Poll the members in turn until they have `count` records together. Return the values of each."""
     taken: list[list[str]] = [[] for _ in consumers]
     deadline = time.monotonic() + PATIENCE
     while sum(map(len, taken)) < count:

@@ -75,7 +75,7 @@ def find(wire, *keys: str, version: int = 6) -> list[tuple[int, int]]:
 def ask(
     wire, module: ModuleType, request: type, topic: type, version: int | None = None, **fields: Any
 ) -> Any:
-    """The partition's part of the answer about one share partition, that of group g in t-0."""
+    """Return the part of the answer for partition t-0 of the group g."""
     data = module.PartitionData(partition=fields.pop("partition", 0), **fields)
     wanted = topic(topic_id=topic_id(wire), partitions=[data])
     (result,) = wire(request(group_id="g", topics=[wanted]), version).results
@@ -111,21 +111,21 @@ def summary(wire, **fields):
 
 
 def find_share_coordinator(wire) -> None:
-    """Have the internal topic, and a leader of its partition."""
+    """Create the internal topic, and wait for a leader of its partition."""
     key = str(SharePartitionKey("g", topic_id(wire), 0))
     while find(wire, key)[0][0]:
         pass
 
 
 def ready(wire) -> None:
-    """Have the internal topic, and its shards loaded."""
+    """Create the internal topic, and wait until its shards are loaded."""
     find_share_coordinator(wire)
     while summary(wire).error_code:
         pass
 
 
 def log_start(wire) -> int:
-    """Of the first partition of the internal topic."""
+    """Return the log start of the first partition of the internal topic."""
     partition = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
     topic = ListOffsetsTopic(name=SHARE_GROUP_STATE_TOPIC, partitions=[partition])
     (found,) = wire(ListOffsetsRequest(topics=[topic]), 7).topics

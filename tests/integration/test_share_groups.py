@@ -1,4 +1,4 @@
-"""Share groups over the wire: members, descriptions, lists, start offsets, deletion (KIP-932)."""
+"""Share groups as raw requests: members, descriptions, lists, start offsets, deletion (KIP-932)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Sharing:
         return self.until(lambda: self.wire(request), lambda answer: answer.error_code not in NOT_YET)
 
     def join(self, group: str, *topics: str, partitions: int, member: str = "m") -> Any:
-        """Join, and beat until the member has so many partitions."""
+        """Join, and send heartbeats until the member has `partitions` partitions."""
         answer = self.beat(group, 0, *topics, member=member)
 
         def again() -> Any:
@@ -111,7 +111,7 @@ class Sharing:
         return found
 
     def until(self, ask: Callable[[], Any], is_it: Callable[[Any], bool]) -> Any:
-        """Ask until the answer is the one that is expected."""
+        """Repeat a request until its answer is the expected one."""
         deadline = time.monotonic() + PATIENCE
         while not is_it(answer := ask()):
             assert time.monotonic() < deadline, answer
@@ -128,7 +128,7 @@ def sharing() -> Iterator[Sharing]:
 
 
 def places(group: Any) -> dict[tuple[str, int], tuple[int, int, int]]:
-    """Start offset, lag and error by partition."""
+    """Return start offset, lag and error by partition."""
     return {
         (topic.topic_name, each.partition_index): (each.start_offset, each.lag, each.error_code)
         for topic in group.topics

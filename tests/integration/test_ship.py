@@ -1,4 +1,4 @@
-"""Shipping log files: every record once, whatever is rotated, stopped, killed or lost on the way."""
+"""Ships log files: every record once, despite rotations, stops, kills and lost data."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def log(tmp_path):
 
 @pytest.fixture
 def ship(barnabas_broker, barnabas_topic, tmp_path):
-    """Ships files to their end; what the shipper says it did."""
+    """Ship files to their end, and return the shipper's progress."""
 
     def run(*files, topic=barnabas_topic, state="state", **options):
         servers = options.pop("servers", barnabas_broker.bootstrap_servers)
@@ -37,7 +37,7 @@ def ship(barnabas_broker, barnabas_topic, tmp_path):
 
 @pytest.fixture
 def shipped(barnabas_broker, barnabas_topic):
-    """The messages of a source in the topic, in order; fails when their numbers have gaps or repeats."""
+    """Return the messages of a source in the topic, in order. Fail if their numbers have gaps or repeats."""
 
     def read(source, topic=barnabas_topic, broker=barnabas_broker):
         with broker.consumer() as consumer:

@@ -1,4 +1,4 @@
-"""`barnabas.client.Consumer` whose caller takes longer for a record than a member may go without polling."""
+"""`barnabas.client.Consumer` with a caller that needs longer for a record than `max.poll.interval.ms`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def wait_for(condition):
 
 
 class Reader:
-    """Another member, in a thread of its own: the records it was given."""
+    """Another member in its own thread, and the records that it got."""
 
     def __init__(self, broker, topic, **settings):
         self.records = []

@@ -1,4 +1,4 @@
-"""Starting and stopping brokers: what they claim, and what they leave behind."""
+"""Starts and stops of brokers: the resources that they use, and those that they leave behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SyncGroup over the wire: who is refused, and how, in each version."""
+"""SyncGroup as raw requests: the rejected requests and their errors, in each version."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest
 
 @pytest.fixture
 def sync_request(group_id, join):
-    """The member's own SyncGroup, again."""
+    """Return the member's own SyncGroup again."""
     member = join()
 
     def make(**fields):

@@ -1,4 +1,4 @@
-"""Clients' metrics (KIP-714): over the wire, and pushed by a real client."""
+"""Clients' metrics (KIP-714): as raw requests, and pushed by a real client."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ INTRODUCTION = ApiVersionsRequest(client_software_name="wired", client_software_
 
 @pytest.fixture
 def server(tmp_path) -> Iterator[BrokerServer]:
-    """One of its own: a subscription is about all clients of a broker."""
+    """A broker for this test, because a subscription concerns all clients of a broker."""
     config = BrokerConfig.from_text(
         {
             "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -87,7 +87,7 @@ def scraped(server):
 
 
 def pushing(answer, **fields):
-    """A push of the client that `answer` is for."""
+    """Return a push of the client that got `answer`."""
     return PushTelemetryRequest(
         client_instance_id=answer.client_instance_id, subscription_id=answer.subscription_id, **fields
     )

@@ -1,4 +1,4 @@
-"""The fixtures users get: with each client, in both modes, and clean at their ends."""
+"""The fixtures for users: with each client, in both modes, without leftovers at their ends."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""Connections before they speak TLS, keys that are renewed, and how many connections there may be."""
+"""Connections before their TLS handshake, renewed keys, and the limit of connections."""
 
 from __future__ import annotations
 
@@ -53,12 +53,14 @@ class TlsBroker:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
     def refuses_another(self) -> bool:
-        """Soon: on a busy machine it may only seem to take one more."""
+        """Return whether the broker soon refuses another connection. A busy machine may accept one too many
+        at first.
+        """
         with self.open() as connection:
             return ends(connection)
 
     def certificate(self) -> bytes:
-        """What the broker shows."""
+        """Return the certificate that the broker shows."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -69,7 +71,7 @@ class TlsBroker:
 
 
 def ends(connection: socket.socket) -> bool:
-    """Whether the broker ends it soon."""
+    """Return whether the broker soon ends the connection."""
     connection.settimeout(0.2)
     try:
         return is_closed(connection)
@@ -151,7 +153,7 @@ def exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def test_requests_that_come_in_pieces_by_several_connections_stay_whole(tmp_path):
-    """The records' checksums say so."""
+    """The checksums of the records prove it."""
     with TlsBroker(tmp_path) as broker, ExitStack() as stack:
         trust = ssl.create_default_context(cafile=broker.certificates.authority)
         connections = []
@@ -205,7 +207,7 @@ def test_a_key_without_its_certificate_changes_nothing(tmp_path, monkeypatch, ca
 
 
 def replace(path: Path, content: bytes) -> None:
-    """At once: the broker may look at any moment, and would tell of half a file, too."""
+    """Replace the file atomically, because the broker may read it at any moment."""
     whole = path.with_suffix(".new")
     whole.write_bytes(content)
     whole.replace(path)

@@ -1,4 +1,6 @@
-"""Keys of a broker that are renewed while clients use it: SIGHUP has them read at once (`TlsKeys`)."""
+"""Keys of a broker that are renewed while clients use it. SIGHUP makes the broker read them at once
+(`TlsKeys`).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ REQUEST = b"".join(encode_request(RequestHeader(18, 0, 7, "load"), ApiVersionsRe
 
 
 class Load:
-    """A client that asks by one connection for as long as it can, and by a new one each time."""
+    """A client that sends requests on one connection as long as it can, and on a new connection each time."""
 
     def __init__(self, connect: Callable[[], ssl.SSLSocket]) -> None:
         self._connect = connect
@@ -79,13 +81,13 @@ def _ask(connection: ssl.SSLSocket) -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="the system has no SIGHUP")
 def test_keys_are_renewed_under_load_and_no_request_fails(tmp_path: Path) -> None:
-    """Connections that stay open go on with the key that they began with; a new one is shown a whole one."""
+    """Open connections continue with their first key, and a new connection gets a complete new key."""
     authority = Authority.create("rotations", datetime.now(UTC))
     trusted, key = tmp_path / "trusted.pem", tmp_path / "server.pem"
     trusted.write_bytes(authority.certificate)
 
     def renew() -> bytes:
-        """Put another certificate in place; it, as clients are shown it."""
+        """Install another certificate, and return it as clients see it."""
         issued = authority.issue("broker", ["127.0.0.1"], datetime.now(UTC))
         key.with_suffix(".new").write_bytes(issued.pem)
         key.with_suffix(".new").replace(key)
@@ -137,7 +139,7 @@ def test_keys_are_renewed_under_load_and_no_request_fails(tmp_path: Path) -> Non
 def test_a_key_that_is_replaced_while_it_is_read_is_shown_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once what was shown and what was taken for it came from two keys, and the old one stayed."""
+    """Earlier, the certificate and its check could come from two keys, and the old one stayed."""
     authority = Authority.create("rotations", datetime.now(UTC))
     key = tmp_path / "server.pem"
 
@@ -170,7 +172,7 @@ def test_a_key_that_is_replaced_while_it_is_read_is_shown_all_the_same(
 
 
 def _shown_by(context: ssl.SSLContext) -> bytes | None:
-    """The certificate that a client is shown, after a handshake in memory."""
+    """Return the certificate that a client gets, after a handshake in memory."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -183,7 +185,9 @@ def _shown_by(context: ssl.SSLContext) -> bytes | None:
 
 
 def test_keys_are_altered_while_the_broker_runs_and_stay_after_a_restart(tmp_path: Path) -> None:
-    """As by kafka-configs (KIP-226): for one listener of one broker; what could not be used is refused."""
+    """The change is that of kafka-configs (KIP-226): for one listener of one broker. An unusable key is
+    rejected.
+    """
     authority, other = (Authority.create(name, datetime.now(UTC)) for name in ("rotations", "others"))
     trusted = tmp_path / "trusted.pem"
     trusted.write_bytes(authority.certificate + other.certificate)

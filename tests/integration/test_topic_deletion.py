@@ -1,4 +1,4 @@
-"""Folders follow the metadata, whatever moment the broker is killed at."""
+"""Folders agree with the metadata, at whatever moment the broker is killed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ def broker():
 
 
 def decide(data: Path, decision: Callable[[Controller, MetadataLoader], Awaitable[object]]) -> None:
-    """Do to the metadata of a stopped broker what its controller would, and not what follows from it: as if
-    the broker had been killed in between."""
+    """Make a decision of the controller in the metadata of a stopped broker, without its consequences.
+
+    The result is as if the broker had been killed in between.
+    """
 
     async def run() -> None:
         config = BrokerConfig(log_dirs=(str(data),))
@@ -67,7 +69,7 @@ def folders(data: Path) -> set[str]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """For what a thread of the broker does after it is up: there is no event to wait for from outside."""
+    """Wait for work that a thread of the broker does after the start. No event announces its end."""
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
@@ -181,7 +183,7 @@ def test_topic_made_again_under_the_same_name_is_a_new_one(broker, connect, make
 
 
 async def _place(controller, loader, name, broker):
-    """Have the only replica of partition 0 on another broker, as a complete reassignment leaves it."""
+    """Move the only replica of partition 0 to another broker, as a complete reassignment does."""
     topic = loader.image.topics[name]
     state = topic.partitions[0]._replace(replicas=(broker,), isr=(broker,), leader=broker)
     assignment = znodes.assignment_of(topic._replace(partitions=(state,)))

@@ -1,7 +1,7 @@
-"""A broker that died in any state of a transaction finishes it when it is back.
+"""A broker that died in any state of a transaction finishes the transaction after its restart.
 
-The states between a decision and its last marker last for microseconds on one broker. So the broker is
-stopped, its logs are put into the state in which it would have died there, and it is started again.
+On one broker, the states between a decision and its last marker last only microseconds. So the test stops the
+broker, changes its logs to the state in which it would have died, and starts it again.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def broker(tmp_path):
 
 
 def begin(wire):
-    """A transaction that has written to two partitions and committed an offset; its producer."""
+    """Begin a transaction that writes to two partitions and commits an offset. Return its producer."""
     wire(FindCoordinatorRequest(coordinator_keys=[GROUP]))
     wire(FindCoordinatorRequest(coordinator_keys=[NAME], key_type=1))
     answer = wire(InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000))
@@ -104,7 +104,7 @@ def begin(wire):
 
 
 def decided(producer, *, commit):
-    """The transaction as the coordinator stores its decision, with transactions v2."""
+    """Return the record of the coordinator's decision about the transaction, with transactions v2."""
     return Transaction(
         producer_id=producer["producer_id"],
         epoch=producer["producer_epoch"] + 1,
@@ -119,7 +119,7 @@ def decided(producer, *, commit):
 
 
 def write(data, batches):
-    """Append to the logs of a broker that has stopped, as it would have."""
+    """Append to the logs of a stopped broker, as the broker would have."""
     fs = OsFileSystem()
     properties = decode_properties((data / META_PROPERTIES).read_bytes())
     directory = LogDirectory.open(
@@ -150,7 +150,7 @@ def committed_values(wire, partition):
 
 
 def loaded(ask):
-    """The answer of a coordinator, once it has read its log."""
+    """Return the answer of a coordinator when it has read its log."""
     while (answer := ask()).error_code == LOAD_IN_PROGRESS:
         pass
     return answer

@@ -1,4 +1,4 @@
-"""Transactions with the clients people use: all or nothing, once, and through kills of the broker."""
+"""Transactions with the usual clients: atomic, exactly once, also when the broker is killed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def consumer(servers, group=None, **settings):
 
 
 def everything(servers, topic, partitions, **settings):
-    """All values up to where each partition ends for this reader, by partition."""
+    """Return all values up to the end of each partition for this reader, by partition."""
     reader = consumer(servers, **settings)
     reader.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
     found = {index: [] for index in range(partitions)}
@@ -142,7 +142,7 @@ def test_timeout_above_the_cap_is_refused(servers):
 
 
 def transform(servers, source, target, group, until, transactional_id=None):
-    """Consume, transform, produce: each record once, until `until` records have been seen."""
+    """Consume, transform and produce each record once, until `until` records have been read."""
     producer = transactional(servers, transactional_id)
     reader = consumer(servers, group, **{"enable.partition.eof": False})
     reader.subscribe([source])
@@ -277,9 +277,9 @@ def create(broker, topic, partitions):
 
 
 class Load(threading.Thread):
-    """Transactions of ten records over three partitions, until it is told to stop.
+    """Transactions of ten records in three partitions, until it is stopped.
 
-    `outcomes` says of each number whether its transaction was committed, aborted, or nobody knows.
+    `outcomes` says for each number whether its transaction was committed or aborted, or that this is unknown.
     """
 
     def __init__(self, servers):

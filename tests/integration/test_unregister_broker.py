@@ -1,4 +1,4 @@
-"""UnregisterBroker: brokers that are gone for good get no new replicas."""
+"""UnregisterBroker: permanently lost brokers get no new replicas."""
 
 from __future__ import annotations
 

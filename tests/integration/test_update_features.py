@@ -1,4 +1,4 @@
-"""UpdateFeatures, and what ApiVersions says of features afterwards."""
+"""UpdateFeatures, and the features in ApiVersions afterwards."""
 
 from __future__ import annotations
 

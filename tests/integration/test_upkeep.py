@@ -1,4 +1,4 @@
-"""What a broker does by itself: retention, flushes, checkpoints, forgetting producers."""
+"""The regular work of a broker: retention, flushes, checkpoints, expiry of producers."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def broker():
 
 @pytest.fixture
 def queue(broker, request):
-    """A topic with a share group of its own, which begins at the first record."""
+    """A topic with its own share group, which begins at the first record."""
     name = f"queue-{abs(hash(request.node.name))}"
     broker.create_topic(name, 2)
     broker.admin().alter_configs("group", name, set={"share.auto.offset.reset": "earliest"})

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: a marker is a record of its own, in the partitions that this broker leads."""
+"""WriteTxnMarkers: a marker is a record in each partition that this broker leads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole broker whose metadata lives in a real ZooKeeper."""
+"""A whole broker whose metadata is in a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def broker_on(
 
 
 def look(address: ZooKeeperAddress, question: Callable[[MetadataStore], Any]) -> Any:
-    """What a store of its own answers."""
+    """Return the answer of a new store to a question."""
 
     async def ask() -> Any:
         async with opened(address) as store:
@@ -46,7 +46,7 @@ def look(address: ZooKeeperAddress, question: Callable[[MetadataStore], Any]) ->
 
 
 def eventually(attempt: Callable[[], Any]) -> Any:
-    """The answer of the first attempt that does not fail."""
+    """Repeat an attempt until it does not fail, and return its result."""
     deadline = time.monotonic() + PATIENT
     while True:
         try:
@@ -132,7 +132,7 @@ async def gone(store: MetadataStore) -> None:
 
 
 class Cut:
-    """A relay in a thread of its own, to be cut from a test that blocks."""
+    """A relay in its own thread, which a blocking test can cut."""
 
     def __init__(self, port: int) -> None:
         self._runner = asyncio.Runner()

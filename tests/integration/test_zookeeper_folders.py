@@ -1,4 +1,6 @@
-"""The folder of a broker whose metadata is in ZooKeeper: told from a lone broker's by all commands."""
+"""The folder of a broker whose metadata is in ZooKeeper: all commands distinguish it from that of a single
+broker.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ VALUES = [b"a", b"b"]
 
 @pytest.fixture
 def address(zookeeper: ZooKeeperServer, tmp_path: Path) -> ZooKeeperAddress:
-    """Where a broker was that has stopped, with some records in its folder."""
+    """The ZooKeeper of a broker that has stopped, with some records in its folder."""
     where = new_chroot(zookeeper.address)
     with broker_on(where, tmp_path) as broker:
         broker.create_topic("t")
@@ -38,7 +40,7 @@ def command(*arguments: object) -> tuple[int, str]:
 
 
 def without_mark(data: Path) -> None:
-    """As a broker before its first start in the cluster left its meta.properties."""
+    """Change `meta.properties` to its state before the broker's first start in the cluster."""
     properties = (data / "meta.properties").read_text()
     assert "metadata.store=zookeeper\n" in properties
     (data / "meta.properties").write_text(properties.replace("metadata.store=zookeeper\n", ""))

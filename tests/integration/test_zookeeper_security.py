@@ -1,4 +1,6 @@
-"""A broker and a real ZooKeeper that trust nobody else: TLS, creator-only nodes, rules in an outage."""
+"""A broker and a real ZooKeeper that trust only each other: TLS, creator-only nodes,
+rules during an outage.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="module")
 def server(pem: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """It asks its clients for certificates."""
+    """A ZooKeeper that requires certificates of its clients."""
     folder = tmp_path_factory.mktemp("zookeeper")
     server = ZooKeeperServer(folder, fsync=False, tls=pem.server, client_authority=pem.authority)
     with server.start(PATIENT * 4):
@@ -101,7 +103,7 @@ def test_rules_hold_over_tls_while_zookeeper_is_away_and_its_nodes_are_the_broke
 
 
 def _ask(wire: Wire, topic: str) -> int:
-    """The error of a question that needs DESCRIBE on a topic."""
+    """Return the error of a request that needs DESCRIBE on a topic."""
     partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
     code: int = wire(request).topics[0].partitions[0].error_code
@@ -109,7 +111,7 @@ def _ask(wire: Wire, topic: str) -> int:
 
 
 def _look_around(server: str, chroot: str) -> None:
-    """What somebody else sees who reaches ZooKeeper by its other port."""
+    """Check what another client can read on ZooKeeper's other port."""
     client = KazooClient(server, timeout=PATIENT)
     client.start(PATIENT)
     try:
@@ -130,7 +132,7 @@ def _look_around(server: str, chroot: str) -> None:
 
 
 def test_a_large_answer_comes_whole_over_tls(server: ZooKeeperServer, pem: Certificates) -> None:
-    """It spans many records of TLS, and ends within one that has the next answer, too."""
+    """The answer spans many TLS records, and ends inside one that also has the next answer."""
 
     async def scenario() -> None:
         store = await open_store(BrokerConfig.from_text(settings_of(server, pem)), Environment.of_system())
@@ -225,7 +227,7 @@ AUTH = [("digest", "broker:of-the-brokers")]
 
 
 async def _stranger(address: str, path: str) -> dict[str, bool]:
-    """What somebody who has not authenticated can do to a node and its parent."""
+    """Return what a client without authentication can do to a node and its parent."""
     client = KazooClient(address, timeout=PATIENT)
     client.start(PATIENT)
     found = {}

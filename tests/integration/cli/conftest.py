@@ -1,4 +1,4 @@
-"""Commands run in this process, against the shared broker."""
+"""Runs commands in this process, with the shared broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from barnabas.testing.cluster import Cluster
 
 
 class Outcome(NamedTuple):
-    """What a command left behind."""
+    """The outcome of a command: its output and its exit code."""
 
     code: int
     out: str
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
 
 @pytest.fixture
 def barnabas(barnabas_broker: Cluster) -> Callable[..., Outcome]:
-    """Runs a command: `barnabas("topics", "list")`; fails the test when the exit code is not `code`."""
+    """Run a command: `barnabas("topics", "list")`. The test fails if the exit code is not `code`."""
 
     def run(*arguments: object, stdin: bytes | str | None = None, code: int = 0) -> Outcome:
         result = CliRunner().invoke(
@@ -53,7 +53,7 @@ def barnabas(barnabas_broker: Cluster) -> Callable[..., Outcome]:
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Runs a command as a process, which is killed in the end."""
+    """Run a command as a process, and kill it at the end of the test."""
     started: list[subprocess.Popen[str]] = []
 
     def run(*arguments: object) -> subprocess.Popen[str]:

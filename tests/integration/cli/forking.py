@@ -1,6 +1,7 @@
-"""Runs commands as processes whose standard streams are as a test wants them, cheaply.
+"""Runs commands as processes with given standard streams.
 
-One process imports everything and forks for each call: a call costs a few milliseconds instead of a start-up.
+One process imports all modules and forks for each call. So a call takes a few milliseconds instead of a whole
+start.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ for line in sys.stdin:
 
 
 class Ended(NamedTuple):
-    """How a command ended; a code below 0 is a signal."""
+    """The outcome of a command. An exit code below 0 is a signal."""
 
     code: int
     out: str
@@ -73,7 +74,7 @@ class Ended(NamedTuple):
 
 
 class Forking:
-    """The process that forks; calls run in `folder`."""
+    """The process that forks. The commands run in `folder`."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self._folder = folder
@@ -86,8 +87,8 @@ class Forking:
         """Run a command.
 
         Args:
-            stdout: "file", "full" (no space is left), or "gone" (a pipe without a reader).
-            closed: descriptors that are closed.
+            stdout: "file", "full" (a disk without space), or "gone" (a pipe without a reader).
+            closed: the descriptors to close before.
         """
         out, err = self._folder / "stdout", self._folder / "stderr"
         for path in (out, err):

@@ -1,4 +1,4 @@
-"""`barnabas cluster` as processes: what a person at a terminal does with a cluster."""
+"""`barnabas cluster` as processes, as a user at a terminal runs it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINUX = sys.platform == "linux"
 
 
 class Started:
-    """A `barnabas cluster start` that has said it is ready."""
+    """A `barnabas cluster start` that has printed its ready line."""
 
     def __init__(self, folder: Path, *arguments: str, brokers: int = BROKERS) -> None:
         self.folder = folder
@@ -68,7 +68,10 @@ class Started:
         return found
 
     def settled(self) -> dict[str, Any]:
-        """Its status once every replica is in sync: a broker that got no processor for 2 s has been away."""
+        """Wait until every replica is in sync, and return the cluster's status.
+
+        On a busy machine, a broker without CPU time for 2 s loses its session.
+        """
         deadline = time.monotonic() + 60
         while (found := self.status())["under_replicated"]:
             assert time.monotonic() < deadline, found["under_replicated"]
@@ -265,7 +268,7 @@ def test_options_that_do_not_fit_are_refused_in_one_line(tmp_path):
 
 
 def _harm_by_strangers(zookeeper: str) -> list[str]:
-    """What somebody does to a cluster who reaches its ZooKeeper and has no login: what ZooKeeper allowed."""
+    """Return the changes that a client without a login can make in the cluster's ZooKeeper."""
     server, _, chroot = zookeeper.partition("/")
     base = f"/{chroot}".rstrip("/")
     client = KazooClient(server, timeout=60)
@@ -372,7 +375,9 @@ def test_a_secured_cluster_serves_its_admin_and_shows_no_secret(start: Callable[
 
 
 def _is_for_its_user_alone(folder: Path) -> None:
-    """Logs, settings and certificates; ZooKeeper's files lie in a folder that is closed."""
+    """Check that only the user can read logs, settings and certificates. ZooKeeper's files are in a folder of
+    the user.
+    """
     for path in folder.rglob("*"):
         if path.is_file() and (folder / "zookeeper") not in path.parents:
             assert path.stat().st_mode & 0o077 == 0, path

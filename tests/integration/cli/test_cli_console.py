@@ -11,7 +11,7 @@ import pytest
 
 
 def opened(link):
-    """What asks the console as the browser that has opened the link."""
+    """Return an opener with the cookies of a browser that has opened the link."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
     browser.open(link, timeout=60).close()
 

@@ -1,4 +1,4 @@
-"""`barnabas doctor` and `barnabas tls`: certificates are made, and what is wrong with them is named."""
+"""`barnabas doctor` and `barnabas tls`: certificates are created, and their problems are reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from barnabas.client.certificate_folder import CertificateFolder
 
 
 class Stand(NamedTuple):
-    """Brokers that are wrong in different ways, and how to get into the good one."""
+    """Brokers with different mistakes in their settings, and the settings of a client for the correct one."""
 
     folder: CertificateFolder
     plain: str
@@ -83,7 +83,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(stand: Stand, tmp_path: Path) -> Write:
-    """A client's file that gets into the good broker, with changes."""
+    """Write the settings of a client for the correct broker, with changes."""
 
     def write(**changes: str | None) -> Path:
         stand.folder.write_login("alice-login", "wonderland", stand.good)
@@ -105,7 +105,7 @@ def test_a_client_that_is_served_is_told_so(stand: Stand, write: Write) -> None:
 
 
 def findings(*words: object) -> dict[str, str]:
-    """The wrong ones, by what they are about, as one text."""
+    """Return the failed findings, by their subjects, as one text each."""
     told = json.loads(run("doctor", "--json", *words, code=1).stdout)
     return {
         each["subject"].split()[0]: f"{each['words']}; {each['cure']}" for each in told if not each["is_good"]

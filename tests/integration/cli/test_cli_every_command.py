@@ -1,6 +1,6 @@
-"""Every command against a broker, with standard streams that are closed, full, or that nobody reads.
+"""Runs every command with standard streams that are closed, full, or without a reader.
 
-Commands are found by walking, so a new one is tried too.
+It finds the commands itself, so it also tests a new one.
 """
 
 import itertools
@@ -30,13 +30,13 @@ def folder(tmp_path_factory):
 
 
 def agree(command):
-    """A cluster that does what it is asked for."""
+    """Return an admin client of a cluster that accepts every request."""
     command.answer(zookeeper="127.0.0.1:1", zookeeper_process=None, brokers=[])
 
 
 @pytest.fixture(scope="module")
 def found(barnabas_broker):
-    """What every list has from the first call on: else it would print nothing then, and something later."""
+    """Create objects for each list, so that no list is empty."""
     admin = barnabas_broker.admin()
     admin.set_password("every-user", "secret")
     topic = f"every-{uuid.uuid4().hex[:8]}"
@@ -54,7 +54,9 @@ def run(barnabas_broker, folder, found):
 
 @pytest.fixture
 def words(barnabas_broker, folder):
-    """A call of the command that finds what it names: a topic with records, a group that has read them."""
+    """Return arguments for the command that name existing objects: a topic with records, and a group that has
+    read them.
+    """
 
     def make(path):
         admin = barnabas_broker.admin()
@@ -69,7 +71,7 @@ def words(barnabas_broker, folder):
 
 @pytest.fixture(scope="module")
 def usual():
-    """How each command ended with nothing in its way, by its name."""
+    """Return the outcome of each command with normal streams, by its name."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""`barnabas log check` and `barnabas log repair` on the data of a broker that has stopped."""
+"""`barnabas log check` and `barnabas log repair` on the data of a stopped broker."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def snapshot(data):
 
 
 def served(data):
-    """The values of the topic's first 59 records, by offset."""
+    """Return the values of the topic's first 59 records, by offset."""
     with BarnabasBroker(SETTINGS, data=data) as broker, broker.consumer("orders") as consumer:
         return {record.offset: record.value for record in consumer.take(59)}
 
@@ -146,7 +146,7 @@ def test_an_index_of_the_right_size_that_says_something_else_is_found_and_built_
 
 @pytest.fixture(scope="module")
 def aborted(tmp_path_factory):
-    """Data with a transaction that was aborted, and one of the same producer that was committed after it."""
+    """Data with an aborted transaction, and a later committed one of the same producer."""
     path = tmp_path_factory.mktemp("aborted") / "data"
     with BarnabasBroker(data=path) as broker:
         broker.create_topic("payments", 1)

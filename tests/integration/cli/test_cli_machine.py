@@ -33,7 +33,7 @@ PATIENCE = 120
 
 
 class Machine:
-    """A `barnabas start` with several brokers, or one, that has said it is ready."""
+    """A `barnabas start` with one or several brokers that has printed its ready line."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder

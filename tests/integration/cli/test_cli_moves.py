@@ -11,7 +11,7 @@ from barnabas.testing import BarnabasBroker
 
 @pytest.fixture
 def plan(tmp_path):
-    """Writes a plan; what is given as text as it is."""
+    """Write a plan to a file. A plan that is a text is written unchanged."""
 
     def write(*moves):
         path = tmp_path / "plan.json"

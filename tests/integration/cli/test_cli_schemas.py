@@ -30,7 +30,9 @@ def ids(registry):
 
 @pytest.fixture
 def produce(barnabas, barnabas_broker, barnabas_topic, registry, ids):
-    """``produce(*options, stdin, n)``: values and keys of the topic's first `n` records, after producing."""
+    """``produce(*options, stdin, n)``: run `produce`, and return the values and keys of the topic's first `n`
+    records.
+    """
 
     def run(*options, stdin, n=1):
         barnabas("produce", barnabas_topic, "--registry", registry, *options, stdin=stdin)

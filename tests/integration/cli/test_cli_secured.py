@@ -1,4 +1,4 @@
-"""Commands that log in: by a file of client settings, a profile, a user."""
+"""Commands that log in, with a file of client settings, a profile or a user name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PASSWORD = "wonder; land"
 
 @pytest.fixture(scope="module")
 def address(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker whose only listener but one wants TLS and a login; alice may."""
+    """A broker with a listener that requires TLS and a login, and the permissions of the user alice."""
     config = {
         "log.dirs": str(tmp_path_factory.mktemp("data")),
         "listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
@@ -41,7 +41,7 @@ def address(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def file(tmp_path: Path, address: str, certificates: Certificates) -> Path:
-    """As Java's clients take it."""
+    """A file of client settings for Java's clients."""
     path = tmp_path / "client.properties"
     path.write_text(
         f"bootstrap.servers={address}\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
@@ -209,7 +209,7 @@ def test_a_user_who_is_added_without_a_file_of_the_admins_gets_none(
 
 
 def _profiles(file: Path) -> Path:
-    """A folder of configuration whose profile p is the admin's file."""
+    """Return a configuration folder whose profile p has the admin's settings."""
     folder = file.parent / "configuration" / "barnabas"
     folder.mkdir(parents=True)
     lines = file.read_text().replace("\\\n", " ").splitlines()

@@ -19,7 +19,7 @@ PATIENCE = 60.0
 
 @pytest.fixture(scope="module")
 def barnabas_broker() -> Iterator[BarnabasBroker]:
-    """A broker with share groups, in place of the shared one."""
+    """A broker with share groups, instead of the shared broker."""
     with BarnabasBroker() as broker:
         wire = Wire(broker.bootstrap_servers)
         use_share_groups(wire)
@@ -46,7 +46,7 @@ def beat(wire: Wire, group: str, epoch: int, *topics: str) -> Any:
 
 @pytest.fixture
 def group(barnabas: Any, barnabas_broker: BarnabasBroker, wire: Wire) -> str:
-    """A share group with one member, who has both partitions of the topic `t`."""
+    """A share group with one member, which has both partitions of the topic `t`."""
     name = f"sharers-{time.monotonic_ns()}"
     if "t" not in barnabas("topics", "list").out.split():
         barnabas("topics", "create", "t", "--partitions", 2)

@@ -1,4 +1,4 @@
-"""`barnabas ship` as a command; what the shipper itself does is in test_ship.py."""
+"""The command `barnabas ship`. test_ship.py tests the shipper itself."""
 
 import json
 import threading

@@ -19,7 +19,7 @@ BARNABAS = [sys.executable, "-m", "barnabas.cli"]
 
 
 class Started:
-    """A broker process that has said it is ready."""
+    """A broker process that has printed its ready line."""
 
     def __init__(self, *arguments, cwd):
         self.process = subprocess.Popen(
@@ -34,7 +34,7 @@ class Started:
         self.address = self.ready.split()[1] if self.ready else ""
 
     def end(self, number=signal.SIGTERM):
-        """Exit code, the rest of stdout, and stderr."""
+        """Send a signal, and return the exit code, the rest of stdout, and stderr."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=60)
         return self.process.returncode, out, err

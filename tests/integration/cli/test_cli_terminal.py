@@ -1,4 +1,4 @@
-"""What a person at a terminal sees, and a program in a pipe does not."""
+"""Output that commands print on a terminal, but not to a pipe."""
 
 import os
 import pty
@@ -19,7 +19,7 @@ def lines(tmp_path):
 
 @pytest.fixture
 def on_terminal(barnabas_broker):
-    """Runs a command whose stderr is a terminal; what it wrote there."""
+    """Run a command whose stderr is a terminal, and return its output there."""
 
     def run(*arguments, stdout=subprocess.DEVNULL):
         terminal, end = pty.openpty()

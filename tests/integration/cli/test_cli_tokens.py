@@ -1,4 +1,4 @@
-"""`barnabas tokens` against a broker where users log in."""
+"""`barnabas tokens` against a broker with logins."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SECONDS = 60
 
 @pytest.fixture
 def producer(barnabas_broker):
-    """A transactional producer, and its id."""
+    """A transactional producer, and its transactional id."""
     name = f"x-{uuid.uuid4().hex}"
     producer = Producer(
         {"bootstrap.servers": barnabas_broker.bootstrap_servers, "transactional.id": name, "log_level": 0}
@@ -98,7 +98,7 @@ def test_running_transaction_does_not_hang(barnabas, barnabas_topic, producer):
 
 
 def test_hanging_transaction_is_found_and_aborted(barnabas):
-    """A broker that does not verify takes what belongs to no transaction: that is how one comes to hang."""
+    """A broker without verification accepts records outside of a transaction, so a transaction can hang."""
     with BarnabasBroker({"transaction.partition.verification.enable": "false"}) as broker:
         topic = broker.create_topic("t")
         broker.produce(topic, "before")

@@ -1,4 +1,4 @@
-"""A copy of a topic, exactly once: records and offsets in the transactions of librdkafka."""
+"""Copies a topic exactly once with librdkafka: records and offsets in the same transactions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ BATCH = 20
 
 
 class _StuckError(Exception):
-    """A producer is of no more use."""
+    """The producer cannot be used any more."""
 
 
 class Copy:
-    """Copies in a thread from its making until `finish`; begins anew with whatever has been committed.
+    """A thread that copies until `finish`. It starts again at the committed offsets.
 
-    As an application should: after an error that ends the transaction it is aborted and read again, after
-    one that ends the producer there is another producer.
+    It behaves as an application should. After an error that ends the transaction, it aborts the transaction
+    and reads the records again. After an error that ends the producer, it creates another producer.
     """
 
     def __init__(self, servers: str, source: str, target: str, **settings: Any) -> None:
@@ -46,7 +46,7 @@ class Copy:
         self._thread.start()
 
     def await_copied(self, count: int, timeout: float = 60.0) -> None:
-        """Wait until so many records are in transactions that this client knows to be committed."""
+        """Wait until this client knows that `count` records are in committed transactions."""
         deadline = time.monotonic() + timeout
         while self.copied < count:
             what, since = self.doing
@@ -71,7 +71,7 @@ class Copy:
             self.failures.append(f"{type(error).__name__}: {error}")
 
     def _live(self) -> None:
-        """Until the end, or until the producer is of no more use."""
+        """Copy until the end, or until the producer cannot be used any more."""
         producer = Producer(
             {
                 "bootstrap.servers": self._servers,
@@ -115,7 +115,7 @@ class Copy:
             consumer.close()
 
     def _copy(self, producer: Producer, consumer: Consumer, messages: list[Any]) -> bool:
-        """Whether it was committed."""
+        """Copy messages in one transaction, and return whether it was committed."""
         began = time.monotonic()
         producer.begin_transaction()
         offsets: dict[tuple[str, int], int] = {}
@@ -162,7 +162,7 @@ class Copy:
 
 
 def committed_in(cluster: BarnabasCluster, topic: str, timeout: float = 60.0) -> list[int]:
-    """The numbers that a read_committed consumer finds in a topic of three partitions."""
+    """Return the numbers that a read_committed consumer finds in a topic of three partitions."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,

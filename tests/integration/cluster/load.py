@@ -1,7 +1,7 @@
-"""Clients that write all the time while a cluster suffers, and what must hold of what they were told.
+"""Clients that write all the time during faults of a cluster, and the checks of their records.
 
-Each library's producer is one class with the same three methods. A record's value is its number; its key says
-which of a few writers' sequences it belongs to, so a partition has several of them.
+For each library there is one class with the same three methods. The value of a record is its number. Its key
+names one of a few sequences, so a partition has records of several sequences.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PACE = 0.002
 
 
 class Acknowledged(NamedTuple):
-    """What a producer was told of a record."""
+    """The acknowledgement of a record."""
 
     number: int
     partition: int
@@ -33,14 +33,14 @@ class Acknowledged(NamedTuple):
 
 
 class Load(Protocol):
-    """A producer that runs from its making until `finish`."""
+    """A producer that runs until `finish`."""
 
     #: everything acknowledged so far
     acknowledged: list[Acknowledged]
     failures: list[str]
 
     def finish(self) -> None:
-        """Send no more, and wait until everything is acknowledged or has failed."""
+        """Stop sending, and wait until each record is acknowledged or has failed."""
 
 
 class _Threaded:
@@ -69,7 +69,7 @@ class _Threaded:
 
 
 class ConfluentLoad(_Threaded):
-    """librdkafka through confluent-kafka, idempotent."""
+    """An idempotent producer of confluent-kafka (librdkafka)."""
 
     def _produce(self, servers: str, topic: str) -> None:
         from confluent_kafka import Producer
@@ -105,7 +105,7 @@ class ConfluentLoad(_Threaded):
 
 
 class KafkaPythonLoad(_Threaded):
-    """kafka-python, idempotent."""
+    """An idempotent producer of kafka-python."""
 
     def _produce(self, servers: str, topic: str) -> None:
         from kafka import KafkaProducer
@@ -135,7 +135,7 @@ class KafkaPythonLoad(_Threaded):
 
 
 class AiokafkaLoad(_Threaded):
-    """aiokafka, idempotent."""
+    """An idempotent producer of aiokafka."""
 
     def _produce(self, servers: str, topic: str) -> None:
         asyncio.run(self._produce_all(servers, topic))
@@ -179,7 +179,7 @@ LOADS: dict[str, type[_Threaded]] = {
 
 
 def await_progress(load: Load, records: int = 100, timeout: float = 60.0) -> None:
-    """Wait until so many more records have been acknowledged."""
+    """Wait until `records` more records have been acknowledged."""
     wanted = len(load.acknowledged) + records
     deadline = time.monotonic() + timeout
     while len(load.acknowledged) < wanted:
@@ -191,7 +191,7 @@ def await_progress(load: Load, records: int = 100, timeout: float = 60.0) -> Non
 
 
 class Stored(NamedTuple):
-    """A record as a consumer reads it."""
+    """A record that a consumer has read."""
 
     number: int
     key: str
@@ -199,7 +199,7 @@ class Stored(NamedTuple):
 
 
 def stored_in(cluster: BarnabasCluster, topic: str, timeout: float = 60.0) -> dict[int, list[Stored]]:
-    """All records of a topic by partition, read to the high watermarks."""
+    """Return all records of a topic up to the high watermarks, by partition."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -232,7 +232,7 @@ def stored_in(cluster: BarnabasCluster, topic: str, timeout: float = 60.0) -> di
 
 
 def check(load: Load, stored: dict[int, list[Stored]]) -> None:
-    """Nothing acknowledged is lost, nothing is there twice, and each key's records are in order."""
+    """Check that no acknowledged record is lost, none is duplicate, and each key's records are in order."""
     assert not load.failures, load.failures[:5]
     assert load.acknowledged
     places = {
@@ -258,5 +258,5 @@ def check(load: Load, stored: dict[int, list[Stored]]) -> None:
 
 
 def longest_wait(load: Load) -> float:
-    """Seconds that the slowest record took from sending to its acknowledgement."""
+    """Return the longest time from a send to its acknowledgement, in seconds."""
     return max(told.took for told in load.acknowledged)

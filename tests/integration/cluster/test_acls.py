@@ -1,4 +1,4 @@
-"""Rules in a cluster: every broker obeys a change, and the controller judges what others forward."""
+"""ACLs in a cluster: every broker applies a change, and the controller checks forwarded requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from barnabas.testing.running_broker import BrokerSettings
 
 
 class AclCluster(BarnabasCluster):
-    """Brokers that ask each other as super users, and let users in by another listener."""
+    """A cluster with a listener for the brokers, which are super users, and another one for users."""
 
     def __init__(self) -> None:
         super().__init__(brokers=3, store="memory", mode="thread")

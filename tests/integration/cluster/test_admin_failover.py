@@ -1,4 +1,6 @@
-"""A kept `Admin` goes on when the controller dies: each call waits for the next one at most."""
+"""An `Admin` continues after the controller dies: each call waits at most until there
+is another controller.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ def test_what_the_controller_refuses_is_told_at_once() -> None:
 
 
 def test_a_kept_list_of_transactions_is_answered_after_its_broker_has_died() -> None:
-    """Whichever broker it asked before: the first of the servers, the coordinator and the leader alike."""
+    """The broker that dies is the one that answered before: as first server, as coordinator, or as leader."""
     with BarnabasCluster(brokers=3) as cluster:
         admin = Admin(cluster.bootstrap_servers, timeout=PATIENCE)
         admin.create_topic(TOPIC, 1, replication_factor=3)

@@ -1,4 +1,6 @@
-"""Groups and transactions whose coordinators fail, move and are apart from the partitions' leaders."""
+"""Coordinators of groups and transactions that fail or move, or are on other brokers than the partitions'
+leaders.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def make_topic(cluster, name, partitions=3):
 
 
 def id_with(topic, cluster, leader):
-    """An id that the broker coordinates."""
+    """Return an id that this broker coordinates."""
     for number in range(1000):
         key = f"id-{number}"
         if cluster.leader_of(topic, partition_for(key, PARTITIONS)) == leader:
@@ -48,7 +50,7 @@ def transactional(cluster, transactional_id, **settings):
 
 
 def retried(call):
-    """What librdkafka leaves to the application to try again."""
+    """Repeat a call after errors that librdkafka leaves to the application."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -73,7 +75,7 @@ def consumer(cluster, group, **settings):
 
 
 def read(cluster, topic, count, partitions=3, timeout=PATIENCE):
-    """The committed values of a topic: `count`, and those that come within a second after them."""
+    """Return `count` committed values of a topic, and those that arrive within another second."""
     reader = consumer(cluster, "reader")
     try:
         reader.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
@@ -104,7 +106,7 @@ def commit(cluster, group, *offsets):
 
 
 def start_coordinators(cluster, topic):
-    """The internal topics exist, with all replicas in sync."""
+    """Wait until the internal topics exist, with all replicas in sync."""
     warm = transactional(cluster, "warm")
     warm.begin_transaction()
     warm.abort_transaction(PATIENCE)
@@ -114,7 +116,7 @@ def start_coordinators(cluster, topic):
 
 @pytest.mark.parametrize("factor", [None, "3"])
 def test_the_first_group_and_transaction_begin_while_one_broker_of_three_is_dead(barnabas_cluster, factor):
-    """Their topics could not be made: 3 replicas needed as many brokers."""
+    """Earlier, these topics could not be created, because 3 replicas required 3 brokers."""
     names = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
     settings = {"replica.lag.time.max.ms": "1000"} | (dict.fromkeys(names, factor) if factor else {})
     cluster = barnabas_cluster(brokers=3, settings=settings)
@@ -174,7 +176,7 @@ def test_committed_offsets_survive_their_coordinator(cluster):
 
 
 def test_a_decided_transaction_is_completed_by_the_next_coordinator(cluster):
-    """Its coordinator is killed between EndTxn and the markers, which it could not send."""
+    """The coordinator is killed between EndTxn and the markers, which it could not send."""
     target = make_topic(cluster, "target")
     start_coordinators(cluster, target)
     # The coordinator needs the controller to take the leader, which it cannot reach, out of its ISR.

@@ -1,4 +1,4 @@
-"""A broker process that cannot reach ZooKeeper alone, while its clients and the other brokers reach it."""
+"""A broker process that cannot reach ZooKeeper, while its clients and the other brokers can reach it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GROUP = "copies"
 
 
 class Cuts:
-    """A relay to ZooKeeper for each broker, on a thread of their own."""
+    """A relay to ZooKeeper for each broker, in their own thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -38,7 +38,7 @@ class Cuts:
         self._relays: dict[int, Relay] = {}
 
     def routed(self, node: BrokerSettings) -> BrokerSettings:
-        """The settings of a broker that reaches ZooKeeper through its relay."""
+        """Return the settings of a broker that reaches ZooKeeper through its relay."""
         address = parse_address(node.settings["zookeeper.connect"])
         if node.broker_id not in self._relays:
             relay = self._relays[node.broker_id] = Relay(int(address.servers[0].rpartition(":")[2]))
@@ -80,7 +80,7 @@ def ask(cluster, broker, request):
 
 
 def coordinator(cluster, broker):
-    """Who coordinates the group, as a broker knows."""
+    """Return the coordinator of the group, as a broker knows it."""
     while True:
         answer = ask(cluster, broker, FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]))
         if answer.coordinators[0].error_code == ErrorCode.NONE:
@@ -103,7 +103,7 @@ def cluster_topic_id(cluster, broker):
 
 
 def committed(cluster, broker):
-    """The committed offset as a broker says, or its error."""
+    """Return the committed offset from a broker, or its error."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)])
     group = ask(cluster, broker, request).groups[0]
     if group.error_code:

@@ -1,4 +1,4 @@
-"""The commands of docs/use/damage.md for a cluster, as a reader runs them: real brokers, a real ZooKeeper."""
+"""Runs the commands of docs/use/damage.md for a cluster: real brokers, and a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ TOPIC = "orders"
 
 
 class Reader:
-    """Runs the commands of the page's blocks, in the folder that has the brokers' data."""
+    """Runs the commands of the page's blocks, in the folder with the brokers' data."""
 
     def __init__(self, cluster: BarnabasCluster) -> None:
         self._servers = cluster.bootstrap_servers
 
     def run(self, first: str, *, code: int = 0) -> list[str]:
-        """The outputs of the commands of the block that begins with a line; all but the first end well."""
+        """Run the commands of the block that begins with `first`, and return their outputs.
+
+        The first command exits with `code`, and all others with 0.
+        """
         page = ROOT / "docs" / "use" / "damage.md"
         (block,) = [block for block in blocks_of(page) if block.text.startswith(first + "\n")]
         outputs = []

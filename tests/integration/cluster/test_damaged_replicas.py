@@ -1,4 +1,4 @@
-"""Replicas that are damaged, gone or thrown away, and the documented commands that mend them in a cluster."""
+"""Damaged, missing and discarded replicas of a cluster, and the documented commands that repair them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ VALUES = [f"value {number} ".encode() + b"x" * 100 for number in range(COUNT)]
 
 
 def barnabas(*arguments: object, code: int = 0) -> str:
-    """Run a command in this process; its output."""
+    """Run a command in this process, and return its output."""
     result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="barnabas")
     assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
     return result.output
 
 
 def filled(cluster: BarnabasCluster, topic: str = TOPIC) -> tuple[int, Path]:
-    """Acknowledge all values in a topic of one partition, and stop a follower; its id and data."""
+    """Write values to a topic of one partition, and stop a follower. Return the follower's id and its data
+    folder.
+    """
     cluster.create_topic(topic)
     cluster.wait_in_sync(topic)
     for start in range(0, COUNT, 50):
@@ -37,7 +39,7 @@ def filled(cluster: BarnabasCluster, topic: str = TOPIC) -> tuple[int, Path]:
 
 
 def flip_a_bit(partition: Path) -> None:
-    """In the second segment of a partition's log."""
+    """Flip a bit in the second segment of a partition's log."""
     segment = sorted(partition.glob("*.log"))[1]
     content = bytearray(segment.read_bytes())
     content[len(content) // 2] ^= 1
@@ -45,7 +47,7 @@ def flip_a_bit(partition: Path) -> None:
 
 
 def lead_alone(cluster: BarnabasCluster, broker: int, topic: str = TOPIC) -> None:
-    """Have a broker that is in sync lead, by the end of the others."""
+    """Make an in-sync broker the leader: stop the others."""
     cluster.wait_in_sync(topic)
     for other in cluster.brokers:
         if other != broker and cluster.leader_of(topic) != broker:

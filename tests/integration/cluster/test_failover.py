@@ -1,4 +1,4 @@
-"""Clients of three libraries write while brokers die, stand still, restart and lose each other."""
+"""Clients of three libraries write while brokers die, pause, restart and lose their connections."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def kill_all(cluster: BarnabasCluster, load: Load) -> None:
 
 
 def fill_leaders_disk(cluster: BarnabasCluster, load: Load) -> None:
-    """A broker whose disk is full leaves the ISRs, so others lead; when there is space it catches up."""
+    """A broker with a full disk leaves the ISRs, so others lead. It catches up when there is space."""
     full = cluster.leader_of(TOPIC, 0)
     cluster.fill_disk(full)
     await_progress(load, 500, timeout=60)
@@ -95,7 +95,7 @@ def fill_leaders_disk(cluster: BarnabasCluster, load: Load) -> None:
 
 
 def fill_followers_disk(cluster: BarnabasCluster, load: Load) -> None:
-    """Nobody waits for ``replica.lag.time.max.ms`` until the follower has left the ISR."""
+    """No write waits for ``replica.lag.time.max.ms`` until the follower has left the ISR."""
     full = next(broker for broker in cluster.brokers if broker != cluster.leader_of(TOPIC, 0))
     cluster.fill_disk(full)
     await_progress(load, 500, timeout=60)
@@ -178,7 +178,7 @@ def test_topics_are_made_right_after_the_death_of_the_controller(barnabas_cluste
 
 
 def test_a_question_that_waits_for_a_broker_that_dies_is_answered_by_the_next_leader(barnabas_cluster):
-    """librdkafka drops what waits for a broker that the cluster's metadata no longer has."""
+    """librdkafka drops requests to a broker that is no longer in the cluster's metadata."""
     cluster = barnabas_cluster(brokers=3)
     cluster.create_topic(TOPIC)
     dies = cluster.leader_of(TOPIC)

@@ -1,4 +1,4 @@
-"""The cluster that tests get: its life, its faults, and what it says of itself."""
+"""The fixture `barnabas_cluster`: its life, its faults, and its attributes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.testing import BarnabasCluster
 
 
 def known_to(cluster: BarnabasCluster, broker: int) -> set[int]:
-    """The brokers that a broker knows of."""
+    """Return the brokers that a broker knows."""
     host, _, port = cluster.address_of(broker).rpartition(":")
     with BrokerConnection(host, int(port), 60.0) as connection:
         return {known.node_id for known in connection.ask(MetadataRequest(topics=[])).brokers}

@@ -1,4 +1,4 @@
-"""Any broker of a cluster takes what the controller decides, and shows the result at once."""
+"""Any broker of a cluster accepts requests for the controller, and shows their results at once."""
 
 from __future__ import annotations
 

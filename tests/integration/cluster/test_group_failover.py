@@ -1,4 +1,4 @@
-"""Consumer groups go on when their coordinator dies: nothing is skipped, and what was committed stays."""
+"""Consumer groups continue after the death of their coordinator, without skipped records or lost commits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GROUP = "billing"
 
 
 class Reader:
-    """A member of the group in a thread; it commits what it has read."""
+    """A member of the group in a thread, which commits the records that it has read."""
 
     def __init__(self, servers: str) -> None:
         self.numbers: set[int] = set()
@@ -201,7 +201,9 @@ def test_committed_offsets_survive_the_death_of_each_broker_in_turn(barnabas_clu
 
 
 def test_an_admin_that_knew_the_coordinator_of_a_group_goes_on_when_that_broker_has_died(barnabas_cluster):
-    """librdkafka's admin client waits for it for ever, and may abort the process when it is closed."""
+    """librdkafka's admin client waits for the dead coordinator forever, and may abort the process when it is
+    closed.
+    """
     cluster = barnabas_cluster(brokers=3)
     cluster.create_topic(TOPIC)
     partition = TopicPartition(TOPIC, 0)

@@ -1,4 +1,4 @@
-"""A cluster that gains two brokers and loses one while clients of all kinds are at work."""
+"""A cluster that gains two brokers and loses one while clients of all kinds work."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def eventually(condition, timeout=60):
 
 
 class Reader:
-    """A member of a group of the consumer protocol, in a rack; it commits by itself."""
+    """A member of a group of the consumer protocol, in a rack, which commits automatically."""
 
     def __init__(self, servers, topic):
         self.values = set()

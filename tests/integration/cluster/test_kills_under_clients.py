@@ -1,4 +1,4 @@
-"""What ships with Barnabas, on a cluster whose brokers are killed or cut off: `make kills` has many seeds."""
+"""The programs of Barnabas on a cluster whose brokers are killed or cut off. `make kills` runs many seeds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def kill(cluster: BarnabasCluster, broker: int, seconds: float) -> None:
 
 
 def cut_off(cluster: BarnabasCluster, broker: int, seconds: float) -> None:
-    """Cut a broker off from the others; clients and the metadata store reach it."""
+    """Cut a broker off from the others. Clients and the metadata store can still reach it."""
     cluster.partition(broker, [other for other in cluster.brokers if other != broker])
     time.sleep(seconds)
     cluster.heal()
@@ -55,7 +55,9 @@ HARMS = pytest.mark.parametrize("harm", [kill, cut_off], ids=["killed", "cut off
 
 @contextmanager
 def harming(cluster: BarnabasCluster, seed: int, harm: Harm) -> Iterator[threading.Event]:
-    """Harm one broker after the other, leaders and coordinators among them; the event is set at the end."""
+    """Cause a fault of one broker after the other, also of leaders and coordinators. The event is set at the
+    end.
+    """
     chance, over = random.Random(seed), threading.Event()
 
     def run() -> None:

@@ -1,4 +1,6 @@
-"""What a partition's leader promises, with brokers that are killed, cut off, stopped or deposed under it."""
+"""The guarantees of a partition's leader, with brokers that are killed, cut off, stopped or replaced as
+leaders.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def topic_of(cluster, broker):
 
 
 def acknowledged(cluster, broker, value):
-    """As `produce`, though a follower is slow for a moment, or a new leader does not know of it yet."""
+    """Call `produce` again while a follower is slow, or while a new leader does not
+    know of its leadership yet.
+    """
     not_now = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     deadline = time.monotonic() + PATIENT
     while True:
@@ -56,7 +60,7 @@ def acknowledged(cluster, broker, value):
 
 
 def produce(cluster, broker, value, *, acks=-1, timeout_ms=30_000, **producer):
-    """Send one record to a broker, whoever leads; the error, or its offset."""
+    """Send one record to a broker, whether it leads or not. Return the error, or the record's offset."""
     batch = encode_batch([Record(None, value, timestamp=1_700_000_000_000)], **producer)
     request = ProduceRequest(
         acks=acks,
@@ -78,7 +82,7 @@ def isr(cluster, broker):
 
 
 def latest(cluster, broker, timestamp=-1):
-    """What a client sees as the end (or with -2 the start) of the partition."""
+    """Return the end of the partition for a client, or with -2 the start."""
     wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[wanted])])
     return ask(cluster, broker, request).topics[0].partitions[0].offset
@@ -121,7 +125,7 @@ def test_a_follower_that_is_cut_off_leaves_the_isr_and_joins_again(cluster):
 
 
 class Differing(BarnabasCluster):
-    """Brokers that are started with different values of min.insync.replicas."""
+    """Brokers that start with different values of min.insync.replicas."""
 
     minimum = 2
 
@@ -145,7 +149,7 @@ def test_leader_that_was_started_with_another_minimum_than_the_cluster_has_goes_
 
 
 def test_what_the_last_replica_standing_has_alone_is_not_committed(cluster):
-    """KIP-966: those who left the ISR before it have all that was acknowledged, and may lead."""
+    """KIP-966: replicas that left the ISR earlier have all acknowledged records, and can lead."""
     leader = cluster.leader_of("t")
     others = others_than(cluster, leader)
     assert acknowledged(cluster, leader, b"committed") == 0
@@ -207,7 +211,7 @@ def test_deleted_records_stay_deleted_under_the_next_leader(cluster):
 
 
 def test_a_batch_that_came_before_a_brokers_leadership_is_not_overtaken_by_the_next_one(barnabas_cluster):
-    """The log knows nothing of the producer, and would take whichever of its batches comes first."""
+    """The log has no state of the producer, and would accept any of its batches as the first."""
     cluster = barnabas_cluster(brokers=2, settings={"min.insync.replicas": "1"})
     cluster.create_topic("t")
     cluster.wait_in_sync("t")
@@ -228,7 +232,7 @@ def test_a_batch_that_came_before_a_brokers_leadership_is_not_overtaken_by_the_n
 def test_after_a_kill_of_all_two_of_three_wait_for_the_third_until_its_loss_is_accepted(
     barnabas_cluster, caplog
 ):
-    """The command that the log prints is run as it is printed."""
+    """The test runs the command that the log prints."""
     cluster = barnabas_cluster(brokers=3)
     cluster.create_topic("t", 2)
     cluster.create_topic("u")

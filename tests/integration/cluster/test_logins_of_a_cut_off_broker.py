@@ -1,4 +1,4 @@
-"""Users and rules that are taken away while one broker cannot reach ZooKeeper."""
+"""Users and rules that are deleted while one broker cannot reach ZooKeeper."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from barnabas.testing.running_broker import BrokerSettings
 
 
 class GuardedCluster(BarnabasCluster):
-    """Broker processes that let users in by a listener of its own each."""
+    """Broker processes, each with a listener for users."""
 
     def __init__(self, ports: dict[int, int], data: Path) -> None:
         settings = {"zookeeper.session.timeout.ms": "4000"}

@@ -1,4 +1,4 @@
-"""A cluster whose ZooKeeper is gone with all it had, made again from what its brokers kept."""
+"""A cluster whose ZooKeeper has lost all data, restored from the copies of its brokers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.testing.shared_store import SharedStore
 
 
 def latest_backup(folder, brokers, topic) -> Backup:
-    """The latest of what the brokers keep, once it has the topic."""
+    """Return the latest backup in the brokers' folders, when it contains the topic."""
     deadline = time.monotonic() + 60
     while True:
         found = []
@@ -28,7 +28,7 @@ def latest_backup(folder, brokers, topic) -> Backup:
 
 
 class RestoredCluster(BarnabasCluster):
-    """A cluster whose store is new, with a backup restored to it."""
+    """A cluster with a new store, to which a backup was restored."""
 
     backup: Backup
 

@@ -1,4 +1,4 @@
-"""Partitions that move to other brokers while they are written, and what people see of it."""
+"""Partitions that move to other brokers while clients write to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barnabas.testing import BarnabasCluster
 
 
 class Load:
-    """A producer that writes numbers to a topic, acks=all, until it is stopped."""
+    """A producer that writes numbers to a topic with acks=all until it is stopped."""
 
     def __init__(self, cluster: BarnabasCluster, topic: str) -> None:
         self._producer = confluent_kafka.Producer(
@@ -57,7 +57,7 @@ class Load:
             self.errors.append(error)
 
     def go_on(self, count: int = 200) -> None:
-        """Wait until that many more records are acknowledged."""
+        """Wait until `count` more records are acknowledged."""
         goal = len(self.acknowledged) + count
         wait_until(lambda: len(self.acknowledged) >= goal)
 
@@ -70,7 +70,7 @@ def wait_until(condition, timeout: float = 60.0) -> None:
 
 
 def run(cluster: BarnabasCluster, *words: object, code: int = 0) -> str:
-    """What a command prints."""
+    """Run a command, and return its output."""
     result = CliRunner().invoke(
         app,
         [str(word) for word in words],
@@ -86,7 +86,7 @@ def read(cluster: BarnabasCluster, topic: str, count: int) -> list[int]:
 
 
 def _plan(folder: Path, *targets: Sequence[int]) -> Path:
-    """A file that says where the partitions of t are to be."""
+    """Write a plan with new replicas for the partitions of t. Return its path."""
     moves = [{"topic": "t", "partition": n, "replicas": list(r)} for n, r in enumerate(targets)]
     path = folder / "plan.json"
     path.write_text(json.dumps({"partitions": moves}))

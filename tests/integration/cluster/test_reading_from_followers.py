@@ -15,7 +15,7 @@ SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class NearConsumer:
-    """Reads partition 0 of a topic, and knows from which broker."""
+    """A consumer of partition 0 of a topic that knows from which broker it reads."""
 
     def __init__(self, cluster: BarnabasCluster, topic: str, rack: str) -> None:
         self.values: list[bytes] = []

@@ -1,4 +1,4 @@
-"""In a cluster, a request sees the effects of those before it, though other brokers decide or copy them."""
+"""A request sees the effects of the requests before it, although other brokers decide or copy them."""
 
 from __future__ import annotations
 

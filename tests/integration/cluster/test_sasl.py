@@ -1,4 +1,4 @@
-"""Brokers that log in to each other, over TLS, and may do what brokers do."""
+"""Brokers that log in to each other over TLS, and have the permissions of brokers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required usernam
 
 
 class SaslCluster(BarnabasCluster):
-    """Brokers with a listener of their own for each other, where they log in as one user."""
+    """A cluster with a listener for the brokers, on which they log in as one user."""
 
     def __init__(self, certificates: Certificates, brokers: int = 3, **settings: str) -> None:
         super().__init__(brokers)

@@ -29,7 +29,7 @@ def cluster(barnabas_cluster):
 
 
 def retried(ask, wire, *args, **fields):
-    """The answer, when the coordinator is there."""
+    """Repeat a request until the coordinator answers it."""
     while (answer := ask(wire, *args, **fields)).error_code in RETRIED:
         pass
     return answer

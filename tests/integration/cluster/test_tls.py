@@ -1,4 +1,4 @@
-"""Brokers that reach each other by TLS, each showing its certificate."""
+"""Brokers that reach each other by TLS, each with its certificate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.testing.running_broker import BrokerSettings
 
 
 class TlsCluster(BarnabasCluster):
-    """Brokers with a listener of their own for each other."""
+    """A cluster with a TLS listener for the brokers."""
 
     def __init__(self, certificates: Certificates) -> None:
         super().__init__(brokers=3)

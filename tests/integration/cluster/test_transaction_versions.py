@@ -1,4 +1,6 @@
-"""A partition's leader asks the coordinator of another broker what it lets in, for producers old and new."""
+"""A partition's leader asks the coordinator on another broker whether a producer may
+write, with all versions.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ _LATEST = -1
 
 
 class Apart:
-    """A transactional id and a group that other brokers coordinate than those that lead a topic."""
+    """A transactional id and a group whose coordinators are on other brokers than the leaders of a topic."""
 
     def __init__(self, cluster, connect):
         self.cluster = cluster
@@ -96,7 +98,9 @@ class Apart:
         return self.group_coordinator(request, version).topics[0].partitions[0].error_code
 
     def end(self, version=None, *, commit=True):
-        """End the transaction as clients do: they ask again while the markers of the last one are written."""
+        """End the transaction as clients do: repeat the request while the coordinator writes the previous
+        markers.
+        """
         request = EndTxnRequest(transactional_id=self.name, committed=commit, **self.producer)
         deadline = time.monotonic() + 60
         answer = self.coordinator(request, version)

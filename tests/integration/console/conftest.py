@@ -18,14 +18,14 @@ from barnabas.testing import BarnabasBroker
 
 @pytest.fixture(scope="session")
 def barnabas_broker(barnabas_settings) -> Iterator[BarnabasBroker]:
-    """One of the console's own: its pages show the worst groups and first partitions, whosever they are."""
+    """A broker for the console only, because its pages show the first groups and partitions of a cluster."""
     with BarnabasBroker(barnabas_settings) as broker:
         yield broker
 
 
 @pytest.fixture
 def start_console(barnabas_broker) -> Iterator[Callable[..., RunningConsole]]:
-    """``start_console(**settings)``: a console of the shared broker."""
+    """``start_console(**settings)``: start a console of the broker."""
     with ExitStack() as exits:
 
         def start(servers: str | None = None, **settings: Any) -> RunningConsole:
@@ -39,24 +39,24 @@ def start_console(barnabas_broker) -> Iterator[Callable[..., RunningConsole]]:
 
 @pytest.fixture
 def console(start_console):
-    """One that may write."""
+    """A console that may write."""
     return start_console(allow_writes=True)
 
 
 @pytest.fixture
 def registry(barnabas_broker, topic):
-    """A registry with a schemas topic of its own."""
+    """A registry with its own topic of schemas."""
     with running_registry(barnabas_broker.bootstrap_servers, f"_s-{topic.name}") as server:
         yield server
 
 
 @pytest.fixture
 def register(registry):
-    """``register(subject, schema, **more)``: the id."""
+    """``register(subject, schema, **more)``: register a schema and return its id."""
     return partial(register_schema, registry.url)
 
 
 @pytest.fixture
 def writing(start_console, registry):
-    """A console with a registry, that may write."""
+    """A console with a registry that may write."""
     return start_console(registry=registry.url, allow_writes=True)

@@ -1,4 +1,4 @@
-"""Users, rules and quotas, where the cluster has them."""
+"""The console's pages of users, rules and quotas."""
 
 from __future__ import annotations
 

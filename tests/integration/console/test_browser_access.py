@@ -1,4 +1,4 @@
-"""Who gets in, and what pages of other sites cannot do."""
+"""Access to the console, and attacks by pages of other sites."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_console_that_only_reads_tells_the_command_and_does_nothing(start_cons
 
 
 def test_the_pages_are_small():
-    """They are loaded at once, over any line."""
+    """A browser loads them at once, also over a slow connection."""
     import gzip
     from importlib.resources import files
 

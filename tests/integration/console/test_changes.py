@@ -1,4 +1,4 @@
-"""What the console changes where it may."""
+"""The changes that the console can make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics that clients push, and those who are asked for them."""
+"""The console's page of clients: the metrics that clients push, and the resources that request them."""
 
 from __future__ import annotations
 

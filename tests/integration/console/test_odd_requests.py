@@ -1,4 +1,4 @@
-"""Whatever a browser is made to ask, the console answers what is wrong with it, and never 500."""
+"""The console answers each malformed request with its mistake, and never with status 500."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_offsets_are_reset_to_every_place(console, names, to):
     ],
 )
 def test_what_a_change_executes_is_checked_before(console, names, do, name):
-    """Nothing but a refusal of the cluster's comes of what cannot be encoded."""
+    """If a value cannot be encoded, the request has no effect except a rejection by the cluster."""
     for value in (
         "",
         "\0",

@@ -1,4 +1,4 @@
-"""What the console tells of a cluster, by the JSON of its pages."""
+"""The JSON of the console's pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from barnabas.testing import BarnabasBroker
 
 @pytest.fixture
 def orders(make_topic, barnabas_broker):
-    """A topic of two partitions with 30 records: JSON values, keys, a header, and one that is no text."""
+    """A topic of two partitions with 30 records: JSON values, keys, a header, and one
+    value that is not text.
+    """
     topic = make_topic(partitions=2)
     began = int(time.time() * 1000) - 10_000
     with Producer(barnabas_broker.bootstrap_servers) as producer:
@@ -225,7 +227,7 @@ def test_the_live_picture_follows_records_and_commits(console, orders, barnabas_
 
 
 def until(looks, partition, end):
-    """The looks up to the one that shows where a partition ends."""
+    """Yield the events up to the one in which the partition ends at `end`."""
     for look in looks:
         yield look
         if look["lanes"][partition]["end"] == end:

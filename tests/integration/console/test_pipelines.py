@@ -1,4 +1,4 @@
-"""Pipelines by what they say of themselves in their status topic."""
+"""The console's page of pipelines, from their status topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.testing import BarnabasBroker
 
 @pytest.fixture
 def broker():
-    """Of the test's own: the topic's name is fixed."""
+    """A broker for this test, because the topic has a fixed name."""
     with BarnabasBroker() as broker:
         yield broker
 

@@ -1,4 +1,4 @@
-"""Schemas of a registry, and what they make of records."""
+"""The schemas of a registry in the console, and records that it decodes with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from barnabas.console.schemas import Schemas
 
 @pytest.fixture
 def shown(start_console, registry, topic, barnabas_broker):
-    """``shown(id, payload)``: the value of a record as the console shows it."""
+    """``shown(id, payload)``: return the value of a record as the console shows it."""
     console = start_console(registry=registry.url)
 
     def send(id_, payload):
@@ -166,7 +166,7 @@ def registering(subject, schema, **more):
 
 
 def runs(command):
-    """Run the curl line that the console shows."""
+    """Run the curl command that the console shows."""
     done = subprocess.run(shlex.split(command), capture_output=True, timeout=60, check=True)
     assert b"error_code" not in done.stdout, done.stdout
     return done.stdout

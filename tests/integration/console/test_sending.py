@@ -1,4 +1,4 @@
-"""Records that the console sends by registered schemas."""
+"""Records that the console encodes with registered schemas and sends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sending(topic, **more):
 
 @pytest.fixture
 def sent(writing, topic, barnabas_broker):
-    """``sent(**wanted)``: a record that the console has sent, as the topic has it, and the answer."""
+    """``sent(**wanted)``: let the console send a record. Return the record in the topic, and the answer."""
 
     def send(**wanted):
         told = writing.change(**sending(topic, **wanted), execute=True)
@@ -146,7 +146,7 @@ def test_a_console_that_only_reads_or_has_no_registry_sends_nothing(start_consol
 
 @pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
 def test_every_field_is_answered(writing, register, topic, kind, monkeypatch):
-    """In this process: hundreds of others would take minutes."""
+    """The records are encoded in this process, because hundreds of processes would take minutes."""
 
     def encode(schema, message, text, path):
         return Encoder(schema, message, path).encode_text(text)

@@ -1,4 +1,4 @@
-"""Registries on the shared broker, each test's with a topic of its own, and a plain way to ask them."""
+"""Registries on the shared broker, each with its own topic, and a simple client for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HttpResponse(NamedTuple):
 
 
 class Registry:
-    """A registry under test: asked by hand, or by Confluent's client."""
+    """A registry under test, with requests by hand and by Confluent's client."""
 
     def __init__(self, server: RegistryServer, topic: str, cleanup: ExitStack) -> None:
         self.server = server
@@ -50,7 +50,7 @@ class Registry:
                 return HttpResponse(error.code, _loads(error.read()), error.headers)
 
     def register(self, subject: str, schema: Any, **body: Any) -> Any:
-        """The id; or the error code."""
+        """Register a schema. Return its id, or the error code."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         answer = self("POST", f"/subjects/{subject}/versions", {"schema": text, **body}).body
         return answer.get("id", answer.get("error_code"))
@@ -75,20 +75,20 @@ def _starter(broker: Cluster, running: ExitStack) -> Callable[..., Registry]:
 
 @pytest.fixture
 def make_registry(barnabas_broker: Cluster) -> Iterator[Callable[..., Registry]]:
-    """Starts registries: ``make_registry(topic=...)``, on a new topic unless one is named."""
+    """Start registries: ``make_registry(topic=...)``, by default on a new topic."""
     with ExitStack() as running:
         yield _starter(barnabas_broker, running)
 
 
 @pytest.fixture
 def registry(make_registry: Callable[..., Registry]) -> Registry:
-    """A registry that knows nothing yet."""
+    """A registry without schemas."""
     return make_registry()
 
 
 @pytest.fixture(scope="module")
 def unchanged(barnabas_broker: Cluster) -> Iterator[Registry]:
-    """One for all tests that change nothing: its subject s has one version, of `record(A)`."""
+    """A registry for all tests that change nothing. Its subject s has one version, `record(A)`."""
     with ExitStack() as running:
         made = _starter(barnabas_broker, running)()
         assert made.register("s", record(A)) == 1

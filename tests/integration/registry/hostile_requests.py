@@ -1,4 +1,6 @@
-"""Requests to a registry that nobody should send: each of up to the largest body, and as bad as it can be."""
+"""Hostile requests to a registry: each has a body of up to the largest size, and
+costs as much as possible.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class Asked(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Requests, one after the other; what comes first only prepares. They are made when asked for."""
+    """Requests to send one after the other. Only the last one is hostile. They are made when needed."""
 
     name: str
     asked: Callable[[], list[Asked]]
@@ -46,7 +48,7 @@ def unions(kind: str, count: int = 800) -> list[Any]:
 
 
 def fans(how: str, leaf: Any, levels: int = 13, width: int = 10) -> dict[str, Any]:
-    """Definitions, each with many references to the next one."""
+    """Return definitions, each with many references to the next one."""
     made: dict[str, Any] = {f"d{levels}": leaf}
     for level in range(levels):
         references = [{"$ref": f"#/definitions/d{level + 1}"} for _ in range(width)]
@@ -372,7 +374,7 @@ PATHS: dict[str, tuple[str, str]] = {
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases."""
     for name in SCHEMAS:
         subject = f"/subjects/h-{name.split()[0]}"
         yield Case(f"register {name}", partial(_schema, f"{subject}/versions", name))
@@ -439,7 +441,7 @@ def _many() -> list[Asked]:
 
 
 def world() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Keys and values of the topic that such requests meet."""
+    """Yield keys and values of the topic to which the requests refer."""
     number = 0
 
     def version(subject: str, count: int, text: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""No request to a registry holds up the others: the turns of its event loop are short, and little is kept.
+"""No request to a registry delays others: the turns of its event loop are short, and it keeps little memory.
 
-Turns are measured in the processor time of the loop's thread, so a busy machine changes nothing.
+The turns are measured in CPU time of the loop's thread, so a busy machine does not change the results.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Turn(NamedTuple):
 
 
 class Measured:
-    """A registry in this process, each turn of whose loop is timed.
+    """A registry in this process. The duration of each turn of its loop is measured.
 
-    Without the garbage collector, which goes through what all other tests have left, too.
+    The garbage collector is off, because it would also examine the objects of other tests.
     """
 
     def __init__(self, server, monkeypatch):
@@ -67,7 +67,7 @@ class Measured:
         self.time_collection = time_collection
 
     def ask(self, method, path, body=None, headers=None):
-        """The status and the body."""
+        """Send a request, and return the status and the body."""
         connection = http.client.HTTPConnection(self.host, int(self.port), timeout=120)
         try:
             kind = {"Content-Type": "application/vnd.schemaregistry.v1+json"} if body is not None else {}
@@ -78,7 +78,7 @@ class Measured:
             connection.close()
 
     def ask_while_others_ask(self, asked):
-        """The same, while another client asks again and again, and is answered each time."""
+        """Send a request while another client sends requests all the time and must get each answer."""
         answers = []
         hostile = threading.Thread(target=lambda: answers.append(self.ask(*asked)))
         hostile.start()
@@ -93,7 +93,7 @@ class Measured:
 
 @pytest.fixture(scope="module")
 def running(barnabas_broker):
-    """A registry whose topic holds all that hostile requests refer to."""
+    """A registry whose topic has the schemas to which hostile requests refer."""
     topic = f"_schemas-hostile-{os.getpid()}"
     settings = RegistrySettings(barnabas_broker.bootstrap_servers, topic=topic)
     with RegistryServer(settings, claim("127.0.0.1:0")):
@@ -116,7 +116,7 @@ def registry(running, monkeypatch):
 
 
 def _memory():
-    """What this process and its children hold, in bytes."""
+    """Return the memory of this process and its children in bytes."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

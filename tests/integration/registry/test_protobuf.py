@@ -54,7 +54,7 @@ def shop(tmp_path, monkeypatch):
 
 
 def message_class(folder, text, name):
-    """The class of a message, in a pool of its own: versions of one file do not fit into one process."""
+    """Return the class of a message, in its own pool, because one pool cannot have two versions of a file."""
     (folder / "v.proto").write_text(text)
     protoc(folder, f"--descriptor_set_out={folder / 'set'}", "--include_imports", "v.proto")
     pool = DescriptorPool()

@@ -324,7 +324,9 @@ def test_a_schema_too_large_for_the_topic_is_refused_and_the_next_is_taken(regis
 
 
 def test_a_page_of_another_site_reaches_no_registry_on_this_machine(unchanged):
-    """By DNS rebinding its name points here; the Host header still has it."""
+    """With DNS rebinding, the site's name has this machine's address, but the Host
+    header still has the name.
+    """
     refused = unchanged("GET", "/subjects", Host="evil.example")
     assert (refused.status, refused.body["error_code"]) == (421, 421)
     port = unchanged.url.rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""A registry that serves HTTPS, asks for a login, and lets each user do what the cluster's ACLs say."""
+"""A registry with HTTPS and logins, which allows each user what the cluster's ACLs allow."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Secured:
         self.authority = str(broker.certificates.authority)
 
     def client(self, user: str) -> SchemaRegistryClient:
-        """Confluent's client, as people configure it."""
+        """Return Confluent's client, with the settings that a user would use."""
         login = self.broker.client(user)
         return SchemaRegistryClient(
             {
@@ -48,7 +48,7 @@ class Secured:
         )
 
     def ask(self, path: str, user: str = "", password: str = "", method: str = "GET") -> Any:
-        """Status and body of an answer."""
+        """Send a request, and return the status and the body."""
         request = urllib.request.Request(self.url + path, method=method)
         if user:
             encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
@@ -146,7 +146,7 @@ def test_a_user_who_is_deleted_is_not_let_in_for_long(
 def test_a_login_that_is_remembered_ends_with_its_user(
     registry: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others stay: they need not log in at the broker again."""
+    """Logins of other users stay valid without another login at the broker."""
     tried: list[str] = []
 
     def try_login(servers: Servers) -> None:
@@ -188,7 +188,7 @@ def test_a_new_certificate_is_shown_and_one_that_is_half_written_is_not(
 
 
 def _shown(tls: TlsFile) -> set[str]:
-    """The names in the certificate that a client is shown."""
+    """Return the names in the certificate that the registry shows."""
     from barnabas.base.tls.certificates import describe
 
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

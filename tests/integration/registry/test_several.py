@@ -1,4 +1,4 @@
-"""Several registries on one topic, and registries that come back."""
+"""Several registries on one topic, and registries that restart."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_records_that_nobody_understands_are_left_out(make_registry, barnabas_br
 
 
 def test_confluents_records_are_understood(make_registry, barnabas_broker):
-    """As Confluent's registry writes them, in its order of fields and with fields of its own."""
+    """The records have the order of fields of Confluent's registry, and fields that only it has."""
     topic = make_registry().topic
     with barnabas_broker.producer() as producer:
         for key, value in [
