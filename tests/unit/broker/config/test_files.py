@@ -1,4 +1,4 @@
-"""Settings out of TOML and server.properties files."""
+"""Settings from TOML files and from server.properties files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a group, and the broker's bounds of them."""
+"""The settings of a group, and their limits in the broker's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every declared setting is honoured: something outside the declarations reads it."""
+"""Every declared setting has an effect: code outside of the declarations reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of single listeners, and of mechanisms there."""
+"""Settings of single listeners, and of SASL mechanisms on a listener."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A controller on a store in memory, with as many live brokers as a test wants."""
+"""A controller on a metadata store in memory, with several live brokers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from barnabas.broker.view import MutableView
 
 @dataclass
 class Member:
-    """One broker's share in the cluster."""
+    """The parts of one broker that concern the controller."""
 
     store: Any
     loader: MetadataLoader
@@ -51,7 +51,7 @@ async def join(
     on_failure: Callable[[Exception], None] | None = None,
     **registered: Any,
 ) -> Member:
-    """A broker of the cluster; `registered` are fields of its registration."""
+    """Start a broker of the cluster. `registered` are fields of its registration."""
     return await join_by(MemoryStore(server), config, start=start, on_failure=on_failure, **registered)
 
 
@@ -64,7 +64,7 @@ async def join_by(
     ask: Ask | None = None,
     **registered: Any,
 ) -> Member:
-    """As `join`, by any store."""
+    """Start a broker of the cluster with this store."""
     await prepare(store, Random(7))
     loader = MetadataLoader(store)
     await loader.start()
@@ -78,7 +78,7 @@ async def join_by(
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the others run until something holds."""
+    """Let other tasks run until the condition is true."""
     async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
@@ -90,7 +90,7 @@ Play = Callable[..., Any]
 
 @pytest.fixture
 def play() -> Play:
-    """Runs a scenario with the controller of broker 1; `others` are brokers that are merely alive."""
+    """Run a scenario with the controller on broker 1. `others` are brokers that are only registered."""
 
     def run(scenario: Scenario, *, others: int = 0, config: BrokerConfig | None = None) -> Any:
         async def session() -> Any:

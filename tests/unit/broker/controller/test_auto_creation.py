@@ -1,4 +1,4 @@
-"""What a broker asks the controller for when a topic is missing."""
+"""A broker's requests to the controller for missing topics."""
 
 from __future__ import annotations
 

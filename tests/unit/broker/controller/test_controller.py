@@ -88,7 +88,7 @@ def test_controller_that_was_replaced_without_noticing_changes_nothing() -> None
 def test_controller_that_was_replaced_without_noticing_tells_nothing_of_its_old_image(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Seed 81533 of clusters: a topic that was deleted "already exists", and nobody made it again."""
+    """Simulation seed 81533: a deleted topic "already exists", so no client created it again."""
     monkeypatch.setattr(MemoryStore, "session_timeout", 6.0)
 
     async def scenario() -> None:
@@ -136,7 +136,7 @@ def test_second_broker_of_one_id_is_refused() -> None:
 
 
 def test_own_node_of_an_election_whose_answer_was_lost_is_no_other_controllers() -> None:
-    """Traps 15 and 18: the epoch is raised again, so that nothing written before can come later."""
+    """The epoch is raised again, so that no earlier write can take effect later."""
 
     async def scenario() -> None:
         member = await join(MemoryServer(), BrokerConfig(node_id=1), start=False)
@@ -413,7 +413,7 @@ def test_append_for_all_brokers_does_not_take_over_what_one_broker_has(play: Pla
 
 
 def test_min_insync_replicas_is_one_value_of_the_cluster(play: Play) -> None:
-    """The controller and leaders decide by it which replicas have all that was committed (KIP-966)."""
+    """The controller and the leaders use it to decide which replicas have all committed records (KIP-966)."""
 
     async def scenario(member: Member) -> None:
         set_two, remove = change(MIN_ISR, AlterOperation.SET, "2"), change(MIN_ISR, AlterOperation.DELETE)
@@ -436,7 +436,9 @@ def test_min_insync_replicas_is_one_value_of_the_cluster(play: Play) -> None:
 
 
 def test_first_controller_stores_the_value_that_it_was_started_with_for_the_whole_cluster() -> None:
-    """As Kafka 4.1 does with eligible leader replicas. The next controller's own value changes nothing."""
+    """Kafka 4.1 does the same with eligible leader replicas. The next controller's
+    own value has no effect.
+    """
 
     async def scenario() -> None:
         server = MemoryServer()
@@ -517,7 +519,7 @@ RULES = "sasl.kerberos.principal.to.local.rules"
 def test_kerberos_names_are_a_brokers_own_and_of_listeners_that_it_does_not_have_yet(
     play: Play, prefix: str, name: str, value: str
 ) -> None:
-    """As in Kafka (KIP-226): what a listener uses that is open already stays until the next start."""
+    """As in Kafka (KIP-226), an open listener uses its present values until the next start."""
 
     async def scenario(member: Member) -> None:
         assert await alter(member, BROKER, change(prefix + name, AlterOperation.SET, value)) is ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Nodes that somebody has deleted: operators do, and so does anybody who reaches an open ZooKeeper."""
+"""Nodes that an operator has deleted, or another client of an open ZooKeeper."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _id(member: Member) -> int:
 
 
 async def make_topic(members: Sequence[Member], name: str) -> None:
-    """Make a topic by whoever is the controller, as a client does that tries again."""
+    """Create a topic through the present controller, as a client does that retries."""
     async with asyncio.timeout(60):
         while True:
             member = await wait_for_one_controller(members)
@@ -66,7 +66,9 @@ async def make_topic(members: Sequence[Member], name: str) -> None:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_there_is_a_controller_again_each_time_its_node_is_deleted(count: int) -> None:
-    """A deposed broker took itself for the controller, and a cluster of one never had another."""
+    """Earlier, a former controller continued to act as the controller, and a cluster
+    of one broker had none.
+    """
 
     async def scenario() -> None:
         server = MemoryServer()
@@ -167,7 +169,7 @@ def test_feature_levels_are_put_back_in_a_later_epoch() -> None:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_producer_ids_are_never_handed_out_twice(is_restarted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Producers that share an id would lose each other's records as duplicates."""
+    """If two producers had the same id, the broker would drop one's records as duplicates."""
     monkeypatch.setattr(MemoryStore, "session_timeout", 6.0)
 
     async def scenario() -> None:
@@ -229,7 +231,7 @@ def test_brokers_that_know_nothing_of_a_node_wait_for_those_that_may_and_not_for
 
 
 def test_controller_that_has_not_heard_of_the_deletion_changes_nothing() -> None:
-    """The node that is made again has another version than the one by which that broker was elected."""
+    """The node that was created again has another version than the one of that broker's election."""
 
     async def scenario() -> None:
         server = MemoryServer()

@@ -1,4 +1,4 @@
-"""Elections that are asked for, and those that the controller holds by itself to even leaders out."""
+"""Elections that a client requests, and those of the controller that balance the leaders."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_preferred_leader_that_is_not_in_sync_is_not_available(play: Play) -> 
 
 
 def has_replicas(member: Member, ends: dict[int, int]) -> None:
-    """Brokers tell where their logs of t-0 end; those that are not named do not answer."""
+    """Let brokers answer with the log end offsets of t-0. A broker that is not in `ends` does not answer."""
 
     async def ask(broker: int, request: Any) -> Any:
         if broker not in ends:
@@ -141,7 +141,7 @@ def test_nobody_is_elected_where_no_replica_runs(play: Play) -> None:
 
 
 class Elections:
-    """Notes what it is asked to elect."""
+    """Notes the requested elections."""
 
     def __init__(self) -> None:
         self.asked: list[object] = []

@@ -1,4 +1,4 @@
-"""The level of a feature rises only when every broker has it."""
+"""The level of a feature rises only when every broker supports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Internal topics that were made by a lone broker get more replicas when more brokers come."""
+"""Internal topics that a single broker created get more replicas when more brokers join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a partition's state when its replicas go, return, stop uncleanly or catch up (KIP-966)."""
+"""The state of a partition when its replicas leave, return, stop uncleanly or catch up (KIP-966)."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ brokers = st.frozensets(st.integers(1, 5), max_size=5)
 
 @st.composite
 def states(draw: st.DrawFn) -> tuple[PartitionState, int]:
-    """Any state that the rules allow, and the minimum ISR."""
+    """Generate any valid state of a partition, and the minimum ISR."""
     replicas = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=5, unique=True)))
     min_isr = draw(st.integers(1, 3))
     isr = tuple(r for r in replicas if draw(st.booleans()))
@@ -239,10 +239,10 @@ def test_proposals_are_sound(case: tuple[PartitionState, int], data: st.DataObje
 
 
 class Committed(RuleBasedStateMachine):
-    """Replicas that append, commit, die, lose what they had not flushed, and return.
+    """A model of replicas that append, commit, die, lose unsynced records, and return.
 
-    What was committed is on every candidate for leader, as long as the rules elect it cleanly. Each replica's
-    log is its length; a record is committed when all in sync have it and they are enough.
+    Every candidate for an election has all committed records, as long as the elections are clean. The log of
+    a replica is only its length. A record is committed when all in-sync replicas have it and they are enough.
     """
 
     MIN_ISR = 2

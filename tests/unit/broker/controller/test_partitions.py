@@ -1,4 +1,4 @@
-"""Who leads and who is in sync while brokers die, bounce, start, shut down, and while controllers do."""
+"""Leaders and in-sync replicas while brokers die, restart, start and stop, and while controllers die."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ P0 = TopicPartition("t", 0)
 
 
 class Cluster:
-    """Brokers that share a store in memory, or an ensemble with faults; the first is the controller."""
+    """Brokers that share a store in memory, or an ensemble with faults. The first
+    broker is the controller.
+    """
 
     def __init__(self, ensemble: SimulatedEnsemble | None = None) -> None:
         self.server = MemoryServer()
@@ -80,7 +82,7 @@ class Cluster:
         return GetReplicaLogInfoResponse(broker_epoch=broker_epoch, topic_partition_log_info_list=infos)
 
     async def stop(self, node: int, *, clean: bool = True) -> int:
-        """Have a broker go; its epoch as its next start knows it."""
+        """Stop a broker. Return its broker epoch, as its next start knows it."""
         member = self.members.pop(node)
         epoch = member.controller.registration.clean_epoch if clean else -1
         await member.store.close()
@@ -118,7 +120,7 @@ class Cluster:
         return registered and registered.state
 
     async def has(self, number: int = 0, **fields: Any) -> PartitionState:
-        """Wait until a partition's state has these values."""
+        """Wait until the state of a partition has these values."""
 
         def holds() -> bool:
             state = self.state(number)
@@ -131,7 +133,9 @@ class Cluster:
         return self.state(number)
 
     async def propose(self, leader: int, *isr: int, **changed: Any) -> PartitionState | KafkaError:
-        """Have a leader ask for an ISR, by what the cluster's image says; `changed` replaces what it says."""
+        """Let a leader propose an ISR, based on the cluster's image. `changed`
+        replaces values of the image.
+        """
         image = await self.members[leader].loader.settled()
         state = image.partition(P0)
         assert state is not None
@@ -213,7 +217,9 @@ def test_only_replica_leads_again_after_an_unclean_stop() -> None:
 
 
 def test_bounce_that_nobody_saw_ends_leadership_and_isr_membership() -> None:
-    """KIP-380: the same id with another epoch, before anybody has heard that the old one is gone."""
+    """KIP-380: the broker registers again with another epoch, before any broker sees
+    that the old one is gone.
+    """
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.make_topic((2, 3, 1), (1, 2, 3))
@@ -225,7 +231,7 @@ def test_bounce_that_nobody_saw_ends_leadership_and_isr_membership() -> None:
 
 
 def test_epoch_of_an_older_clean_stop_does_not_count_as_clean() -> None:
-    """The disk is that of before the last life."""
+    """The disk is from before the broker's last process."""
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.make_topic((2, 3), min_isr=2)
@@ -288,7 +294,9 @@ def test_lone_broker_writes_each_state_once_when_it_starts() -> None:
 
 
 def test_broker_that_may_have_lost_records_leaves_the_isr_though_the_leader_is_still_starting() -> None:
-    """All were killed; the state waits for its leader, and must not keep who is admitted meanwhile."""
+    """All brokers were killed. The state waits for its leader, and must not keep a broker that is admitted
+    meanwhile.
+    """
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.make_topic((2, 3), min_isr=2)
@@ -633,7 +641,7 @@ def test_only_replica_leads_on_in_a_failed_directory() -> None:
 
 
 async def power_cut(cluster: Cluster) -> None:
-    """Brokers 2 to 4 have the partition, 4 lags; all of them stop uncleanly."""
+    """Brokers 2 to 4 have the partition, and 4 lags. All of them stop uncleanly."""
     await cluster.make_topic((2, 3, 4), min_isr=2)
     await cluster.propose(2, 2, 3)
     for node in (2, 3, 4):
@@ -716,7 +724,7 @@ def test_whoever_is_there_leads_where_loss_is_allowed(caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("seed", range(20))
 def test_cluster_settles_whatever_answers_are_lost_and_sessions_expire(seed: int) -> None:
-    """Trap 18: nothing is tried blindly again, and in the end each partition has a leader that runs."""
+    """No write is repeated blindly, and at the end each partition has a running leader."""
     rng = Random(seed)
 
     async def run() -> None:
@@ -767,7 +775,7 @@ def test_cluster_settles_whatever_answers_are_lost_and_sessions_expire(seed: int
 
 
 async def comes_back_incomplete(cluster: Cluster, node: int, *numbers: int) -> Member:
-    """Have a broker stop cleanly and start with replicas of the topic that were thrown away or repaired."""
+    """Stop a broker cleanly, and start it with discarded or repaired replicas of the topic."""
     epoch = await cluster.stop(node)
     lacking = frozenset((cluster.topic.id, number) for number in numbers)
     return await cluster.start(node, previous_epoch=epoch, incomplete_replicas=lacking)
@@ -786,7 +794,7 @@ def test_incomplete_replica_of_a_clean_broker_leaves_the_elr_and_the_brokers_oth
 
 
 def test_last_in_sync_that_comes_back_incomplete_is_elected_only_by_whoever_asks_for_it() -> None:
-    """Not by the setting that allows unclean elections, and no other replica in its place."""
+    """The setting that allows unclean elections does not elect it, nor another replica."""
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.make_topic((2, 3), min_isr=1)

@@ -1,4 +1,4 @@
-"""Partitions moved to other brokers by the controller, and moves that its successor goes on with."""
+"""The controller moves partitions to other brokers, and the next controller continues the moves."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def cancel(member: Member) -> ErrorCode:
 
 
 async def in_sync(member: Member, *isr: int, partition: TopicPartition = T0) -> None:
-    """The leader has had its ISR changed."""
+    """Change the ISR, as the leader does."""
     before = state(member, partition)
     data = znodes.encode_partition_state(before._replace(isr=isr), 1)
     await member.store.set(znodes.partition_state(*partition), data, before.partition_epoch)
@@ -70,8 +70,9 @@ def test_a_partition_moves_when_its_new_replicas_are_in_sync_and_not_before(play
 
 
 def test_a_replica_goes_in_a_new_leader_epoch(play: Play) -> None:
-    """Seed 71071 of clusters: it came back with an empty log before its leader had heard that it was gone.
-    What it had fetched earlier counted, and it was admitted to the ISR.
+    """Simulation seed 71071: a replica came back empty before its leader knew that it had been removed.
+
+    The leader counted its earlier fetches and added it to the ISR.
     """
 
     async def scenario(member: Member) -> None:
@@ -188,7 +189,7 @@ def test_replicas_on_a_broker_that_is_away_may_stay_there_but_none_may_go_there(
 
 
 async def forget(member: Member, broker: int) -> None:
-    """The broker dies and is unregistered."""
+    """Kill a broker and unregister it."""
     await member.store.delete(znodes.broker(broker))
     await member.loader.settled()
     await member.controller.unregistration.unregister(broker)

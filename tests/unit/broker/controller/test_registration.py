@@ -1,4 +1,4 @@
-"""What a broker tells the cluster of itself, and when."""
+"""The fields of a broker's registration, and the time of the registration."""
 
 from __future__ import annotations
 

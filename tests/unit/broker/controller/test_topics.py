@@ -1,4 +1,4 @@
-"""Topics made, deleted and grown by the controller."""
+"""The controller creates, deletes and extends topics."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_topic_that_must_not_be_is_refused_and_changes_nothing(
 
 
 def _two_of_three(scenario: Callable[[Member], Awaitable[None]]) -> None:
-    """Play a scenario in a cluster of three of which broker 3 has run and is away."""
+    """Run a scenario in a cluster of three brokers of which broker 3 is away."""
 
     async def play() -> None:
         server = MemoryServer()
@@ -123,7 +123,7 @@ def _two_of_three(scenario: Callable[[Member], Awaitable[None]]) -> None:
 
 
 def test_a_broker_that_is_away_gets_replicas_when_the_others_are_too_few() -> None:
-    """As in Apache Kafka's KRaft: no group could begin in a cluster of three while one broker was dead."""
+    """As in KRaft. Before, no group could begin in a cluster of three while one broker was dead."""
 
     async def scenario(member: Member) -> None:
         results = await member.controller.topics.create([NewTopic("all", 6, 3), NewTopic("two", 6, 2)])
@@ -216,7 +216,7 @@ def test_deleted_topic_leaves_no_node_behind(play: Play) -> None:
 
 
 async def confirm(member: Member, *left: TopicId) -> None:
-    """Have the broker take its name off the notes of the topics of which it has nothing `left`."""
+    """Let the broker confirm the deletion of topics of which it has no partitions (`left`)."""
 
     async def without(topic_ids: Collection[TopicId]) -> Collection[TopicId]:
         return set(topic_ids).difference(left)
@@ -369,7 +369,7 @@ def test_many_askers_at_once_make_a_topic_once(play: Play) -> None:
 
 
 def test_topic_that_lost_states_stays_without_leaders_and_can_be_deleted(play: Play) -> None:
-    """Trap 1: what tools have taken away behind the brokers is no reason to delete anything."""
+    """A tool has removed the states without the brokers' knowledge. This is no reason to delete anything."""
 
     async def scenario(member: Member) -> None:
         await member.controller.topics.create([NewTopic("t", 3, 1)])

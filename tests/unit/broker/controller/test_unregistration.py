@@ -1,4 +1,4 @@
-"""Brokers that are gone for good are forgotten, and register anew if they come back."""
+"""The cluster forgets a permanently lost broker. If the broker comes back, it registers again."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_only_the_controller_forgets_a_broker() -> None:
 
 
 def test_broker_that_comes_back_registers_anew_and_is_not_trusted_by_its_earlier_life() -> None:
-    """It stopped cleanly as an eligible leader replica; nobody knows any more which epoch it had."""
+    """It stopped cleanly as an eligible leader replica, but its epoch is not known any more."""
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.make_topic((1, 3), min_isr=2)

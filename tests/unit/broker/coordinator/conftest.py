@@ -1,4 +1,4 @@
-"""A group coordinator on an in-memory log, driven in virtual time."""
+"""A group coordinator on a log in memory, in virtual time."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ _numbers = itertools.count(1)
 
 
 class MemoryLog:
-    """The internal topic: commits at once, or when told to (`hold`), or not at all (`failure`).
+    """The internal topic in memory. It commits at once, later (`hold`), or never (`failure`).
 
-    What is there at an election is committed, unless followers are to be waited for (`lag`).
+    Records that exist at an election are committed, unless followers lag (`lag`).
     """
 
     def __init__(self) -> None:
@@ -129,7 +129,9 @@ class MemoryLog:
 
 
 class MemoryPersister:
-    """The states of share partitions: answers at once, or when told to (`open`), or fails (`failure`)."""
+    """The states of share partitions in memory. It answers at once, later (`open`), or with an error
+    (`failure`).
+    """
 
     def __init__(self) -> None:
         self.states: dict[SharePartitionKey, ShareState] = {}
@@ -169,7 +171,7 @@ class MemoryPersister:
 
 
 def subscription(*topics: str) -> bytes:
-    """Consumer metadata, version 0."""
+    """Return a consumer's metadata, version 0."""
     names = b"".join(struct.pack(">h", len(t)) + t.encode() for t in topics)
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
@@ -181,7 +183,7 @@ def topic_id(name: str) -> bytes:
 def told(
     response: ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse,
 ) -> dict[str, list[int]] | None:
-    """The assignment in an answer by topic name, None when there is none."""
+    """Return the assignment in an answer by topic name; None if there is none."""
     if response.assignment is None:
         return None
     return {
@@ -191,7 +193,7 @@ def told(
 
 
 class Groups:
-    """A coordinator and short ways to ask it."""
+    """A coordinator with short methods for requests."""
 
     def __init__(
         self,
@@ -226,7 +228,7 @@ class Groups:
         return self.view.image
 
     async def restart(self) -> Groups:
-        """Another broker on the same log, loaded."""
+        """Start another broker on the same log, and load the log."""
         await self.coordinator.stop()
         again = Groups(self.log, self.config, self.image, persister=self.persister)
         await again.loaded()
@@ -237,7 +239,7 @@ class Groups:
             await asyncio.sleep(0)
 
     def topics(self, **partitions: int) -> None:
-        """The topics of the cluster from now on, with their partitions; a topic keeps its id."""
+        """Replace the topics of the cluster. A topic keeps its id."""
         state = PartitionState((1,), (1,), leader=1)
         topics = {
             name: TopicImage(name, topic_id(name), (state,) * count) for name, count in partitions.items()
@@ -249,7 +251,7 @@ class Groups:
     def beat(
         self, member: str, epoch: int, owned: dict[str, Any] | None = None, *, group: str = "g", **more: Any
     ) -> asyncio.Task[ConsumerGroupHeartbeatResponse]:
-        """A heartbeat of the consumer protocol; `owned` are partitions by topic."""
+        """Send a heartbeat of the consumer protocol. `owned` are partitions by topic."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=group,
             member_id=member,
@@ -267,7 +269,7 @@ class Groups:
     def enter(
         self, member: str, *topics: str, regex: str | None = None, **more: Any
     ) -> asyncio.Task[ConsumerGroupHeartbeatResponse]:
-        """The heartbeat that joins by the consumer protocol."""
+        """Send the heartbeat that joins a group of the consumer protocol."""
         names = list(topics) if topics or regex is None else None
         more = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": names, **more}
         return self.beat(member, 0, {}, subscribed_topic_regex=regex, **more)
@@ -275,7 +277,7 @@ class Groups:
     def share_beat(
         self, member: str, epoch: int, *topics: str, group: str = "g", **more: Any
     ) -> asyncio.Task[ShareGroupHeartbeatResponse]:
-        """A heartbeat of a member of a share group, with its subscription if there is one."""
+        """Send a heartbeat of a member of a share group, with its subscription if there is one."""
         request = ShareGroupHeartbeatRequest(
             group_id=group,
             member_id=member,
@@ -323,7 +325,7 @@ class Groups:
         return _ask(lambda: self.coordinator.join(request, Caller(version, client, "/127.0.0.1")))
 
     async def new_member(self, **options: Any) -> tuple[str, asyncio.Task[JoinGroupResponse]]:
-        """The two steps of a dynamic member's join: its id, and the JoinGroup that waits."""
+        """Let a dynamic member join in two steps. Return its id, and the task of the JoinGroup that waits."""
         first = await self.join(**options)
         assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
         return first.member_id, self.join(first.member_id, **options)
@@ -362,7 +364,7 @@ class Groups:
         return await self.error(_ask(lambda: self.coordinator.heartbeat(request)))
 
     async def error(self, task: asyncio.Task[Any]) -> ErrorCode:
-        """The error an answer bears, in itself or as an exception."""
+        """Return the error of an answer, from the response or from an exception."""
         try:
             return ErrorCode((await task).error_code)
         except KafkaError as error:
@@ -384,7 +386,7 @@ class Groups:
         retention_ms: int = -1,
         version: int = 9,
     ) -> ErrorCode:
-        """The error of the whole commit, else the first of its partitions'."""
+        """Commit offsets. Return the error of the whole commit, or else of its first partition."""
         request = OffsetCommitRequest(
             group_id=group,
             generation_id_or_member_epoch=generation,
@@ -420,7 +422,7 @@ class Groups:
         return ErrorCode.NONE
 
     async def delete_offsets(self, *partitions: tuple[str, int], group: str = "g") -> Any:
-        """The outcome of each partition, or the error of the whole."""
+        """Delete offsets. Return the outcome of each partition, or the error of the whole request."""
         keys = [OffsetKey(group, topic, partition) for topic, partition in partitions]
         try:
             return list((await _ask(lambda: self.coordinator.delete_offsets(group, keys))).values())
@@ -435,7 +437,9 @@ class Groups:
         return self.coordinator.group(group).state.value
 
     async def stable(self, members: int = 1, **options: Any) -> tuple[list[str], int]:
-        """A group of so many dynamic members in a stable generation: their ids (the leader first)."""
+        """Create a group of dynamic members in a stable generation. Return their ids (the leader first) and
+        the generation.
+        """
         parked = [await self.new_member(**options) for _ in range(members)]
         ids = [member_id for member_id, _ in parked]
         responses = [await join for _, join in parked]
@@ -447,7 +451,7 @@ class Groups:
 
 
 def _ask(request: Callable[[], Any]) -> asyncio.Task[Any]:
-    """Ask now, as a handler would; the task holds the answer or the error."""
+    """Send a request at once, as a handler does. The task has the answer or the error."""
     try:
         answer = request()
     except KafkaError as error:
@@ -466,7 +470,7 @@ def _ask(request: Callable[[], Any]) -> asyncio.Task[Any]:
 
 @pytest.fixture
 def coordinate() -> Callable[..., None]:
-    """Runs a scenario with a coordinator, in virtual time: `coordinate(scenario, **settings)`."""
+    """Run a scenario with a coordinator in virtual time: `coordinate(scenario, **settings)`."""
 
     def run(scenario: Callable[[Groups], Coroutine[Any, Any, None]], **settings: Any) -> None:
         async def main() -> None:
@@ -481,17 +485,17 @@ def coordinate() -> Callable[..., None]:
 
 @pytest.fixture(name="told", scope="session")
 def told_fixture() -> Callable[[ConsumerGroupHeartbeatResponse], dict[str, list[int]] | None]:
-    """Reads the assignment in an answer, by topic name."""
+    """Return the assignment in an answer, by topic name."""
     return told
 
 
 @pytest.fixture(scope="session")
 def memory_log() -> type[MemoryLog]:
-    """Makes an internal topic in memory."""
+    """The class of internal topics in memory."""
     return MemoryLog
 
 
 @pytest.fixture(scope="session")
 def make_groups() -> type[Groups]:
-    """Makes a coordinator on the running loop."""
+    """The class of coordinators on the running loop."""
     return Groups

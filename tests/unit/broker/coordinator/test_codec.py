@@ -1,4 +1,6 @@
-"""The records of `__consumer_offsets`: byte for byte those that Apache Kafka 4.2.1 wrote in our own runs."""
+"""The records of `__consumer_offsets` are equal, byte for byte, to those that Apache Kafka 4.2.1 wrote in our
+runs.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""A group in a world where everything goes wrong, from a seed: members crash, restart and leave, appends are
-slow or fail, the broker restarts. Whatever happened, two members never own one partition in one generation,
-commits of the past are refused, and in peace the group is stable with exactly those who are there."""
+"""A classic group under random faults, from a seed.
+
+Members crash, restart and leave. Appends are slow or fail, and the broker restarts. At all times, no
+partition has two owners in one generation, and the coordinator rejects commits of earlier generations. After
+the faults, the group is stable with exactly its live members.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ START_ANEW = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
 
 
 class World:
-    """The broker of the moment, and what its log does to appends."""
+    """The current broker, and its log with faults."""
 
     def __init__(self, groups, rng):
         self.groups = groups
@@ -63,7 +66,9 @@ class World:
 
 
 class SimulatedMember:
-    """A consumer as its clients are: joins, syncs, beats, commits, and begins anew when told to."""
+    """A consumer as real clients are: it joins, syncs, sends heartbeats, commits, and
+    joins again after errors.
+    """
 
     def __init__(self, world, name, instance):
         self.world = world
@@ -124,7 +129,7 @@ class SimulatedMember:
                 await self.commit()
 
     async def haunt(self):
-        """Commit once more when the rest has long gone on, as a member does that was only paused."""
+        """Commit once more when the group has continued, as a member does that was paused."""
         await asyncio.sleep(self.world.rng.choice([1, 20, 60]))
         with contextlib.suppress(KafkaError):
             await self.commit()
@@ -143,7 +148,7 @@ class SimulatedMember:
             assert group.members.get(self.member_id) is not None
 
     def _check(self, answer):
-        """The answer when it bears no error; the member id it gives is taken over."""
+        """Return the answer if it has no error, and store the member id that it contains."""
         code = ErrorCode(answer.error_code)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id

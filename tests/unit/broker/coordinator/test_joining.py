@@ -1,4 +1,4 @@
-"""Who gets into a group, and when a round of joining ends."""
+"""The members that a group accepts, and the end of its join phase."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def test_group_that_is_too_large_when_it_is_loaded_joins_again(coordinate):
 
 
 def test_many_joins_write_few_lines_of_log(coordinate, caplog, monkeypatch):
-    """Groups cost a client nothing to name, so what each writes to the log is bounded over all of them."""
+    """A client can name any number of groups, so the log lines of all groups together are limited."""
     caplog.set_level("INFO")
     monkeypatch.setattr("barnabas.base.text.PER_SECOND", 0)  # however long this takes
 

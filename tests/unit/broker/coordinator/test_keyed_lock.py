@@ -10,7 +10,7 @@ from barnabas.broker.coordinator.keyed_lock import KeyedLock
 
 
 class Operations:
-    """Operations of one key as a runtime runs them: each holds the lock until it is told to finish."""
+    """Operations of one key, as a runtime runs them. Each holds the lock until the test ends it."""
 
     def __init__(self):
         self.lock = KeyedLock()

@@ -1,4 +1,4 @@
-"""What a broker coordinates follows from which partitions of the internal topic it leads."""
+"""A broker coordinates the groups of the internal topic's partitions that it leads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ME = 1
 
 
 class Groups(GroupCoordinator):
-    """Notes what a coordinator is told."""
+    """Notes the calls that a coordinator gets."""
 
     def __init__(self):
         self.topic = GROUP_METADATA_TOPIC
@@ -42,7 +42,7 @@ def groups():
 
 
 def image(**topics):
-    """Topics by name: (id, leader and epoch of each partition)."""
+    """Make an image of topics by name: (id, leader and epoch of each partition)."""
     made = {
         name: TopicImage(name, topic_id, tuple(PartitionState((1, 2), (1, 2), *state) for state in states))
         for name, (topic_id, *states) in topics.items()

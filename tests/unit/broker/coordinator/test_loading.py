@@ -1,4 +1,4 @@
-"""Reading a shard back: the last record of each key counts, transactions when they commit."""
+"""Loads a shard: the last record of each key is valid, and transactions are when they commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ steps = st.lists(
 
 
 class State:
-    """What a shard makes of its records: what is committed, and what is pending and may still count."""
+    """The state that a shard makes of its records: the committed ones, and the pending ones."""
 
     def __init__(self):
         self.committed: dict[bytes, bytes | None] = {}
@@ -159,7 +159,7 @@ def test_coordinator_of_a_damaged_partition_sends_clients_away(coordinate, caplo
 
 @pytest.mark.parametrize("second", [0, 1, 2])
 def test_batches_that_do_not_lie_behind_each_other_are_not_loaded(second):
-    """A CRC does not cover where a batch lies."""
+    """A CRC does not cover the base offset of a batch."""
     data = b"".join(encode_batch([Record(b"a", b"1", 0)] * 2, base_offset=at) for at in (0, second))
     if second == 2:
         assert [header.base_offset for _, header in _checked(data, 0)] == [0, 2]
@@ -173,7 +173,7 @@ def test_batches_that_do_not_lie_behind_each_other_are_not_loaded(second):
 
 @given(st.lists(st.tuples(st.booleans(), keys, values.filter(bool)), max_size=12))
 def test_a_record_that_adds_to_another_is_replayed_after_it(memory_log, records):
-    """Keys with a plus add to the key without it: they count until that key is written again."""
+    """A key with a plus adds to the key without it. It is valid until that key is written again."""
 
     class Sums:
         def __init__(self):

@@ -1,4 +1,4 @@
-"""Committing, reading, deleting and expiring offsets."""
+"""Commits, reads, deletions and expiry of offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Kafka keeps a key: values computed by Java's String.hashCode and Kafka's Utils.abs."""
+"""The partition of a key, compared with values of Java's String.hashCode and Kafka's Utils.abs."""
 
 import pytest
 from hypothesis import given
@@ -47,7 +47,7 @@ def test_a_key_that_no_record_can_store_is_neither_hashed_nor_kept():
 
 
 def horner(text: str) -> int:
-    """`String.hashCode` as Java's documentation defines it."""
+    """Return `String.hashCode` as Java's documentation defines it."""
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(encoded), 2):

@@ -18,7 +18,7 @@ COSTLY = "(a?){1000}!"
 
 @pytest.fixture
 def searching():
-    """Runs a scenario that is given a search."""
+    """Run a scenario with a search."""
 
     def run(scenario):
         async def main():

@@ -1,7 +1,7 @@
 """The typed records that a shard replays, and the bytes in its log, give the same state.
 
-Random operations run on a coordinator whose log sometimes waits and sometimes fails. A witness replays the
-typed records alone; a second coordinator loads the log's bytes.
+Random operations run on a coordinator whose log sometimes waits and sometimes fails. A second shard, the
+witness, replays only the typed records. A second coordinator loads the log's bytes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ group_steps = st.one_of(
 
 
 class Driver:
-    """Does the steps; what a request answers matters only where the next one needs it."""
+    """Executes the steps. It uses the answer of a request only if the next request needs it."""
 
     def __init__(self, groups: Any) -> None:
         self.groups = groups
@@ -146,7 +146,7 @@ class Driver:
         )
 
     async def _rebalance(self, group: str) -> None:
-        """A round of two members as clients go through it; it may fail at any point."""
+        """Run a rebalance of two members, which can fail at any point."""
         for number in (0, 1):
             await self._join(group, number)
             await asyncio.sleep(0)
@@ -229,7 +229,7 @@ class Driver:
         self.tasks.append(asyncio.ensure_future(ask()))
 
     async def rest(self) -> None:
-        """All that was appended is committed."""
+        """Wait until all appended records are committed."""
         log = self.groups.log
         log.hold, log.failure = False, None
         persister = self.groups.persister
@@ -250,7 +250,7 @@ def shard_of(coordinator: Any) -> Any:
 
 
 def witnessed(shard: Any, witness: Any) -> None:
-    """Let `witness` replay what `shard` replays; each record is equal to its bytes decoded."""
+    """Let `witness` replay the records of `shard`. Check that each record is equal to its decoded bytes."""
 
     def both(name: str) -> None:
         own, others = getattr(shard, name), getattr(witness, name)
@@ -268,7 +268,7 @@ def witnessed(shard: Any, witness: Any) -> None:
 
 
 def stored_groups(shard: GroupShard) -> dict[str, Any]:
-    """What the log stores of each group; a group that has but offsets is stored with these."""
+    """Return the stored state of each group, also of groups that have only offsets."""
     return {group_id: stored for group_id, group in shard.groups.items() if (stored := stored_group(group))}
 
 
@@ -322,7 +322,7 @@ def test_groups_are_the_same_by_typed_records_and_by_bytes(make_groups, steps):
 
 
 def test_an_offset_with_an_expiry_is_replayed_as_it_is_stored():
-    """The one format that has an expiry has neither leader epoch nor topic id."""
+    """The only format with an expiry has neither a leader epoch nor a topic id."""
     record = offset_record(OffsetKey("g", "t", 0), CommittedOffset(5, 3, "m", 7, 9, b"t" * 16))
     assert record.committed == CommittedOffset(5, metadata="m", committed_ms=7, expires_ms=9)
     kept = CommittedOffset(5, 3, "m", 7, NO_EXPIRY, b"t" * 16)

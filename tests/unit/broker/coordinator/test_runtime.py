@@ -1,4 +1,6 @@
-"""The coordinator runtime: append, replay when committed, reply, one operation of a key after another."""
+"""The coordinator runtime: it appends records, replays them when committed, and replies, one operation a key
+at a time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from barnabas.kafka.records import Record, batches, encode_batch
 
 
 class Count(NamedTuple):
-    """A record of the shard below: a key, and how often it was counted."""
+    """A record of the test's shard: a key, and a count."""
 
     key: bytes
     count: int
@@ -26,7 +28,7 @@ class Count(NamedTuple):
 
 
 class Counters:
-    """A shard that counts by key; what it is told in `seen` came by replay alone."""
+    """A shard that counts by key. `seen` has the replayed records."""
 
     def __init__(self, context):
         self.context = context
@@ -53,7 +55,7 @@ class Counters:
 
 @pytest.fixture
 def run(memory_log):
-    """Runs a scenario with a runtime that leads partition 0, and its log."""
+    """Run a scenario with a runtime that leads partition 0, and with its log."""
 
     def runner(scenario):
         async def main():
@@ -201,7 +203,7 @@ def test_error_of_an_operation_reaches_its_caller_alone(run):
 
 
 class Unfit(NamedTuple):
-    """A record that the log's format has no room for."""
+    """A record that does not fit the log's format."""
 
     def encode(self):
         raise ProtocolError("too long")
@@ -431,7 +433,7 @@ def test_partitions_are_loaded_one_after_another(run):
 
 
 def commit(runtime, key, value):
-    """An operation that looks at nothing: it may be under way beside its like."""
+    """An operation that reads no state, so it can run at the same time as another one of its kind."""
     operation = lambda shard: Result(value, [Count(key, value)])  # noqa: E731
     return runtime.write(0, "k", operation, shared=True)
 

@@ -1,4 +1,4 @@
-"""Heartbeats, leaving, and silence."""
+"""Heartbeats, leaving members, and members without heartbeats."""
 
 from __future__ import annotations
 

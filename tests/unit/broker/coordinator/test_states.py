@@ -1,4 +1,4 @@
-"""Walks the table of a classic group's states and events: a real group does what the table says."""
+"""Compares a real classic group with the table of its states and events."""
 
 from __future__ import annotations
 

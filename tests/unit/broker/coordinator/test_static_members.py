@@ -1,4 +1,4 @@
-"""Members known by their group.instance.id (KIP-345)."""
+"""Members with a group.instance.id (KIP-345)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 
 
 async def stable(groups, *instances, **options):
-    """A stable group of static members: member ids by instance, the first leads."""
+    """Create a stable group of static members. Return member ids by instance; the first member leads."""
     joins = [groups.join(instance=name, **options) for name in instances]
     responses = [await join for join in joins]
     ids = {name: response.member_id for name, response in zip(instances, responses, strict=True)}

@@ -1,4 +1,6 @@
-"""While nothing can be stored, nobody spins and the log is not flooded; afterwards all goes on."""
+"""While the log accepts no records, no client can cause a busy loop or flood the log. Afterwards the group
+continues.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ A_MINUTE = 20
 
 
 async def eager(groups, member_id, turns):
-    """A client that asks again at once, whatever it is told; its assignment when it has one."""
+    """A client that repeats its request at once after each error. Return its assignment."""
     for _ in range(turns):
         try:
             joined = await groups.join(member_id)

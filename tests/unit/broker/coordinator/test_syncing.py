@@ -1,4 +1,6 @@
-"""The second half of a round: the leader's assignment, stored before anyone learns theirs."""
+"""The sync phase of a rebalance: the coordinator stores the leader's assignment
+before it answers any member.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGr
 
 
 async def joined(groups, members=2, **options):
-    """Members of one generation that have joined and not synced yet: their ids, leader first."""
+    """Create members of one generation that have joined and not synced yet. Return
+    their ids, the leader first.
+    """
     parked = [await groups.new_member(**options) for _ in range(members)]
     for _, join in parked:
         generation = (await join).generation_id
@@ -185,7 +189,7 @@ def test_leader_learns_its_assignment_before_its_followers(coordinate, how, firs
         order = []
 
         def sync(member, parts=()):
-            """As the dispatcher does: what has to wait is parked, and its callback sends the answer."""
+            """Send SyncGroup as the dispatcher does. If it must wait, a callback sends the answer later."""
             request = SyncGroupRequest(
                 group_id="g",
                 generation_id=generation,
@@ -221,7 +225,7 @@ def test_leader_learns_its_assignment_before_its_followers(coordinate, how, firs
 
 
 def test_an_assignment_that_no_log_takes_is_refused_before_it_is_encoded(coordinate):
-    """One of 90 MB held the loop for 0.7 s, and took 1.1 GB."""
+    """Earlier, one of 90 MB blocked the loop for 0.7 s and used 1.1 GB of memory."""
 
     async def scenario(groups):
         (leader, follower), generation = await joined(groups)

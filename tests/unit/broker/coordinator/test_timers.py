@@ -1,4 +1,4 @@
-"""Timers that are moved far more often than they fire."""
+"""Timers that are moved far more often than they expire."""
 
 from __future__ import annotations
 

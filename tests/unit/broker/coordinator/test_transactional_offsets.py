@@ -1,4 +1,4 @@
-"""Offsets committed in a transaction: nobody sees them before it commits (KIP-98, KIP-447)."""
+"""Offsets in a transaction are not visible before it commits (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A peer that answers as a test says, and channels to it over the network in memory, in virtual time."""
+"""A simulated peer broker, and channels to it over the network in memory, in virtual time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVED = [ApiVersion(api_key=key, min_version=0, max_version=4) for key in (0, 1
 
 
 class PeerSession(asyncio.Protocol):
-    """One connection of the peer: answers in the order of the requests."""
+    """One connection of the peer. It answers in the order of the requests."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -67,7 +67,9 @@ class PeerSession(asyncio.Protocol):
 
 
 class Peer:
-    """A broker as far as these tests need one. `heartbeat` answers: a response, a future of one, or bytes."""
+    """The parts of a broker that these tests need. `heartbeat` returns a response, a
+    future of one, or bytes.
+    """
 
     def __init__(self, network: SimulatedNetwork) -> None:
         self.network = network
@@ -90,7 +92,7 @@ class Peer:
 
     @property
     def heartbeats(self) -> list[str]:
-        """The group ids of all heartbeats, in the order in which they came."""
+        """Return the group ids of all heartbeats in their order."""
         return [request.group_id for request in self.asked if isinstance(request, HeartbeatRequest)]
 
 
@@ -120,7 +122,7 @@ def heartbeat(number: object = "g") -> HeartbeatRequest:
 
 @pytest.fixture
 def run() -> Callable[..., None]:
-    """Runs a scenario on a `World` whose peer listens; keyword arguments are a channel's settings."""
+    """Run a scenario on a `World` whose peer listens. Keyword arguments are settings of the channel."""
 
     def run_scenario(
         scenario: Callable[[World], Awaitable[None]],

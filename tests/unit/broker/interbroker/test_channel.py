@@ -1,4 +1,4 @@
-"""Requests to one peer: order, bounds, and what is told at each fault."""
+"""Requests to one peer: order, limits, and errors after each fault."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ def is_connected(channel):
 
 
 async def failure(future, kind):
-    """The error of a request, which is of that kind."""
+    """Return the error of a request, and check its type."""
     with pytest.raises(kind) as caught:
         await future
     return caught.value
@@ -506,7 +506,7 @@ def test_an_address_that_cannot_be_found_out_fails_what_waits_at_once(run):
 
 
 def test_an_answer_that_came_while_the_event_loop_stood_still_is_taken():
-    """A pause of this process is not one of the peer's: the event loop reads before it runs what is due."""
+    """A pause of this process is not a pause of the peer: the event loop reads data before it runs timers."""
     listening = socket.create_server(("127.0.0.1", 0))
     is_still = threading.Event()
 

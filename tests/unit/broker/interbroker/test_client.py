@@ -1,4 +1,4 @@
-"""Channels by broker and purpose, on the network in memory and on that of the system."""
+"""Channels by broker and purpose, on the simulated and on the real network."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Credentials that a test gives to logins."""
+"""Credentials that a test gives to the login code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.broker.logins.stored import Users
 
 @dataclass
 class Given:
-    """`StoredLogins` of these users and listeners."""
+    """`StoredLogins` with these users and listeners."""
 
     users: Users = field(default_factory=dict)
     listeners: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

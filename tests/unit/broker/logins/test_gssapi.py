@@ -1,4 +1,4 @@
-"""GSSAPI's exchange (RFC 4752), with a Kerberos that believes everything."""
+"""GSSAPI's exchange (RFC 4752), with a Kerberos that accepts everything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_LAYER = b"\x01\x00\x00\x00"
 
 
 class Believer:
-    """Establishes the context with the last of `answers`; wraps in brackets."""
+    """A security context that is established with the last of `answers`. It wraps messages in brackets."""
 
     def __init__(self, *answers: bytes, client: str = "alice@EXAMPLE.COM") -> None:
         self._answers = list(answers)

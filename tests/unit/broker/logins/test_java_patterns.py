@@ -1,4 +1,4 @@
-"""Patterns of mapping rules match what they match in Java: as java.util.regex says."""
+"""Patterns of mapping rules match the same texts as in Java (java.util.regex)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users by Kerberos principals: the rules of Hadoop, which Kafka has taken over."""
+"""Users from Kerberos principals: the rules of Hadoop, which Kafka uses, too."""
 
 from __future__ import annotations
 

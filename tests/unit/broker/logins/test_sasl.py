@@ -207,7 +207,7 @@ def test_names_of_mechanisms() -> None:
 
 
 def test_a_listener_has_users_of_its_own_for_plain():
-    """As Apache Kafka has them in JAAS; such a password decides for its user, whatever the cluster knows."""
+    """As in Apache Kafka's JAAS entries. Such a password is valid for its user instead of the cluster's."""
     passwords = {"OWN": {"alice": "of the listener", "bob": "builder"}}
     both = Sasl(Given(USERS, passwords), Random(1), bytes(32))
     assert both.begin("PLAIN", "OWN").respond(b"\0bob\0builder") == b""

@@ -1,4 +1,4 @@
-"""Subjects as Java writes them, and the rules that make users of them."""
+"""Subjects of certificates in Java's form, and the rules that convert them to user names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def certificate(*rdns) -> bytes:
-    """Of a subject whose parts are lists of pairs of a number and a value."""
+    """Return a certificate whose subject has these parts, each a list of pairs of a number and a value."""
     parts = [x509.RelativeDistinguishedName(x509.NameAttribute(*pair) for pair in rdn) for rdn in rdns]
     name = x509.Name(parts)
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(KEY.public_key())

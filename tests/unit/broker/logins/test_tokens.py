@@ -1,4 +1,4 @@
-"""What a broker takes of tokens, and what it refuses: each case by itself, with real signatures."""
+"""The tokens that a broker accepts and rejects: each case with real signatures."""
 
 from __future__ import annotations
 

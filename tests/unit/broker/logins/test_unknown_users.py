@@ -1,4 +1,4 @@
-"""Users who do not exist cannot be told from those who do, by anything that a broker tells before a login."""
+"""Before a login, no answer of a broker shows whether a user exists."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def user(
     shared: bool = False,
     java: bool = False,
 ) -> dict[str, str]:
-    """A stored user; the keys do not matter."""
+    """Return a stored user. The keys do not matter."""
     texts = {}
     salt = b""
     for mechanism in mechanisms:
@@ -41,7 +41,7 @@ def user(
 
 
 def java_salt(size: int) -> bytes:
-    """A salt of that length as kafka-configs.sh makes it: a number of 130 bits in base 36."""
+    """Return a salt as kafka-configs.sh makes it: a number of 130 bits in base 36."""
     digits = "0123456789abcdefghijklmnopqrstuvwxyz"
     while True:
         value, text = secrets.randbits(130), ""
@@ -66,7 +66,7 @@ def sasl(
 
 
 def challenge(users: Users, name: str, mechanism: Mechanism, **more: Any) -> tuple[bytes, int]:
-    """The salt and the iterations that a client is told."""
+    """Return the salt and the iterations that a client gets."""
     answer = sasl(users, **more).begin(mechanism.text).respond(f"n,,n={name},r=abc".encode()).decode()
     fields = dict(part.split("=", 1) for part in answer.split(","))
     return base64.b64decode(fields["s"]), int(fields["i"])
@@ -124,7 +124,7 @@ def test_shapes_are_as_frequent_as_among_the_users() -> None:
 
 
 def test_a_shape_stays_when_other_users_come_and_go() -> None:
-    """A real user's challenge changes with the password only."""
+    """A real user's challenge changes only with the password."""
     users: Users = {f"a{n}": user(*BOTH, iterations=4096) for n in range(50)}
     users |= {f"b{n}": user(*BOTH, iterations=8192) for n in range(50)}
     names = [f"nobody{n}" for n in range(500)]
@@ -168,7 +168,7 @@ def test_without_users_the_shape_is_that_of_our_own_tools(users: Users) -> None:
 
 
 class Work:
-    """Counts what is derived."""
+    """Counts the derivations of keys."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[tuple[str, int]] = []
@@ -198,7 +198,7 @@ class Work:
 def test_plain_takes_the_same_work_for_every_name(
     monkeypatch: pytest.MonkeyPatch, mechanisms: tuple[Mechanism, ...], iterations: int
 ) -> None:
-    """For users of the cluster, of the listener, and unknown ones; at the first login and at the next."""
+    """The work is the same for users of the cluster, of the listener, and unknown ones, at each login."""
     work = Work(monkeypatch)
     users: Users = {
         f"user{number}": {
@@ -216,7 +216,7 @@ def test_plain_takes_the_same_work_for_every_name(
 
 
 def test_a_token_that_is_not_there_looks_like_one_that_is() -> None:
-    """Whatever shapes the users have: a token's credential is derived anew at each broker."""
+    """Each broker derives a token's credential again, whatever forms the users' credentials have."""
     from barnabas.broker.logins.token_logins import TokenLogin
 
     class Tokens:

@@ -1,4 +1,4 @@
-"""What the cleaner does when a log, its disk or its settings are in the way."""
+"""The cleaner when a log, its disk or its settings prevent a cleaning."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONFIG = TopicConfig(cleanup_policy=("compact",), delete_retention_ms=0, min_cle
 
 
 class Logs:
-    """What the cleaner asks of a LogManager, with the work done at once."""
+    """The part of a LogManager that the cleaner uses. It does all work at once."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -65,14 +65,14 @@ class Bench:
 
     @property
     def cleaned(self):
-        """Up to where the logs are clean of which something is."""
+        """Return the offset up to which each log is clean."""
         return {name: offset for name, offset in self.directory.cleaned_to.items() if offset}
 
     def names(self, log):
         return [entry.name for entry in self.disk.entries(log.files.path)]
 
     def clean(self, rounds=1, before_each=lambda number: None):
-        """Clean what is dirtiest, so many times; whether the last time anything was."""
+        """Clean the dirtiest log `rounds` times. Return whether there was one the last time."""
 
         async def run():
             config = BrokerConfig()
@@ -274,7 +274,7 @@ def test_a_swap_that_an_error_interrupts_is_completed_or_undone(bench, failing):
 
 @pytest.fixture
 def interrupted(monkeypatch):
-    """Makes a log of three segments, and stops its first cleaning after the first of them."""
+    """Create a log of three segments, and stop its first cleaning after the first of them."""
     put_in_place = LogCleaner._put_in_place
 
     async def put_one_in_place(self, log, cleaning, cleaned, group):

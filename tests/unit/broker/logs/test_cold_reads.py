@@ -1,4 +1,4 @@
-"""Reads of the disk made by threads."""
+"""Reads from the disk by threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from barnabas.broker.storage.open_files import LogFile
 
 
 class HeldFile(OsFile):
-    """A file whose reads in other threads wait until they are let go."""
+    """A file whose reads in other threads wait until the test releases them."""
 
     asked = threading.Event()
     let_go = threading.Event()

@@ -1,4 +1,4 @@
-"""Log directories on a real file system: locks, identity, what lies in them."""
+"""Log directories on a real file system: locks, identity and contents."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_clean_stop_writes_down_the_brokers_epoch_and_the_next_start_knows_it(tm
 
 
 def as_kafka_reads(path):
-    """Lines, whose blanks at the end do not count: Kafka splits them at blanks."""
+    """Return lines without spaces at the end: Kafka splits them at spaces."""
     return [line.rstrip(" \t") for line in path.read_text().splitlines()]
 
 
@@ -302,7 +302,7 @@ def test_idle_partitions_hold_no_open_files(tmp_path):
 
 
 class CaseBlind(OsFileSystem):
-    """Does not tell upper case from lower case below its root, as is usual on macOS and Windows."""
+    """A file system that ignores case below its root, as is usual on macOS and Windows."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)

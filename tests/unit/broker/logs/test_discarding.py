@@ -1,4 +1,4 @@
-"""A replica that is thrown away: in one step or in none, wherever the command is interrupted."""
+"""A discard of a replica happens completely or not at all, wherever the command is interrupted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TopicPartition("t", 0)
 
 
 class Interrupted(Exception):
-    """The process of the command is gone."""
+    """Ends the process of the command."""
 
 
 class Fragile:
@@ -45,7 +45,7 @@ def discard(fs, *paths: Path) -> list[str]:
 
 
 def made(path: Path) -> None:
-    """The stopped broker's folder, with two partitions."""
+    """Create the folder of a stopped broker with two partitions."""
 
     async def fill() -> None:
         bench = Bench(str(path), disk=OsFileSystem(), is_clustered=True)
@@ -58,7 +58,9 @@ def made(path: Path) -> None:
 
 
 def found(*paths: Path) -> tuple[list[str], int, int]:
-    """What the next start registers as incomplete, and where the logs of both partitions end."""
+    """Return the replicas that the next start registers as incomplete, and the log
+    ends of both partitions.
+    """
 
     async def load() -> tuple[list[str], int, int]:
         bench = Bench(*map(str, paths), disk=OsFileSystem(), is_clustered=True)

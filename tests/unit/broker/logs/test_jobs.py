@@ -1,4 +1,4 @@
-"""Periodic jobs: each at its interval, whatever an earlier run met."""
+"""Periodic jobs: each runs at its interval, whatever the result of an earlier run."""
 
 from __future__ import annotations
 

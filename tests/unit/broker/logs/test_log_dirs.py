@@ -1,4 +1,4 @@
-"""What is said of folders that cannot hold data, before a broker opens anything."""
+"""Messages about folders that cannot store data, before a broker opens anything."""
 
 import errno
 import os

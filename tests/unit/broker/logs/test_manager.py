@@ -1,4 +1,4 @@
-"""The logs of a broker over several log directories: where they go, and when their files do."""
+"""The logs of a broker in several log directories: their places, and the lives of their files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFIG = TopicConfig(file_delete_delay_ms=DELAY_MS, segment_bytes=200, retention
 
 
 class AtOnce:
-    """Does the work where it is given."""
+    """A pool that makes each call at once."""
 
     def run(self, work, /, *args, **kwargs):
         done = asyncio.get_running_loop().create_future()
@@ -69,13 +69,13 @@ class Bench:
 
 
 def hosted(names):
-    """Topics of one partition each, with their ids."""
+    """Return topics of one partition each, with their ids."""
     return {TopicPartition(name, 0): name.encode() * 16 for name in names}
 
 
 @pytest.fixture
 def play():
-    """Runs a scenario in virtual time."""
+    """Run a scenario in virtual time."""
 
     def run(scenario, *log_dirs):
         async def main():
@@ -158,7 +158,7 @@ def test_a_folder_without_its_topic_id_is_not_opened_for_another_topic_than_the_
 
 
 def test_a_stop_flushes_the_logs_in_a_thread():
-    """Of many it takes as long as many fsyncs, and the session with ZooKeeper lives on the loop."""
+    """Many fsyncs take long, and the session with ZooKeeper needs the event loop."""
 
     async def scenario():
         disk, pool = FaultyDisk(), ThreadPool("disk", 1)
@@ -221,7 +221,7 @@ def test_retention_of_one_log_does_not_depend_on_that_of_another(play, caplog, m
 
 
 class Noted(AtOnce):
-    """A pool that tells whether it is at work."""
+    """A pool that tells whether a call runs."""
 
     is_at_work = False
 
@@ -459,7 +459,7 @@ def test_truncations_that_come_together_lower_their_recovery_points_in_one_write
 
 
 def test_a_recovery_point_that_a_full_disk_refused_is_written_when_the_cut_is_tried_again(play):
-    """Seed 71094 of clusters: then the log was cut, and could not be opened after a kill."""
+    """Simulation seed 71094: the log was truncated, and could not be opened after a kill."""
 
     async def scenario(bench):
         log = bench.create("t", records=5)
@@ -502,7 +502,7 @@ def test_a_flush_that_overlaps_a_truncation_does_not_raise_the_recovery_point_ag
 
 
 def test_stop_waits_for_a_write_whose_waiters_have_gone(play):
-    """Seed 428 of clusters: a fetcher was stopped while it cut a log off, and the pool of threads closed."""
+    """Simulation seed 428: a fetcher was stopped while it truncated a log, and the thread pool closed."""
 
     async def scenario(bench):
         pool = VirtualThreads(random.Random(1)).pool("disk", 2)
@@ -522,7 +522,9 @@ def test_stop_waits_for_a_write_whose_waiters_have_gone(play):
 
 @pytest.mark.parametrize("flush_messages", [1, 1000])
 def test_what_a_crash_has_left_is_fsynced_before_it_is_served_where_what_is_acknowledged_is(flush_messages):
-    """Else it might be acknowledged when it comes again, and the power take it."""
+    """Otherwise the broker could acknowledge the data when a producer sends it again, and a power cut could
+    remove it.
+    """
 
     async def scenario():
         bench = Bench("/a")
@@ -684,7 +686,7 @@ def test_a_log_that_a_full_disk_kept_from_opening_is_opened_when_there_is_space(
 
 
 def scarce(*suffixes):
-    """A process that has no descriptor left to open such files."""
+    """Let the process have no descriptor left to open such files."""
     scarce = OSError(errno.EMFILE, "too many open files")
     return lambda asked, path: scarce if asked == "open" and path.endswith(suffixes) else None
 
@@ -903,7 +905,9 @@ def test_a_clean_stop_vouches_for_nothing_when_nobody_knows_which_logs_there_wer
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_folder_that_does_not_say_whose_it_is_makes_way_for_the_topic_that_has_its_name(play, is_clean):
-    """Seed 100721: a power cut took its partition.metadata, and the checkpoints name a deleted topic."""
+    """Simulation seed 100721: a power cut removed its partition.metadata, and the checkpoints name a deleted
+    topic.
+    """
 
     async def scenario(bench):
         bench.create("t", records=3).flush()

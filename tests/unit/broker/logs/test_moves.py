@@ -1,4 +1,4 @@
-"""Logs on their way from one log directory to another: what arrives, whatever happens meanwhile."""
+"""Moves of logs from one log directory to another, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONFIG = TopicConfig(segment_bytes=400, file_delete_delay_ms=1000)
 
 
 class Bench:
-    """A broker's logs in /a and /b, of which the one of T0 lies in /a at first."""
+    """A broker's logs in /a and /b. The log of T0 is in /a at first."""
 
     def __init__(self, disk=None, **settings):
         self.clock = VirtualClock(asyncio.get_running_loop())
@@ -325,7 +325,7 @@ def test_a_log_that_opens_late_goes_on_with_its_move(play):
 
 @pytest.mark.parametrize("full", ["/a", "/b"])
 def test_a_log_in_two_directories_is_served_only_if_both_can_be_read(play, full):
-    """A move was over, but its former folder could not be removed; then a start finds one disk full."""
+    """A move had ended, but its former folder could not be removed. Then a start finds one disk full."""
 
     async def scenario(bench):
         bench.create(6)
@@ -370,7 +370,7 @@ def test_long_topic_names_fit(play):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_power_may_go_at_any_moment_of_a_move(seed):
-    """Everything that was fsynced before it is there, whole, and the log can be moved again."""
+    """All data that was fsynced before the power cut exists afterwards, and the log can be moved again."""
     cut = 0
     while _move_with_power_cut_after(cut, random.Random(f"{seed} {cut}")):
         cut += 1 + seed
@@ -378,7 +378,7 @@ def test_power_may_go_at_any_moment_of_a_move(seed):
 
 
 def _move_with_power_cut_after(changes, chance):
-    """Whether the power went before the move was over."""
+    """Move a log and cut the power after some changes. Return whether this was before the end of the move."""
     disk = FaultyDisk()
     state = {}
 

@@ -1,4 +1,4 @@
-"""Offset checkpoints are written when something has changed, in steps."""
+"""Offset checkpoints are written in steps after a change."""
 
 from types import SimpleNamespace
 
@@ -33,7 +33,7 @@ def open_logs(count):
 
 
 def write(checkpoint, logs):
-    """Whether there was anything to write."""
+    """Write the checkpoint. Return whether there was a change."""
     task = CheckpointWrite(checkpoint, logs, lambda log: log.offset)
     task.run()
     return task.is_needed

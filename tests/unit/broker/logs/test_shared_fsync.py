@@ -1,4 +1,4 @@
-"""Fsyncs that requests share."""
+"""Fsyncs that several requests share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules in the store: where Apache Kafka on ZooKeeper had them, and as it wrote them."""
+"""ACL rules in the store, with the paths and formats of Apache Kafka on ZooKeeper."""
 
 from __future__ import annotations
 

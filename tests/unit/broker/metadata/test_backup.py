@@ -1,4 +1,4 @@
-"""Backups of a cluster's metadata, clusters made of them again, and the backup that each broker keeps."""
+"""Backups of a cluster's metadata, clusters restored from them, and the backup that each broker keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many changes are divided into transactions."""
+"""Divides many changes into transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the value of a setting comes from."""
+"""The source of a setting's value."""
 
 from __future__ import annotations
 

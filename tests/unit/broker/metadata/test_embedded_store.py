@@ -1,4 +1,4 @@
-"""The files under the embedded store: what survives, what does not, and who may open them."""
+"""The files of the embedded store: the data that survives a crash, and the processes that may open them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ephemeral node that a broker must have: made, taken over, waited for, or refused."""
+"""An ephemeral node that a broker needs: the broker creates it, takes it over, waits for it, or fails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_claimed_node_is_this_sessions_and_its_creation_number_is_told() -> None
 
 
 def test_node_of_this_session_is_taken_over_and_holds_what_is_claimed() -> None:
-    """Trap 15 (KAFKA-7165, 14845): it is no stranger's."""
+    """KAFKA-7165, 14845: the node belongs to this broker's own session."""
 
     async def scenario() -> None:
         store = MemoryStore()
@@ -73,7 +73,7 @@ def test_node_of_a_session_that_lives_is_not_taken(patience: float) -> None:
 
 
 class LossyStore(MemoryStore):
-    """Breaks the connection at each of its first creations, before or after it was carried out."""
+    """A store that breaks the connection at each of its first creations, before or after the execution."""
 
     def __init__(self, losses: list[bool]) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class LossyStore(MemoryStore):
 
 @pytest.mark.parametrize("losses", [[True], [False], [False, True], [False, False]], ids=str)
 def test_lost_answer_is_followed_by_a_look_once_the_store_is_back(losses: list[bool]) -> None:
-    """Trap 18: the node is made once, whether the creation was carried out or not."""
+    """The node is created once, whether the first creation was executed or not."""
 
     async def scenario() -> None:
         store = LossyStore(losses)

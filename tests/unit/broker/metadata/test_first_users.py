@@ -1,4 +1,4 @@
-"""Users of a new cluster: stored before anybody can log in, and left alone from then on."""
+"""The first users of a new cluster: stored before any login, and not changed by later starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lone broker's metadata moves to a store that a cluster shares."""
+"""Moves the metadata of a single broker to a store that a cluster shares."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SYSTEM = Environment.of_system()
 
 
 async def embedded(*folders: Path, topics: int = 3) -> str:
-    """Makes a store and closes it; its cluster's id."""
+    """Create a store and close it. Return the id of its cluster."""
     for folder in folders:
         folder.mkdir(exist_ok=True)
     store = await EmbeddedStore.open(SYSTEM, *folders)

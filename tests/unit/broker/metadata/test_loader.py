@@ -53,7 +53,7 @@ Scenario = Callable[[MetadataStore, MetadataLoader, list[ImageDelta]], Awaitable
 
 
 def play(scenario: Scenario, before: list[Operation] | None = None) -> None:
-    """Runs a scenario with a loader that has started on a store which holds `before`."""
+    """Run a scenario with a loader that has started on a store with the nodes of `before`."""
 
     async def session() -> None:
         store = MemoryStore()
@@ -247,7 +247,7 @@ def test_read_that_fails_is_tried_again_without_any_news() -> None:
 
 
 class AwayStore(MemoryStore):
-    """A store that is away for a while: it cannot be read then, and changes go unheard."""
+    """A store that is away for some time: reads fail, and changes are not reported."""
 
     def __init__(self, server: MemoryServer | None = None) -> None:
         super().__init__(server)
@@ -283,7 +283,7 @@ class _DeafWatches(Watches):
 
 
 def test_everything_is_read_again_after_a_reconnection_and_only_what_changed_is_told() -> None:
-    """Traps 15 and 17: whatever came, went or changed unheard, a broker that was away for a blink too."""
+    """The loader must also find changes without an event, and a broker that was away for a moment."""
 
     async def session() -> None:
         server = MemoryServer()
@@ -330,7 +330,7 @@ def test_everything_is_read_again_after_a_reconnection_and_only_what_changed_is_
 
 @pytest.mark.parametrize("turns", range(12))
 def test_second_break_while_everything_is_read_again_loses_nothing(turns: int) -> None:
-    """Trap 16 (KAFKA-9307): what was read before the second break is not taken for the whole."""
+    """KAFKA-9307: the loader must not treat the nodes that it read before the second break as all nodes."""
 
     async def session() -> None:
         server = MemoryServer()
@@ -389,7 +389,7 @@ def test_changes_from_all_sides_at_once_are_none_of_them_lost() -> None:
 
 
 def test_topic_that_lost_states_stays_without_leaders(caplog: pytest.LogCaptureFixture) -> None:
-    """Trap 1: nothing is deleted because it is absent."""
+    """Nothing is deleted because it is absent."""
 
     async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
         await store.delete(znodes.partition_state("t", 1))
@@ -434,7 +434,9 @@ def test_topic_that_is_deleted_while_it_is_read_is_gone_without_an_error(
 def test_topic_whose_note_has_come_and_gone_was_deleted(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However the changes are divided over images. The next image has nothing left of it."""
+    """This is true however the changes are divided over images. The next image has
+    nothing left of the topic.
+    """
     monkeypatch.setattr("barnabas.broker.metadata.loader._AT_ONCE", at_once)
     topic_id, other = new_topic_id(system_random()), new_topic_id(system_random())
 

@@ -1,4 +1,4 @@
-"""The secret from which brokers make up the salts of unknown users: one of the cluster's."""
+"""The cluster's secret from which brokers make salts for unknown users."""
 
 from __future__ import annotations
 

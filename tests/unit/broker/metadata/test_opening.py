@@ -1,4 +1,4 @@
-"""Which settings of the metadata store go together."""
+"""Valid combinations of the metadata store's settings."""
 
 from __future__ import annotations
 

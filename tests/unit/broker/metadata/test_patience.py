@@ -1,4 +1,4 @@
-"""How long a start waits for its metadata store, if its process stands still meanwhile."""
+"""The time for which a start waits for its metadata store, if its process is paused meanwhile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_patience_ends_when_it_is_used_up(comes_after: float, is_there: bool) ->
 
 
 def test_start_that_stands_still_while_it_connects_does_not_give_up() -> None:
-    """Seed 100868 of clusters: the answer was there when it went on, and so was the timeout."""
+    """Simulation seed 100868: when the process continued, the answer had arrived, but the time was up."""
 
     async def scenario() -> None:
         ensemble = SimulatedEnsemble(Random(1), EnsembleConditions(session_timeout=3.0))
@@ -67,7 +67,7 @@ def test_start_gives_up_on_an_ensemble_that_stays_away() -> None:
 
 
 def test_rest_too_short_for_the_clock_is_over() -> None:
-    """Seed 913: what rounding had left of three seconds never passed in virtual time."""
+    """Simulation seed 913: a rest of three seconds, left by rounding, never passed in virtual time."""
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What is begun again when the connection to the metadata store breaks in its middle."""
+"""Operations that are repeated when the connection to the metadata store breaks."""
 
 from __future__ import annotations
 

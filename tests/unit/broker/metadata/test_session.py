@@ -1,4 +1,4 @@
-"""Who hears of which state of a session with the metadata store."""
+"""The listeners that get each state of a session with the metadata store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every metadata store must do, whatever it keeps its nodes in."""
+"""The behaviour of every metadata store, independent of its storage."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ STORES: dict[str, Callable[[Path], AbstractAsyncContextManager[MetadataStore]]] 
 
 @pytest.fixture(params=[*STORES, "zookeeper"])
 def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
-    """Runs a scenario with a fresh store of each kind."""
+    """Run a scenario with a new store of each kind."""
     if request.param == "zookeeper":  # started only if it is among the tests to run
         server: ZooKeeperServer = request.getfixturevalue("zookeeper")
 

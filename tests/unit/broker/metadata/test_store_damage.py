@@ -1,4 +1,4 @@
-"""Whatever happens to one of the metadata's two copies: nothing is lost, and it is said."""
+"""After damage to one of the metadata's two copies, nothing is lost, and a start reports the damage."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def put(disk: FaultyDisk, path: str, content: bytes) -> None:
 
 
 class Filled:
-    """A store's disk, what it holds, and what its files held before the last commits."""
+    """The disk of a store, its nodes, and its files before the last commits."""
 
     def __init__(self, *folders: str) -> None:
         self.disk = FaultyDisk()
@@ -97,7 +97,7 @@ def path(request: pytest.FixtureRequest) -> str:
 
 
 def assert_healed(filled: Filled, path: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A start finds everything, says what was wrong, and the next one finds nothing wrong."""
+    """Check that a start finds all nodes and reports the damage, and that the next start finds no damage."""
     caplog.clear()
     assert read(filled.disk) == filled.expected
     assert [path] == [r.message.split()[0] for r in caplog.records if r.levelname == "WARNING"]
@@ -321,7 +321,7 @@ def test_a_write_that_no_copy_takes_is_refused_and_does_not_come_back() -> None:
 
 
 class RefusingDisk(FaultyDisk):
-    """A disk on which some folders cannot be locked, as on a file system that was mounted read-only."""
+    """A disk on which some folders cannot be locked, as on a read-only file system."""
 
     unlockable = ""
 
@@ -332,7 +332,9 @@ class RefusingDisk(FaultyDisk):
 
 
 def broken(*operations: str, folder: str = "/") -> Callable[[str, str], Exception | None]:
-    """For `FaultyDisk.refuse`: EIO for these operations below a folder, for all when none is named."""
+    """Return a function for `FaultyDisk.refuse`: EIO for these operations below a folder, or for all
+    operations.
+    """
 
     def refuse(operation: str, path: str) -> Exception | None:
         is_refused = path.startswith(folder) and (not operations or operation in operations)

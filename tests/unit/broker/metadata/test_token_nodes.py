@@ -1,4 +1,4 @@
-"""Delegation tokens in the store: where Apache Kafka on ZooKeeper had them, and as it wrote them."""
+"""Delegation tokens in the store, with the paths and formats of Apache Kafka on ZooKeeper."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_an_image_has_the_tokens_of_the_store():
 
 
 def test_a_tokens_password_is_that_of_apache_kafka():
-    """HmacSHA512 of the id by the secret key (``createBase64HMAC``), as `openssl dgst -hmac` makes it."""
+    """HmacSHA512 of the id with the secret key (``createBase64HMAC``), as `openssl dgst -hmac` makes it."""
     keys = TokenKeys("secret")
     assert keys.password("t1") == (
         "KPGiNkGlRT0fCUU+9TA5Utg4Wb2jMqjBqQukAFhbEToEj+cHZXQvID3rfDk6/AhDmt7oNKHJb11mUBnIxfUoCQ=="

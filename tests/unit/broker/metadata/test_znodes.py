@@ -1,4 +1,4 @@
-"""What is written to a node is read back."""
+"""Nodes are decoded to the values that were encoded."""
 
 from hypothesis import given
 from hypothesis import strategies as st

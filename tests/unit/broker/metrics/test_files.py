@@ -1,4 +1,4 @@
-"""Alert rules and dashboards: what they ask for exists, and alerts go off when they should."""
+"""Alert rules and dashboards: their metrics exist, and alerts fire when they should."""
 
 import json
 import os
@@ -125,7 +125,7 @@ def test_every_alert_has_a_scenario():
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: prometheus)")
 def test_alerts_go_off_when_they_should_and_only_then(tmp_path):
-    """By promtool, which parses every expression, too."""
+    """promtool checks this, and also parses every expression."""
     rule_file = tmp_path / "rules.yml"
     rule_file.write_text(rules(), "utf-8")
     tests = []

@@ -1,4 +1,4 @@
-"""Declarations, and what is written of them."""
+"""Declarations of metrics, and their text."""
 
 import math
 

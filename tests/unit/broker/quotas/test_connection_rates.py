@@ -1,4 +1,4 @@
-"""How many connections may begin a second."""
+"""The limit of new connections a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotas of clients: whose holds, what is measured, and how long one has to wait."""
+"""Quotas of clients: the quota that applies, the measured use, and the throttle time."""
 
 from __future__ import annotations
 

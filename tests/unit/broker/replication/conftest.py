@@ -1,4 +1,4 @@
-"""A partition on a faulty disk, among brokers that a test names."""
+"""A partition on a faulty disk, in a cluster of given brokers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BATCH = encode_batch([Record(None, b"v", timestamp=1_700_000_000_000)])
 
 
 class Brokers:
-    """The brokers that live, and the time."""
+    """The live brokers, and the time."""
 
     def __init__(self, *ids):
         self.alive = {}
@@ -38,7 +38,7 @@ class Brokers:
             self.start(broker)
 
     def start(self, broker, **fields):
-        """A broker registers, again if it has before."""
+        """Register a broker, or register it again."""
         epoch = self.alive[broker].epoch + 10 if broker in self.alive else 100 + broker
         self.alive[broker] = BrokerImage(broker, (), epoch=epoch, **fields)
 
@@ -57,7 +57,7 @@ def brokers():
 
 @pytest.fixture
 def lead(brokers):
-    """`lead(state, min_insync_replicas=2)`: a partition in that state, as broker 1 holds it."""
+    """`lead(state, min_insync_replicas=2)`: return a partition in this state on broker 1."""
 
     def make(state, on_isr_change_due=lambda partition: None, index=0, **settings):
         directory = LogDirectory.open(
@@ -95,7 +95,7 @@ def append():
 
 @pytest.fixture
 def fetch(brokers):
-    """A follower fetches from an offset on, in the life in which it is registered."""
+    """Fetch as a follower from an offset on, with its present broker epoch."""
 
     def fetch(partition, broker, offset, **fields):
         partition.followed(broker, brokers.epoch(broker), offset, **fields)
@@ -104,7 +104,7 @@ def fetch(brokers):
 
 
 class Controller:
-    """Answers AlterPartition as it is told to, or carries it out."""
+    """A controller that answers AlterPartition as the test says, or executes it."""
 
     def __init__(self):
         self.requests = []

@@ -1,4 +1,4 @@
-"""What a produce with acks=all is answered, and when."""
+"""The answer to a produce with acks=all, and its time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def led(isr=(1, 2), epoch=5, partition_epoch=7, leader=1):
 
 @pytest.fixture
 def produce(append):
-    """Appends with acks=all; the errors that the client gets in the end."""
+    """Append with acks=all, and return the errors that the client gets."""
 
     async def produce(partition, timeout_ms=30_000):
         errors = []
@@ -59,7 +59,9 @@ def test_it_fails_at_the_end_of_its_leader_epoch_also_when_the_same_broker_leads
 
 
 def test_a_watermark_that_moves_on_after_a_demotion_acknowledges_nothing(lead, produce):
-    """KAFKA-20634: what lies there now another leader has written; the producer's own record is cut off."""
+    """KAFKA-20634: another leader has written the record at this offset. The producer's own record was
+    truncated.
+    """
 
     async def main():
         partition = lead(led())

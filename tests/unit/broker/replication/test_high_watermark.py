@@ -1,4 +1,4 @@
-"""How far a leader counts records as committed."""
+"""The offset up to which a leader counts records as committed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_records_of_an_earlier_leader_are_news_of_unknown_size(lead, append, fet
 
 
 def test_below_min_isr_nothing_is_committed_so_the_last_replica_standing_loses_nothing(lead, append, fetch):
-    """KIP-966: what the last in-sync replica alone has must not count as committed."""
+    """KIP-966: records that only the last in-sync replica has must not count as committed."""
     partition = lead(led(isr=(1, 2)), min_insync_replicas=2)
     append(partition, count=1)
     fetch(partition, 2, 1)
@@ -200,7 +200,7 @@ def test_a_new_leader_knows_what_is_committed_once_the_watermark_reaches_its_epo
 
 
 def test_a_batch_refused_for_want_of_replicas_is_not_overtaken_by_the_next_one_under_way(lead):
-    """The log knows nothing of the producer, and would begin with whichever batch comes first."""
+    """The log has no state of the producer, and would accept any of its batches as the first."""
     partition = lead(led(isr=(1,)), min_insync_replicas=2)
     first, second, third = (
         encode_batch(
@@ -223,8 +223,10 @@ def test_a_batch_refused_for_want_of_replicas_is_not_overtaken_by_the_next_one_u
 
 
 def test_a_request_that_comes_late_and_is_refused_for_want_of_replicas_holds_no_later_batch_up(lead):
-    """Seed 79510 of clusters: it lay with a paused broker, and another one had taken the batch since. Nobody
-    sends it again."""
+    """Simulation seed 79510: the batch waited at a paused broker, and another broker had accepted it since.
+
+    No client sends it again.
+    """
     partition = lead(led(isr=(1, 2)), min_insync_replicas=2)
     batches = [
         encode_batch(
@@ -244,8 +246,7 @@ def test_a_request_that_comes_late_and_is_refused_for_want_of_replicas_holds_no_
 
 
 def test_what_a_crash_has_left_is_committed_only_when_it_is_fsynced(lead, append):
-    """Seed 534 of clusters: what a process has written before it was killed the next one finds in the log,
-    and the power may take it yet."""
+    """Simulation seed 534: a killed process left unsynced data, which a power cut can still remove."""
     log = lead(led(isr=(1,), replicas=(1,))).log
     append_to(log, 2)
     log.flush()
@@ -266,7 +267,7 @@ def append_to(log, count):
 
 
 def test_a_proposed_smaller_isr_moves_nothing_before_the_controller_agrees(lead, append, fetch, brokers):
-    """The controller may refuse it, and elect whoever was to leave."""
+    """The controller can reject the change, and elect the replica that was to leave."""
     partition = lead(led(), min_insync_replicas=2)
     append(partition, count=2)
     fetch(partition, 2, 2)
@@ -285,7 +286,7 @@ def test_a_proposed_smaller_isr_moves_nothing_before_the_controller_agrees(lead,
 
 
 def test_a_proposed_member_does_not_count_for_min_isr_before_the_controller_agrees(lead, append, fetch):
-    """Alone in sync, the leader could lose what it had acknowledged (KIP-966)."""
+    """If the leader were alone in sync, it could lose acknowledged records (KIP-966)."""
     partition = lead(led(isr=(1,)), min_insync_replicas=2)
     append(partition, count=2)
     fetch(partition, 2, 2)

@@ -1,4 +1,4 @@
-"""Who is in sync, by the leader's measure, and what it asks the controller for."""
+"""The replicas that a leader counts as in sync, and its requests to the controller."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_proposal_names_the_broker_epochs(lead, append, fetch, brokers):
 
 
 def test_reaching_the_watermark_is_not_enough_before_the_epochs_start(lead, append, fetch):
-    """Kip320.tla: what a former leader committed may lie between the two."""
+    """Kip320.tla: committed records of a former leader can be between the two offsets."""
     partition = lead(led(isr=(1, 2)))
     append(partition, count=3)
     partition.update(led(isr=(1, 2), epoch=6, partition_epoch=8))
@@ -63,7 +63,7 @@ def test_a_fetch_of_an_earlier_leader_epoch_brings_nobody_in(lead, append, fetch
 
 
 def test_a_follower_joins_once_it_knows_what_was_deleted(lead, append, brokers):
-    """As the next leader it would bring the deleted records back (simulation seed 67 with three brokers)."""
+    """As the next leader, it would bring the deleted records back (simulation seed 67 with three brokers)."""
     partition = lead(led(isr=(1,)), min_insync_replicas=1)
     append(partition, count=5)
     partition.check_in_sync()
@@ -95,7 +95,7 @@ def test_a_broker_that_shuts_down_does_not_join(lead, fetch, brokers):
 
 
 def test_a_rebooted_replica_does_not_join_by_its_earlier_fetch(lead, append, fetch, brokers):
-    """KIP-903: it may have lost what it had."""
+    """KIP-903: it may have lost its data."""
     partition = lead(led(isr=(1, 2)))
     append(partition, count=2)
     fetch(partition, 2, 2)
@@ -120,7 +120,9 @@ def test_a_start_that_the_image_does_not_show_yet_brings_in_when_it_does(lead, b
 
 
 def test_below_min_isr_a_follower_that_lags_does_not_flap(lead, append, fetch, brokers):
-    """KAFKA-19996: it is at the watermark, which stands still, and would be thrown out at the next check."""
+    """KAFKA-19996: it is at the high watermark, which does not advance, and the next
+    check would remove it.
+    """
     partition = lead(led(isr=(1,)), min_insync_replicas=2)
     append(partition, count=10)
     fetch(partition, 2, 2)
@@ -217,7 +219,7 @@ def test_one_proposal_takes_out_and_brings_in(lead, append, fetch, brokers):
 
 
 def test_the_watermark_waits_for_a_replica_from_the_moment_it_is_proposed(lead, append, fetch):
-    """KIP-497: the controller may have agreed, and elect it, before this leader hears of it."""
+    """KIP-497: the controller may have agreed, and may elect it, before this leader learns of it."""
     partition = lead(led(isr=(1, 2)))
     fetch(partition, 3, 0)
     assert proposed(partition) == ALL
@@ -392,7 +394,7 @@ def test_whoever_is_in_the_isr_or_the_elr_or_proposed_may_have_been_elected(lead
 
 
 def test_a_state_of_the_same_partition_epoch_forgets_no_proposal(lead, append, fetch):
-    """Whatever else changes in the topic is told with the state that the leader knows already."""
+    """Any other change of the topic comes with a state that the leader knows already."""
     partition = lead(led(isr=(1, 2)))
     append(partition, count=2)
     fetch(partition, 2, 2)

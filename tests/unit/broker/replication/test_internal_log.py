@@ -1,4 +1,4 @@
-"""An internal topic under a coordinator: what it may take for committed, and when it must give up."""
+"""An internal topic of a coordinator: the records that count as committed, and the end of the leadership."""
 
 from __future__ import annotations
 

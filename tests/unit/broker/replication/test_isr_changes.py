@@ -1,4 +1,4 @@
-"""What a broker asks the controller for, and what it makes of each answer."""
+"""A broker's ISR proposals to the controller, and its reaction to each answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALONE = PartitionState((1, 2, 3), (1,), 1, 5, 7)
 
 @pytest.fixture
 def changes(controller):
-    """Within, proposals are sent."""
+    """Send proposals while the context lasts."""
 
     @contextlib.asynccontextmanager
     async def running():
@@ -121,7 +121,7 @@ def test_a_request_that_fails_is_followed_by_another(
 def test_a_refused_proposal_is_followed_by_another_but_not_by_a_storm(
     changes, lead, fetch, controller, error
 ):
-    """KAFKA-12751, KAFKA-2729: no error leaves a proposal in flight for ever."""
+    """KAFKA-12751, KAFKA-2729: after no error does a proposal stay in flight forever."""
 
     async def main():
         async with changes() as running:
@@ -138,7 +138,7 @@ def test_a_refused_proposal_is_followed_by_another_but_not_by_a_storm(
 
 
 def test_a_proposal_in_a_leader_epoch_that_is_over_ends_the_leadership(changes, lead, fetch, controller):
-    """The controller knows of a later epoch: whoever leads in it may have begun."""
+    """The controller knows a later epoch, so another leader may have started."""
 
     async def main():
         async with changes() as running:
@@ -207,7 +207,7 @@ def test_after_the_stop_nothing_is_sent(changes, lead, fetch, controller):
 
 @pytest.fixture
 def fill(monkeypatch):
-    """A partition's disk is full from now on."""
+    """Let the disk of a partition be full."""
 
     def fill(partition):
         def full(*_, **__):

@@ -1,4 +1,4 @@
-"""Which records no live replica holds any more (KIP-107)."""
+"""The offset before which no live replica has records (KIP-107)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def test_it_is_the_least_log_start_of_the_replicas_whose_brokers_live(lead, appe
 
 
 def test_replica_that_is_away_counts_as_long_as_it_may_be_elected(lead, append, fetch, brokers):
-    """Seed 8: a replica of the ELR led again and had the deleted records, which had been told as gone."""
+    """Simulation seed 8: a replica of the ELR led again with deleted records, although the deletion was
+    confirmed.
+    """
     partition = lead(led(), min_insync_replicas=3)
     append(partition, count=3)
     for broker in (2, 3):

@@ -1,4 +1,4 @@
-"""New partitions are opened some at a time, and whoever needs one before gets it."""
+"""New partitions are opened some at a time. A request for one that is not open yet opens it at once."""
 
 import asyncio
 from itertools import pairwise
@@ -19,7 +19,7 @@ TOPIC_ID = b"t" * 16
 
 
 class FakeLogs:
-    """Knows which logs were made, and which are gone."""
+    """Notes the logs that were created and deleted."""
 
     def __init__(self):
         self.made = {}
@@ -174,7 +174,7 @@ def test_partitions_that_are_no_longer_wanted_are_not_opened(logs, replicas, is_
 
 
 def test_partition_stays_open_while_its_deletion_is_seen_in_part(logs, replicas):
-    """Seed 553 of clusters: for a moment it was served from a log that had been deleted."""
+    """Simulation seed 553: for a moment, the partition used a log that had been deleted."""
 
     async def scenario():
         held = image_of(1)
@@ -235,7 +235,7 @@ def test_a_replica_that_somebody_took_out_while_it_is_needed_is_kept(logs, repli
 
 
 def test_whoever_copies_a_partition_is_told_that_it_has_moved_away(logs):
-    """Its fetcher asked the leader for it for ever."""
+    """Earlier, its fetcher asked the leader for it forever."""
     told = []
 
     async def scenario():
@@ -286,7 +286,7 @@ def test_log_of_another_topic_stays_when_nobody_has_deleted_that(replicas, logs)
 
 
 def test_logs_of_a_topic_that_is_merely_gone_are_kept_and_used_again(logs, replicas, caplog):
-    """Trap 1 (CMAK 900, KAFKA-14190): only the word that it was deleted deletes."""
+    """CMAK 900, KAFKA-14190: a broker deletes logs only if the deletion of the topic is recorded."""
 
     async def scenario():
         apply(replicas, ClusterImage(), image_of(3))
@@ -319,7 +319,9 @@ def test_logs_of_a_topic_go_when_the_word_comes_after_it_was_gone(logs, replicas
 
 
 def test_a_note_that_is_gone_again_deletes_the_logs_of_its_topic(logs, replicas, caplog):
-    """A replica that was moved away is in no note, and may hear of the move and the deletion together."""
+    """The record of the deletion does not name a replica that moved away. It may learn of both changes
+    together.
+    """
 
     async def scenario():
         apply(replicas, ClusterImage(), image_of(3))
@@ -357,7 +359,7 @@ def test_a_failed_directory_takes_no_more_writes_and_others_do(logs, replicas):
 
 
 def deleted(partitions):
-    """What is left of the image when the topic was deleted."""
+    """Return the image after the deletion of the topic."""
     noted = Map({TOPIC_ID: frozenset([ME])})
     return image_of(partitions)._replace(deleted_topics=noted), ClusterImage(deleted_topics=noted)
 

@@ -1,4 +1,4 @@
-"""A partition as its leader sees it: epochs, in-sync replicas, acknowledgements, fsyncs due."""
+"""A partition on its leader: epochs, in-sync replicas, acknowledgements, pending fsyncs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Waiter:
 
 
 class WatchedPartition(Partition):
-    """Knows how often it was said to be due for a flush, and its disk."""
+    """Counts the requests for a flush of the partition. Has its disk."""
 
     __slots__ = ("disk", "due")
 

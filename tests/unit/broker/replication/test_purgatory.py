@@ -1,4 +1,4 @@
-"""Operations that wait, in virtual time."""
+"""Delayed operations, in virtual time."""
 
 import asyncio
 

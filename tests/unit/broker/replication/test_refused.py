@@ -1,4 +1,4 @@
-"""Batches that came before their partition: which are remembered, and for how long."""
+"""Batches that arrived before their partition: which of them are remembered, and for how long."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_another_producer_epoch_or_partition_does_not_wait(early):
 
 
 def test_a_batch_before_the_one_that_was_refused_does_not_wait(early):
-    """Another broker had it, and its answer was lost with its leader."""
+    """Another broker had stored it, and its answer was lost with its leader."""
     early.note(TOPIC, 0, header(3), CODE)
     producers = handed_over(early)
     assert not refuses(producers, header(2))
@@ -98,7 +98,7 @@ def test_a_producer_that_has_given_its_batch_up_is_not_held_to_it(early, time):
 
 
 def test_a_batch_that_a_log_has_already_changes_nothing(early):
-    """It was under way for long, while its producer sent it to another broker."""
+    """It was in flight for a long time, while its producer sent it to another broker."""
     producers = Producers()
     producers.update(header(0), 0)
     producers.update(header(1), 1)

@@ -1,4 +1,4 @@
-"""Followers are not blamed for the time in which their leader stood still."""
+"""A leader does not count the time in which it was paused itself as its followers' lag."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from barnabas.broker.replication.serving_time import ServingTime
 
 
 def serving_time(lag_ms=30_000):
-    """With a check each half of that time."""
+    """Return a serving time that is checked each half of this time."""
     return ServingTime(view_of(config=BrokerConfig(node_id=1, replica_lag_time_max_ms=lag_ms)))
 
 
 def stall(seconds):
-    """Time goes by, and the loop does nothing."""
+    """Let time pass while the loop does nothing."""
     asyncio.get_running_loop()._now += seconds
 
 

@@ -1,4 +1,4 @@
-"""Copies of throttled replicas are held up, by rates and lists that may change at any time."""
+"""Throttled copies wait, by rates and lists that can change at any time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A listener whose handlers the test writes, and a client of bare sockets to talk to it."""
+"""A listener whose handlers the test writes, and a client with bare sockets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _failed(response: type[Any]) -> Callable[[Any, Any], Any]:
 
 
 class Server:
-    """One listener. `heartbeat` answers Heartbeat requests; the group id tells them apart."""
+    """One listener. `heartbeat` answers Heartbeat requests, which have different group ids."""
 
     def __init__(self, **settings: Any) -> None:
         self.heartbeat: Callable[[HeartbeatRequest], Any] = lambda request: HeartbeatResponse()
@@ -93,7 +93,7 @@ class Server:
 
 
 class Client:
-    """Sends what it is told, byte by byte if need be."""
+    """A client that sends given bytes, one at a time if necessary."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -116,13 +116,13 @@ class Client:
         return await self.reader.readexactly(size)
 
     async def answer(self, correlation_id: int) -> HeartbeatResponse:
-        """The next reply, which must be to that request."""
+        """Return the next reply, which must be to that request."""
         response = parse_response(RequestHeader(12, 4, correlation_id, "test"), await self.frame())
         assert isinstance(response, HeartbeatResponse)
         return response
 
     async def is_closed(self) -> bool:
-        """Whether the server ends the connection without another byte."""
+        """Return whether the server closes the connection without sending another byte."""
         try:
             return await self.reader.read(1) == b""
         except ConnectionError:
@@ -134,7 +134,7 @@ class Client:
 
 @pytest.fixture
 def run() -> Callable[[Callable[[Server], Awaitable[None]]], None]:
-    """Runs a scenario against a `Server` on the event loop that brokers use."""
+    """Run a scenario with a `Server` on the event loop that brokers use."""
 
     def run_scenario(
         scenario: Callable[[Server], Awaitable[None]],

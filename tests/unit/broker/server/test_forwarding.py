@@ -1,4 +1,4 @@
-"""A request that concerns the controller is answered by it, whichever broker it was sent to (KIP-590)."""
+"""The controller answers a request for it, whichever broker the client sent it to (KIP-590)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from barnabas.kafka.security.principal import ANONYMOUS, Principal
 
 
 class Member:
-    """One broker: the part of it that forwards, and the part that decides."""
+    """One broker: the part that forwards, and the part that decides."""
 
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.cluster = cluster

@@ -1,4 +1,4 @@
-"""Full collections of a broker's process."""
+"""Full garbage collections of a broker's process."""
 
 import asyncio
 import gc
@@ -23,7 +23,7 @@ def circles():
 
 @pytest.fixture(autouse=True)
 def frozen_again():
-    """What pytest has collected is frozen again: a later collection of it all takes 0.3 s of CPU."""
+    """Freeze the objects of pytest again, because a later collection of them would take 0.3 s of CPU time."""
     yield
     gc.collect()
     gc.freeze()
@@ -37,14 +37,14 @@ def collections():
 
 
 def old_circles():
-    """Circles that have survived a full collection, and that nothing refers to any more."""
+    """Return reference cycles that have survived a full collection and are not used any more."""
     kept = [Circle() for _ in range(10)]
     gc.collect()
     del kept
 
 
 def overdue(collections):
-    """Many new objects were looked at, and much more memory is in use than before."""
+    """Make a full collection due: many new objects, and much more memory in use."""
     collections._new_ones = garbage._NEW_ONES
     collections._blocks = 0
 
@@ -81,7 +81,7 @@ def test_old_circles_wait_however_many_collections_there_are(collections):
 
 
 class Clients:
-    """Clients that send something every few seconds, until they end."""
+    """Clients that send something every few seconds until they end."""
 
     def __init__(self, every, end):
         self.every, self.end = every, end

@@ -1,4 +1,4 @@
-"""What signals do to a broker that runs, and to one that stops already."""
+"""Signals to a running broker, and to one that is stopping."""
 
 import asyncio
 import logging

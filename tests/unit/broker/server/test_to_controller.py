@@ -1,4 +1,4 @@
-"""A broker reaches the controller of the moment, be it itself, and the other brokers of its image."""
+"""A broker reaches the present controller, even itself, and the other brokers of its image."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def broker(number: int, epoch: int = 1, listener: str = "INTERNAL") -> BrokerIma
 
 
 class World:
-    """Broker 1, on the way to the controller."""
+    """Broker 1 with its connection to the controller."""
 
     def __init__(self, controller_id: int) -> None:
         self.view = view_of(

@@ -41,7 +41,7 @@ LED = PartitionState((ME,), (ME,), ME, 5, 0)
 
 
 class Persister:
-    """Stored states. A test makes it fail, or hold its answers back."""
+    """Stored states. A test can make it fail, or delay its answers."""
 
     def __init__(self):
         self.states = {KEY: ShareState(0, -1, 0, 0, ())}
@@ -86,7 +86,7 @@ class Persister:
 
 
 class Replicas:
-    """Finds the one partition."""
+    """Returns the only partition."""
 
     def __init__(self, partition):
         self.partition = partition
@@ -100,7 +100,7 @@ class Replicas:
 
 
 class Queue:
-    """Share group `g` on partition 0, as its leader serves it."""
+    """Share group `g` on partition 0, on the partition's leader."""
 
     def __init__(self, **settings: str) -> None:
         self.persister = Persister()
@@ -126,7 +126,7 @@ class Queue:
         return self.partitions.find(GROUP, *TARGET)
 
     def append(self, count: int = 1, **header: Any) -> None:
-        """A batch of so many records; the value of each is its offset."""
+        """Append a batch of `count` records. The value of each is its offset."""
         end = self.partition.log.log_end_offset
         records = [Record(None, b"%d" % (end + n), self.clock.now_ms()) for n in range(count)]
         self.partition.append(encode_batch(records, **header), -1, Origin.CLIENT)
@@ -141,7 +141,7 @@ class Queue:
         self.partition.append(marker, -1, Origin.COORDINATOR)
 
     def fetch(self, member: str = "a", **fields: Any) -> Poll:
-        """A fetch of a member, which waits until there is something."""
+        """Send a fetch of a member, which waits until there are records."""
         limits = {"max_bytes": 2**20, "max_records": 500, "batch_size": 0, "is_strict": False} | fields
         return Poll(
             ShareFetch(
@@ -154,7 +154,7 @@ class Queue:
         )
 
     async def acquire(self, member: str = "a", **fields: Any) -> list[tuple[int, int, int]]:
-        """First offset, last offset and number of deliveries of what a member acquires."""
+        """Return the first offset, last offset and delivery count of the records that a member acquires."""
         return await self.fetch(member, **fields).acquired
 
     def acknowledge(
@@ -163,7 +163,7 @@ class Queue:
         return self.share_partition.acknowledge(member, [Acknowledgement(first, last, types or (ACCEPT,))])
 
     async def settle(self) -> None:
-        """Let everything happen that waits for no time."""
+        """Run everything that waits for no timer."""
         for _ in range(20):
             await asyncio.sleep(0)
 
@@ -199,14 +199,14 @@ class Poll:
         return [tuple(each) for each in result.acquired]
 
     def offsets(self) -> list[tuple[int, int]]:
-        """The first and the last offset of each batch that was sent."""
+        """Return the first and the last offset of each batch that was sent."""
         (result,) = self.fetch.results
         return [(header.base_offset, header.last_offset) for _, header in batches(bytes(result.records))]
 
 
 @pytest.fixture
 def run() -> Callable[[Callable[[], Coroutine[Any, Any, None]]], None]:
-    """Runs a scenario in virtual time."""
+    """Run a scenario in virtual time."""
 
     def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
         run_virtual(scenario())

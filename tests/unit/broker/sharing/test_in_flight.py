@@ -1,4 +1,4 @@
-"""The records in flight: poison records, acquire modes, sizes. The model test has the rest."""
+"""The records in flight: poison records, acquire modes, sizes. A model test covers the rest."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_batch_that_is_acknowledged_whole_costs_one_range():
 
 
 def test_a_record_that_no_member_can_process_is_alone_at_its_last_delivery():
-    """500 records are delivered again and again: the last attempts deliver fewer at a time, at last one."""
+    """500 records are delivered again and again. The last attempts deliver fewer at a time, finally one."""
     flight = InFlight(0, Limits(deliveries=5))
     most: dict[int, int] = {}
     finished = False

@@ -1,4 +1,4 @@
-"""Share sessions: epochs, the connections they belong to, and their number."""
+"""Share sessions: epochs, their connections, and their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log directory on a disk in memory, with time that stands still."""
+"""A log directory on a disk in memory, with a clock that does not advance by itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOW = 1_700_000_000_000
 
 
 class Bench:
-    """One log directory with one log, and what a test does to them."""
+    """One log directory with one log, and operations on it."""
 
     def __init__(self) -> None:
         self.disk = FaultyDisk()
@@ -59,7 +59,7 @@ class Bench:
         self.directory.close()
 
     def kill(self) -> None:
-        """End the process without a word: what was written is there, nothing is marked as clean."""
+        """End the process without a clean stop. All written data stays."""
         self.log.abandon()
         self.directory._lock.release()
 
@@ -79,7 +79,7 @@ class Bench:
         return self.start()
 
     def clean(self, *, map_bytes: int = 1 << 20, block_bytes: int = 1 << 16) -> Cleaning | None:
-        """Clean the log up to where it may be, whether it is worth it or not; None when nothing is dirty."""
+        """Clean the log as far as possible, even if it is not due. Return None if nothing is dirty."""
         log, directory = self.log, self.directory
         log.flush()
         dirt = dirtiness(log, directory.cleaned_to.get(PARTITION), self.clock.now_ms())
@@ -115,7 +115,7 @@ class Bench:
         return sorted(entry.name for entry in self.disk.entries(folder) if entry.name.endswith(suffix))
 
     def rewrite(self, name: str, change: Callable[[bytes], bytes]) -> None:
-        """Change a file of the log behind its back."""
+        """Change a file of the log without the log's knowledge."""
         file = self.disk.open(f"{self.path}/{PARTITION}/{name}", create=True)
         content = change(file.read_at(1 << 30, 0))
         file.truncate(0)
@@ -130,13 +130,13 @@ def bench() -> Bench:
 
 @pytest.fixture(scope="session")
 def make_bench() -> type[Bench]:
-    """Makes a bench for each example of a property."""
+    """The class of benches, one for each example of a property."""
     return Bench
 
 
 @pytest.fixture
 def refused() -> Iterator[Callable[[ErrorCode], pytest.RaisesExc[KafkaError]]]:
-    """`with refused(ErrorCode.X):` what is done inside must be refused with that code."""
+    """`with refused(ErrorCode.X):` check that the block raises this code."""
 
     def refuse(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
         return pytest.raises(KafkaError, match=code.name)

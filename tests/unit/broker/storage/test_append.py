@@ -1,4 +1,4 @@
-"""What a leader takes, what it refuses and with which code, and what it makes of a batch."""
+"""The batches that a leader accepts, those that it rejects with their codes, and its changes to a batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORDS = [Record(b"k%d" % number, b"value", NOW + number) for number in range(3
 
 
 def changed(batch: bytes, **fields: int) -> bytes:
-    """The batch with header fields changed and a CRC that fits."""
+    """Return the batch with changed header fields and a matching CRC."""
     return assemble_batch(parse_header(batch)._replace(**fields), batch[61:])
 
 

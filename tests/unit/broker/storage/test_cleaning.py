@@ -1,4 +1,4 @@
-"""What compaction leaves of a log, and what it must not touch."""
+"""The records of a log that compaction keeps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def log(bench):
 
 
 def put(bench, **values):
-    """One batch: a record for each key; None deletes it."""
+    """Append one batch with a record for each key. None deletes the key."""
     records = [
         Record(key.encode(), value and value.encode(), bench.clock.now_ms()) for key, value in values.items()
     ]
@@ -42,13 +42,13 @@ def put(bench, **values):
 
 
 def headers(bench):
-    """Every batch in the log."""
+    """Return every batch in the log."""
     log = bench.log
     return [header for segment in log.files.segments for _, header in segment.headers(0)]
 
 
 def contents(bench):
-    """Every record in the log, as (offset, key, value)."""
+    """Return every record in the log: (offset, key, value)."""
     log = bench.log
     offset, found = log.log_start_offset, []
     while offset < log.log_end_offset:
@@ -149,7 +149,7 @@ def test_small_segments_become_one(bench, log):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_power_cut_after_a_cleaning_costs_nothing(bench, log, seed):
-    """The old segments go: what takes their place must be on the disk, not in its cache."""
+    """Before the old segments are removed, their replacements must be on the disk, not only in its cache."""
     for number in range(10):
         put(bench, **{f"k{number}": "v"})
         log.roll()

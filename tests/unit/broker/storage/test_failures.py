@@ -1,4 +1,4 @@
-"""A disk that fails: the directory goes offline with the right code, and what is healthy goes on."""
+"""A failing disk: the directory goes offline with the right code, and undamaged parts continue."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_read_only(bench) -> None:
 
 
 def refuse(number, *operations, path=""):
-    """What makes every one of `operations` on names that contain `path` fail."""
+    """Return a function that makes all `operations` on names with `path` fail."""
 
     def ask(operation, name):
         if operation in operations and path in name:
@@ -312,7 +312,7 @@ def test_a_new_epoch_of_a_producer_may_give_up_what_found_the_disk_full(bench, r
 
 
 def test_a_log_that_is_all_too_old_keeps_its_only_segment_on_a_full_disk(bench, refused):
-    """There must be a segment for what comes next, and none can be made."""
+    """There must be a segment for the next records, and none can be created."""
     bench.configure(retention_bytes=0)
     bench.fill(3)
     bench.disk.refuse = refuse(errno.ENOSPC, "open")

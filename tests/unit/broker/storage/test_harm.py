@@ -1,4 +1,4 @@
-"""Which errors harm what."""
+"""The scope of each error of the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexes whose content was changed in place: nothing wrong is served, and they are built again."""
+"""Indexes with changed contents: no wrong data is served, and the indexes are built again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ TIME_INDEX = "00000000000000000000.timeindex"
 
 
 def served(read):
-    """What `read(may_wait)` returns as the broker calls it: a thread does what it would wait for."""
+    """Return the result of `read(may_wait)` as the broker calls it: a thread does the
+    part that would wait.
+    """
     try:
         return read(False)
     except ColdRead as cold:
@@ -28,7 +30,7 @@ def served(read):
 
 
 def offset_read(log, offset):
-    """The first record's offset of the batch that is served for `offset`."""
+    """Return the first offset of the batch that is served for `offset`."""
     end = log.log_end_offset
     chunks = served(lambda may_wait: log.read(offset, 1, end, may_wait=may_wait).chunks)
     return next(iter(all_records(b"".join(chunks)))).offset
@@ -40,7 +42,7 @@ def offset_at(log, timestamp):
 
 
 def filled(bench, batches=60, size=10, interval=0, *, is_sealed=True):
-    """Batches of one record each, a millisecond apart in pairs whose later time comes first; stopped."""
+    """Create batches of one record each and stop. Of each pair of timestamps, the later one comes first."""
     bench.configure(index_interval_bytes=interval)
     for place in range(batches):
         bench.append(Record(None, bytes(size), NOW + (place ^ 1)))

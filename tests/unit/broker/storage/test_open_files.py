@@ -1,4 +1,4 @@
-"""How many files are open, and the indexes over them."""
+"""The number of open files, and the indexes that use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idempotent producers: the five-batch window, sequences, epochs, and what survives a restart."""
+"""Idempotent producers: the window of five batches, sequences, epochs, and their state after a restart."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_snapshot_keeps_the_batches_around_the_wrap(bench, batches):
 
 
 def test_a_producer_that_is_not_known_may_begin_anywhere(bench):
-    """Its state may have expired; only what is known can be contradicted."""
+    """Its state may have expired, so the log cannot know its sequence."""
     assert append(bench, 41).base_offset == 0
     assert append(bench, 42).base_offset == 1
 
@@ -303,7 +303,7 @@ def test_a_producer_that_gave_a_refused_batch_up_is_told_soon_and_may_begin_a_ne
 
 
 def test_many_transactions_are_replayed_in_time_that_grows_with_their_number():
-    """Nothing is committed while a start reads a log through: all ended transactions are remembered."""
+    """While a start reads a log, nothing is committed, so all ended transactions are remembered."""
     data = parse_header(batch(0, transactional=True))
     end = EndTransaction(True, 0)
     marker = parse_header(encode_end_transaction(end, producer_id=7, producer_epoch=0, timestamp=NOW))

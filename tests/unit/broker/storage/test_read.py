@@ -14,7 +14,7 @@ NOW = 1_700_000_000_000
 
 
 def three(bench) -> None:
-    """Offsets 0-2, 3-5, 6-8 in three batches."""
+    """Return a log with the offsets 0-2, 3-5 and 6-8 in three batches."""
     for start in (0, 3, 6):
         bench.append(*[Record(None, b"%d" % (start + number), NOW + start + number) for number in range(3)])
 
@@ -299,7 +299,7 @@ def test_a_time_behind_many_batches_is_searched_in_many_turns(bench):
 
 
 def warmed(bench, read):
-    """What `read` gives when all that it has asked for was brought into memory; and how often it asked."""
+    """Return the result of `read` when all data is in the page cache, and the number of reads."""
     for asked in range(20):
         try:
             return read(), asked

@@ -89,7 +89,7 @@ def test_a_torn_tail_is_cut_off_with_a_log_line(bench, caplog, cut):
 
 
 def test_zeros_at_the_tail_are_cut_off(bench):
-    """A file that grew by a crash without its bytes reads as zeros."""
+    """A file that grew in a crash without its data reads as zeros."""
     made = number(bench, 5)
     bench.kill()
     bench.rewrite(LOG, lambda content: content + bytes(1000))
@@ -214,7 +214,7 @@ def test_the_log_start_survives_by_its_checkpoint(bench):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_power_cut_that_brings_deleted_segments_back_does_not_bring_their_records_back(bench, seed):
-    """The disk may not know yet that their files were renamed."""
+    """The disk may not have the new names of the segments' files yet."""
     bench.configure(segment_bytes=300)
     number(bench, 12)
     bench.log.flush()
@@ -301,7 +301,7 @@ def test_a_closed_log_refuses_everything(bench, refused):
 
 
 def test_what_is_written_after_a_truncation_inside_a_batch_is_checked(bench):
-    """The batch goes as a whole, so the log is not known to be safe up to where it was cut."""
+    """The whole batch is removed, so the log is not known to be durable up to the truncation."""
     bench.append(Record(None, b"kept", NOW))
     bench.append(*[Record(None, b"%d" % number, NOW) for number in range(5)])
     bench.log.flush()
@@ -329,7 +329,7 @@ def test_indexes_of_what_was_cut_off_do_not_come_back_with_a_power_cut(bench, se
 
 
 def test_epochs_that_were_cut_off_are_not_taken_from_their_file(bench):
-    """A follower that led in epoch 1 copies epoch 0's records in their place (KAFKA-6361), and is killed."""
+    """A follower that led in epoch 1 copies records of epoch 0 instead (KAFKA-6361), and is killed."""
     bench.append(epoch=0)
     bench.append(epoch=1)
     bench.log.flush()
@@ -344,7 +344,7 @@ def test_epochs_that_were_cut_off_are_not_taken_from_their_file(bench):
 
 
 def test_what_was_cut_off_does_not_come_back_behind_what_was_written_since(bench):
-    """Its batches are whole and their offsets fit, but their epoch is over."""
+    """Its batches are complete and their offsets fit, but their epoch has ended."""
     bench.append(epoch=0)
     bench.append(epoch=0)
     truncate_to(bench.log, 1)
@@ -359,7 +359,7 @@ def test_what_was_cut_off_does_not_come_back_behind_what_was_written_since(bench
 
 
 def sealed_and_stopped(bench, how):
-    """Three segments, the first two fsynced, and a stop of either kind."""
+    """Create three segments, two of them fsynced, and stop in one of both ways."""
     bench.configure(segment_bytes=300)
     made = number(bench, 12)
     assert bench.base_offsets() == [0, 4, 8]
@@ -447,7 +447,7 @@ def test_a_later_batch_with_an_absurd_offset_is_no_end(bench, caplog):
 
 
 def test_a_hole_behind_the_recovery_point_of_a_compacted_log_is_a_loss(bench):
-    """Compaction makes holes only where the checkpoint says that all is safe."""
+    """Compaction makes gaps only before the recovery point."""
     bench.configure(segment_bytes=200, cleanup_policy=("compact",))
     for value in range(6):
         bench.append(Record(b"%d" % value, bytes(100), NOW))
@@ -564,7 +564,7 @@ def test_a_log_whose_recovery_point_is_lost_is_read_through(bench, caplog):
 
 
 def timed(bench, how):
-    """Sealed segments, fsynced, whose largest timestamp is that of their last batch but one."""
+    """Create fsynced segments whose largest timestamp is in their last batch but one."""
     bench.configure(segment_bytes=570, index_interval_bytes=0)
     for place in range(20):
         bench.append(Record(None, b"%02d" % place, NOW + 1000 * (place ^ 1)))
@@ -583,7 +583,7 @@ def sizes(bench):
 
 
 def shifted(content, by_ms=0, by_offset=0):
-    """A time index whose last entry says something else."""
+    """Return a time index with another last entry."""
     size = TimeIndex.ENTRY.size
     timestamp, offset = TimeIndex.ENTRY.unpack(content[-size:])
     return content[:-size] + TimeIndex.ENTRY.pack(timestamp + by_ms, offset + by_offset)
@@ -705,7 +705,7 @@ def test_a_start_beyond_the_end_that_a_power_cut_has_left_is_written_anew(bench)
 
 @pytest.mark.parametrize("base_offset", [0, 1, 2])
 def test_a_batch_that_says_it_lies_within_the_one_before_is_damage(bench, refused, base_offset):
-    """A CRC does not cover where a batch lies."""
+    """A CRC does not cover the base offset of a batch."""
     for _ in range(3):
         bench.append(*[Record(None, b"v", 1)] * 3)
     size = bench.log.files.segments.active.size // 3

@@ -1,4 +1,4 @@
-"""What retention, DeleteRecords and their delays leave behind."""
+"""The records that remain after retention and DeleteRecords, with their delays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOW = 1_700_000_000_000
 
 
 def segments_of_one(bench, count: int, **settings) -> None:
-    """`count` sealed segments of one record each and an active one with another, a second apart."""
+    """Create `count` sealed segments of one record each, and an active one with another, a second apart."""
     bench.configure(segment_bytes=200, **settings)
     bench.fill(count + 1, size=100, step_ms=1000)
     assert bench.base_offsets() == list(range(count + 1))
@@ -32,7 +32,7 @@ def test_segments_older_than_retention_ms_go(bench):
 
 
 def test_an_age_of_exactly_retention_ms_is_not_too_old(bench):
-    """As in Apache Kafka: what is older than that goes, not what is as old."""
+    """As in Apache Kafka, only older records are deleted."""
     segments_of_one(bench, 1, retention_ms=5000)  # the records are of 0 and 1 seconds, it is the 2nd now
     bench.clock.advance(3000)
     delete(bench)

@@ -1,4 +1,4 @@
-"""A start after a crash reads what lies behind the last flush: sealed segments on disk are listed."""
+"""A start after a crash reads the data after the last flush. A file lists the sealed segments on disk."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def write(bench, count: int, *, start: int = 0, time: int = NOW) -> list[bytes]:
 
 
 def sealed(bench, batches: int = 14) -> list[bytes]:
-    """Four batches a segment, all flushed; the checkpoint of recovery points was not written since."""
+    """Create sealed segments of four batches, all flushed, without a later checkpoint
+    of the recovery point.
+    """
     bench.configure(segment_bytes=300, index_interval_bytes=100)
     made = write(bench, batches)
     bench.log.flush()
@@ -235,7 +237,7 @@ def test_a_log_without_its_list_is_checked_once(bench, how):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_truncated_segment_is_not_listed_as_it_was(bench, seed):
-    """What is written in the place of truncated records has their sizes, and a power cut takes it."""
+    """New data in place of truncated records has the same sizes, and a power cut removes it."""
     made = sealed(bench, 12)
     truncate_to(bench.log, 6)
     write(bench, 5, start=50)

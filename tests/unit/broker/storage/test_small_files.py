@@ -1,4 +1,4 @@
-"""The parts of a log that stand alone: indexes, checkpoints, snapshots, the map of keys, salvage."""
+"""The separate parts of a log: indexes, checkpoints, snapshots, the map of keys, salvage."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_mark_of_a_clean_stop_tells_the_brokers_epoch(epoch):
 
 
 def test_a_producer_without_sequences_keeps_its_last_batch_in_a_snapshot():
-    """Seed 77096 of clusters: a coordinator writes offsets of transactions without them."""
+    """Simulation seed 77096: a coordinator writes transactional offsets without sequences."""
     producer = Producer(7, 2)
     producer.batches = [ProducerBatch(NO_SEQUENCE, offset, 0, 10) for offset in (3, 5)]
     producer.last_timestamp = 10

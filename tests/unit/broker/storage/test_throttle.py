@@ -1,4 +1,4 @@
-"""The rate of work in the background, whatever the wall clock says."""
+"""The rate of background work does not depend on the wall clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.broker.storage import Throttle
 
 
 class WrongClock(ManualClock):
-    """A wall clock that is set ahead and back; what is monotonic goes on."""
+    """A wall clock that is set ahead and back. The monotonic clock continues."""
 
     def __init__(self) -> None:
         super().__init__()

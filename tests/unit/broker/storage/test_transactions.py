@@ -1,4 +1,4 @@
-"""Transactions in a log: what readers of committed records get, whatever happens to the broker."""
+"""Transactions in a log: the records that read_committed consumers get, whatever happens to the broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOW = 1_700_000_000_000
 
 
 class Transactions:
-    """Writes to a bench's log, and remembers what should come of it."""
+    """Writes to a bench's log, and remembers the expected result."""
 
     def __init__(self, bench):
         self.bench = bench
@@ -36,7 +36,7 @@ class Transactions:
         return self.bench.log
 
     def write(self, producer, count=1):
-        """Records of `producer`'s transaction; of nobody's when it is None."""
+        """Append records of a transaction of `producer`, or without a producer if it is None."""
         base = self.log.log_end_offset
         values = [b"%d" % (base + number) for number in range(count)]
         header = {}
@@ -76,7 +76,7 @@ class Transactions:
         return {o: value for o, value in sorted(self.decided.items()) if offset <= o < self.stable}
 
     def read(self, offset, max_bytes):
-        """What a consumer with isolation.level=read_committed gets, fetch by fetch."""
+        """Return the records that a read_committed consumer gets, fetch by fetch."""
         found = {}
         start = offset
         while offset < self.log.last_stable_offset:
@@ -221,7 +221,7 @@ def test_damaged_index_is_built_anew(transactions):
 
 
 def test_index_of_what_was_aborted_beside_an_older_transaction_is_sound(transactions, caplog):
-    """Where the log was stable then lies before the aborted transaction's first record."""
+    """The last stable offset is then before the first record of the aborted transaction."""
     transactions.bench.configure(segment_bytes=200)
     transactions.write(9)
     for producer in range(1, 5):
@@ -290,7 +290,7 @@ CHECKSUMS = "barnabas-txnindex-checksums"
 
 
 def sealed(transactions, segment_bytes=300):
-    """Sealed segments with aborted transactions, flushed, one after the other beside an open one."""
+    """Create flushed sealed segments with aborted transactions, beside an open one."""
     transactions.bench.configure(segment_bytes=segment_bytes, index_interval_bytes=0)
     for producer in range(1, 9):
         transactions.write(producer, 2)

@@ -1,4 +1,4 @@
-"""Truncations: found out in a thread before anything changes, and done as a whole or not at all."""
+"""Truncations: a thread computes them before anything changes, and they happen completely or not at all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def number(bench, count):
 
 
 def spoil_batch(bench, offset, *, name=LOG):
-    """Take the magic from the header of a batch, as a disk does that returns other bytes."""
+    """Overwrite the magic byte of a batch, as a disk that returns wrong data."""
     spoilt = bench.log.files.segments[bench.log.files.segments.place_of(offset)]
     at = spoilt.position_of(offset) + 16
     bench.rewrite(name, lambda content: content[:at] + b"\xff" + content[at + 1 :])
@@ -140,7 +140,7 @@ def test_the_files_of_whole_segments_are_removed_by_the_flush(bench, cut):
 
 
 def test_a_truncation_is_found_out_again_when_another_one_came_in_between(bench):
-    """The thread reads indexes that were shortened since they were counted."""
+    """The thread reads indexes that were shortened after it had counted their entries."""
     bench.configure(index_interval_bytes=1)
     made = number(bench, 3)
     bench.log.roll()

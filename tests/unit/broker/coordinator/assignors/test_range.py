@@ -1,4 +1,4 @@
-"""Ranges: who gets which run of a topic's partitions."""
+"""The range assignor: consecutive partitions of a topic for each member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assignments of share groups: shared evenly, balanced, then sticky."""
+"""Assignments of share groups: first even, then balanced, then sticky."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def groups(draw):
 
 
 def shared(members, topics, available):
-    """The numbers of members of each partition of `topics`, and of partitions of each member."""
+    """Return the number of members of each partition of `topics`, and the number of
+    partitions of each member.
+    """
     loads = {id: sum(len(target.get(topic, ())) for topic in topics) for id, target in members.items()}
     sharers = [
         sum(number in target.get(topic, ()) for target in members.values())

@@ -1,4 +1,4 @@
-"""Uniform assignments: balanced, then sticky, then near."""
+"""Uniform assignments: first balanced, then sticky, then near."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def member(*topics: str, rack: str | None = None, **assigned: set[int]) -> Membe
 
 
 def test_topics_are_dealt_out_as_one():
-    """Where ranges would leave the third member idle."""
+    """The range assignor would give the third member no partition."""
     targets = uniform({id: member("t", "u", "v") for id in "abc"}, {name: TopicSpec(2) for name in "tuv"})
     assert targets == {"a": {"t": {0, 1}}, "b": {"u": {0, 1}}, "c": {"v": {0, 1}}}
 
@@ -51,7 +51,7 @@ def test_partitions_that_are_no_more_are_forgotten():
 
 
 def test_a_partition_that_two_claim_goes_to_one():
-    """As it may be after a group has been upgraded whose members assigned partitions themselves."""
+    """This happens after the upgrade of a group whose members assigned partitions themselves."""
     members = {"a": member("t", t={0, 1}), "b": member("t", t={0, 1})}
     assert uniform(members, {"t": TopicSpec(2)}) == {"a": {"t": {0}}, "b": {"t": {1}}}
 

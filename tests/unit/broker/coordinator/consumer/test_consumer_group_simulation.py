@@ -1,8 +1,8 @@
-"""A group of the consumer protocol in a world where everything goes wrong, from a seed: members crash, leave,
-reconcile slowly and come back, appends are slow or fail, topics come, grow and go, the broker restarts.
+"""A group of the consumer protocol under random faults, from a seed.
 
-Whatever happens: two members never own one partition, epochs only grow, what is in the log gives the state
-that is in memory, and in peace everything is assigned, evenly.
+Members crash, leave, reconcile slowly and return. Appends are slow or fail. Clients create, extend and delete
+topics, and the broker restarts. At all times, no partition has two owners, epochs only rise, and the log
+gives the same state as the memory. After the faults, all partitions are assigned evenly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ START_ANEW = {
 
 
 class World:
-    """The broker of the moment, what its log does to appends, and who works on what."""
+    """The current broker, its log with faults, and the owners of partitions."""
 
     def __init__(self, groups, rng, told):
         self.groups = groups
@@ -93,7 +93,7 @@ class World:
         self.groups.topics(**self.partitions)
 
     async def check(self):
-        """What must hold at any time."""
+        """Check the conditions that are true at any time."""
         group = self.group
         slot = self.groups.coordinator._slots[0]
         if group is None or self._committing.locked() or slot.appends:
@@ -123,7 +123,7 @@ class World:
 
 
 class SimulatedMember:
-    """A consumer that gives partitions up at its own pace."""
+    """A consumer that gives up partitions after a random delay."""
 
     numbers = iter(range(10**6))
 
@@ -191,7 +191,7 @@ class SimulatedMember:
         self.revoking = set()
 
     def drop(self):
-        """Fenced: all is lost, begin anew."""
+        """Lose all partitions after a fence, and join again."""
         self._release(set(self.owned))
         self.epoch = 0
         if self.instance is not None:

@@ -347,7 +347,7 @@ def test_protocol_that_is_not_enabled_is_refused(coordinate):
 
 @pytest.mark.parametrize("by_regex", [False, True])
 def test_heartbeat_that_tells_all_is_told_the_whole_assignment_again(coordinate, told, by_regex):
-    """A client that has lost the connection tells everything, and may have missed the last answer."""
+    """A client that has lost its connection sends all fields, because it may have missed the last answer."""
 
     async def scenario(groups):
         groups.topics(t=2)

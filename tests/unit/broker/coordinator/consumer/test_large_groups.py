@@ -1,4 +1,4 @@
-"""Groups of thousands of members: no turn of the event loop is long, and few rounds are enough."""
+"""Groups of thousands of members: no turn of the event loop is long, and a few heartbeats are enough."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FEW = 4
 
 
 class Turns:
-    """The handles of this thread's event loop, by the thread's CPU time without collections."""
+    """Measures the callbacks of this thread's event loop in CPU time, without garbage collections."""
 
     def __init__(self, monkeypatch):
         self._seconds = []
@@ -44,7 +44,9 @@ class Turns:
         monkeypatch.setattr(events.Handle, "_run", run)
 
     def check(self, what):
-        """On a busy machine the kernel's own work may be counted for a few of the thousands of turns."""
+        """Check the longest callbacks. On a busy machine, a few of thousands can
+        include the kernel's own work.
+        """
         worst = sorted(self._seconds, reverse=True)
         print(f"{what}: {len(worst)} turns, the longest {[round(1000 * s, 1) for s in worst[:5]]} ms")
         assert worst[FEW] < LONGEST_TURN
@@ -53,7 +55,7 @@ class Turns:
 
 
 class Member:
-    """A consumer that takes over and gives up at once."""
+    """A consumer that takes and gives up partitions at once."""
 
     def __init__(self, groups, told, name):
         self._groups, self._told = groups, told
@@ -74,7 +76,7 @@ class Member:
 
 
 async def beat_at_once(members):
-    """A heartbeat of each member, begun by a handle of its own, as by a connection of its own."""
+    """Send a heartbeat of each member, in its own callback, as from its own connection."""
     loop = asyncio.get_running_loop()
     left = len(members)
     done = loop.create_future()
@@ -98,7 +100,7 @@ async def beat_at_once(members):
 
 
 async def settled(members, group):
-    """Heartbeats of all members until all have the target of the last epoch."""
+    """Send heartbeats of all members until all have the target of the last epoch."""
     while {member.epoch for member in members} != {group().epoch}:
         await beat_at_once(members)
         await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Changes above a mapping look like a changed copy of it."""
+"""A layer of changes above a mapping is equal to a changed copy of the mapping."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from barnabas.broker.coordinator.groups.subscription import decode_assignment, e
 
 
 def subscription(*topics, owned=()):
-    """ConsumerProtocolSubscription v1 of partitions owned of the first topic."""
+    """Return ConsumerProtocolSubscription v1 with owned partitions of the first topic."""
     names = [struct.pack(">h", len(topic)) + topic.encode() for topic in topics]
     mine = [names[0] + struct.pack(f">i{len(owned)}i", len(owned), *owned)] if owned else []
     return (
@@ -35,7 +35,9 @@ def assigned(response):
 
 
 async def stable_classic(groups, *names, owned=(0, 1)):
-    """A classic group whose first member has everything; their ids and the generation."""
+    """Create a classic group whose first member owns all partitions. Return the members' ids and the
+    generation.
+    """
     parked = [await groups.new_member(client=name, protocols=offers("t")) for name in names]
     joined = [await join for _, join in parked]
     generation = joined[0].generation_id

@@ -1,4 +1,4 @@
-"""The metadata hash (KIP-1101), against values that Apache Kafka 4.2's own code gives."""
+"""The metadata hash (KIP-1101), compared with values from the code of Apache Kafka 4.2."""
 
 from tests.views import view_of
 

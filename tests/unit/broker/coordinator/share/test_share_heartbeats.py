@@ -19,7 +19,7 @@ async def settle():
 
 
 async def join(groups, member, *topics, **more):
-    """Join, wait until the partitions are initialized, and beat once more."""
+    """Join, wait until the partitions are initialized, and send another heartbeat."""
     joined = await groups.share_beat(member, 0, *topics, **more)
     await settle()
     return await groups.share_beat(member, joined.member_epoch, *topics, **more)

@@ -1,4 +1,4 @@
-"""The states of share partitions: initialized before partitions are assigned, altered, deleted (KIP-932)."""
+"""The states of share partitions: initialized before an assignment, altered and deleted (KIP-932)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def join(groups, member, *topics):
 
 
 async def alter(groups, offsets, group="g"):
-    """Alter start offsets by topic and partition; the errors, or that of the whole."""
+    """Alter start offsets. Return the errors by topic and partition, or the error of the whole request."""
     keys = {key(topic, partition, group): offset for (topic, partition), offset in offsets.items()}
     names = {key(topic, 0).topic_id: topic for topic, _ in offsets}
     try:
@@ -41,7 +41,7 @@ async def alter(groups, offsets, group="g"):
 
 
 async def delete_offsets(groups, *names, group="g"):
-    """The outcome of each topic that has states, or the error of the whole."""
+    """Delete offsets. Return the outcome of each topic with states, or the error of the whole request."""
     try:
         outcomes = await groups.coordinator.share_groups.delete_offsets(group, names)
     except KafkaError as error:
@@ -85,7 +85,7 @@ def test_a_partition_is_not_assigned_before_its_initialization_is_known(coordina
 
 
 def test_a_failed_initialization_is_repeated_until_its_answer_is_known(coordinate, told):
-    """A lost answer must not leave the partition initializing for ever (KAFKA-19204)."""
+    """After a lost answer, the partition must not initialize forever (KAFKA-19204)."""
 
     async def scenario(groups):
         groups.topics(t=1)
@@ -159,7 +159,7 @@ def test_many_partitions_are_initialized_a_hundred_at_a_time(coordinate, told):
 
 @dataclass
 class Deleted:
-    """A change of the image by which a topic is gone, with or without the word that it was deleted."""
+    """A change of the image in which a topic disappears, with or without the confirmation of its deletion."""
 
     groups: object
     name: str

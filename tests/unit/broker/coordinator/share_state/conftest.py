@@ -1,4 +1,4 @@
-"""A share coordinator on an in-memory log, driven in virtual time."""
+"""A share coordinator on a log in memory, in virtual time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY = SharePartitionKey("g", TOPIC.id, 0)
 
 
 class Shares:
-    """A coordinator and short ways to ask it: each gives the answer, or the error's code."""
+    """A coordinator with short methods for requests. Each returns the answer, or the error code."""
 
     def __init__(self, log: Any, image: ClusterImage = IMAGE, **settings: Any) -> None:
         self.log = log
@@ -42,7 +42,7 @@ class Shares:
         self.deleted.append((partition, start))
 
     async def restart(self, epoch: int = 1) -> Shares:
-        """Another broker on the same log, loaded."""
+        """Start another broker on the same log, and load the log."""
         await self.coordinator.stop()
         again = type(self)(self.log, self.view.image, **self.settings)
         again.coordinator.elect(0, epoch)
@@ -81,7 +81,7 @@ class Shares:
         return {key: held.state for key, held in self.coordinator.loaded_states()}
 
     def stored(self) -> list[str]:
-        """The records in the log, one after another."""
+        """Return the records in the log, in order."""
         records = all_records(b"".join(self.log.batches.get(0, [])))
         decoded = (decode_record(record.key, record.value) for record in records)
         return [
@@ -94,7 +94,7 @@ class Shares:
         ]
 
     def delete_topic(self) -> None:
-        """The topic is gone, and a note says that it was deleted."""
+        """Delete the topic in the image, with the confirmation of its deletion."""
         before = self.view.image
         self.view.image = after = before._replace(
             topics={}, topic_names={}, deleted_topics={TOPIC.id: frozenset({1})}
@@ -111,7 +111,7 @@ async def ask(request: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def share(memory_log) -> Callable[..., None]:
-    """Runs a scenario with a coordinator, in virtual time: `share(scenario, **settings)`."""
+    """Run a scenario with a coordinator in virtual time: `share(scenario, **settings)`."""
 
     def run(scenario: Callable[[Shares], Coroutine[Any, Any, None]], **settings: Any) -> None:
         async def main() -> None:
@@ -126,11 +126,11 @@ def share(memory_log) -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def make_shares() -> type[Shares]:
-    """Makes a coordinator on the running loop."""
+    """The class of coordinators on the running loop."""
     return Shares
 
 
 @pytest.fixture(scope="session")
 def key() -> SharePartitionKey:
-    """The share partition that is asked about where no other is named."""
+    """The share partition of requests that name no other."""
     return KEY

@@ -1,4 +1,4 @@
-"""Ranges of delivery states laid over each other, against a model with one entry for each record."""
+"""Combines ranges of delivery states, and compares the result with a model of single records."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ counts = st.integers(1, 3)
 
 @st.composite
 def ranges(draw: st.DrawFn) -> tuple[StateBatch, ...]:
-    """Batches in order, without overlaps."""
+    """Generate batches in order, without overlaps."""
     ends = sorted(draw(st.lists(st.integers(0, LAST), unique=True, max_size=12)))
     pairs = zip(ends[::2], ends[1::2], strict=False)
     return tuple(StateBatch(first, last, draw(states), draw(counts)) for first, last in pairs)
 
 
 def records(batches: tuple[StateBatch, ...]) -> dict[int, tuple[int, int]]:
-    """The state and the count of each record."""
+    """Return the state and the delivery count of each record."""
     return {
         offset: (state, count) for first, last, state, count in batches for offset in range(first, last + 1)
     }

@@ -1,4 +1,4 @@
-"""Memory, the log and a naive model agree, over restarts and deletions at the start of the log."""
+"""The state in memory, the log and a simple model agree, also after restarts and deletions of old records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ steps = st.lists(
 
 
 class Model:
-    """One share partition: each record by itself."""
+    """A model of one share partition, with a separate state for each record."""
 
     def __init__(self) -> None:
         self.epoch = self.leader = 0
@@ -141,7 +141,7 @@ def test_memory_the_log_and_the_model_agree(memory_log, make_shares, key, steps,
 
 
 class Pruned:
-    """A log in memory of which all below `start` is deleted."""
+    """A log in memory without the records before `start`."""
 
     def __init__(self, log: Any) -> None:
         self.start = 0

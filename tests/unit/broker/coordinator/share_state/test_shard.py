@@ -1,4 +1,6 @@
-"""The operations of the share coordinator: what they store, whom they fence, what they delete."""
+"""The operations of the share coordinator: the records that they store, the clients that they fence, the
+deletions.
+"""
 
 from __future__ import annotations
 

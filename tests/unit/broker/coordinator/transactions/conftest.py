@@ -1,4 +1,4 @@
-"""A transaction coordinator on an in-memory log, driven in virtual time."""
+"""A transaction coordinator on a log in memory, in virtual time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Markers:
-    """The partitions' leaders: they take every marker, or answer as `refusals` says, or wait (`hold`)."""
+    """The leaders of partitions. They accept every marker, answer with `refusals`, or wait (`hold`)."""
 
     def __init__(self) -> None:
         self.written: list[tuple[Marker, TopicPartition]] = []
@@ -55,7 +55,7 @@ class Markers:
 
 
 class Transactions:
-    """A coordinator and short ways to ask it: each gives the answer, or the error's code."""
+    """A coordinator with short methods for requests. Each returns the answer, or the error code."""
 
     def __init__(self, log: Any, markers: Markers | None = None, version: int = 2, **settings: Any) -> None:
         self.log = log
@@ -81,7 +81,7 @@ class Transactions:
         return self.next_id
 
     async def restart(self, epoch: int = 1) -> Transactions:
-        """Another broker on the same log, loaded."""
+        """Start another broker on the same log, and load the log."""
         await self.coordinator.stop()
         again = type(self)(self.log, Markers(), self.version)
         again.next_id = self.next_id
@@ -115,7 +115,7 @@ class Transactions:
         return self.coordinator.describe("x")[0].producer
 
     def stored(self) -> list[str]:
-        """The states in the log, one after another."""
+        """Return the states in the log, in order."""
         data = b"".join(self.log.batches.get(0, []))
         stored = (decode_record(record.key, record.value) for record in all_records(data))
         return ["-" if s.transaction is None else s.transaction.state.label for s in stored]
@@ -132,7 +132,7 @@ async def ask(request: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def transact(memory_log) -> Callable[..., None]:
-    """Runs a scenario with a coordinator, in virtual time: `transact(scenario, **settings)`."""
+    """Run a scenario with a coordinator in virtual time: `transact(scenario, **settings)`."""
 
     def run(scenario: Callable[[Transactions], Coroutine[Any, Any, None]], **settings: Any) -> None:
         async def main() -> None:
@@ -147,5 +147,5 @@ def transact(memory_log) -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def make_transactions() -> type[Transactions]:
-    """Makes a coordinator on the running loop."""
+    """The class of coordinators on the running loop."""
     return Transactions

@@ -1,4 +1,4 @@
-"""EndTxn, the markers and what follows, in both versions of transactions."""
+"""EndTxn, the markers and the next transaction, in both versions of transactions."""
 
 from __future__ import annotations
 
@@ -449,7 +449,7 @@ def test_housekeeping_outlives_its_own_failure(transact, monkeypatch):
 
 
 def test_next_transaction_begins_as_soon_as_the_last_one_has_its_markers(transact):
-    """A producer that is told to ask again does so much later."""
+    """A producer that must retry would begin much later."""
 
     async def scenario(transactions):
         producer = await begun(transactions)

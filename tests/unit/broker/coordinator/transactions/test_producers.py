@@ -1,4 +1,6 @@
-"""InitProducerId: who may use a transactional id, with which id and epoch (KIP-98, KIP-360, KIP-890)."""
+"""InitProducerId: the producers that may use a transactional id, and their ids and epochs (KIP-98, KIP-360,
+KIP-890).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ LAST_EPOCH = 2**15 - 2
 
 
 async def exhaust(transactions):
-    """A producer with the last epoch that is given to anyone."""
+    """Return a producer with the highest epoch that the coordinator gives."""
     producer = await transactions.init()
     shard = next(shard for _, shard in transactions.coordinator.active_shards())
     shard.transactions["x"] = shard.transactions["x"]._replace(epoch=LAST_EPOCH)

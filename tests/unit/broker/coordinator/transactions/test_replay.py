@@ -1,4 +1,4 @@
-"""Transactions are the same by the typed records that were replayed and by the bytes in the log."""
+"""The typed records that were replayed and the bytes in the log give the same transactions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ steps = st.lists(
 
 
 async def do(transactions, step, producer, version):
-    """One step of a client, of its broker or of the disk; the producer from then on."""
+    """Execute one step of a client, of its broker or of the disk. Return the producer afterwards."""
     name, what = step
     if name == "init":
         answer = await transactions.init(tuple(producer) if what and producer else None)

@@ -1,4 +1,6 @@
-"""Clients of the served store under cuts, from a seed: nothing is lost, doubled or seen out of order."""
+"""Clients of the served store under cuts, from a seed: no write is lost, duplicate,
+or visible out of order.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class Counts:
 
 
 async def increment(store: ZooKeeperStore, counts: Counts) -> None:
-    """Increment a counter by compare-and-set; reads of one client never go back."""
+    """Increment a counter by compare-and-set. The reads of one client never go back."""
     seen = 0
     tried = 0
     while tried < INCREMENTS:
@@ -60,7 +62,7 @@ async def increment(store: ZooKeeperStore, counts: Counts) -> None:
 
 
 async def hold(store: ZooKeeperStore, held: dict[int, int], stop: asyncio.Event) -> None:
-    """Take an ephemeral node again and again; each has one owner, and goes with its session."""
+    """Create an ephemeral node repeatedly. It has one owner at a time, and ends with the owner's session."""
     while not stop.is_set():
         with suppress(StoreUnavailableError, NoNodeError, BadVersionError):
             with suppress(NodeExistsError):  # of another client, or left by an earlier attempt
@@ -74,7 +76,7 @@ async def hold(store: ZooKeeperStore, held: dict[int, int], stop: asyncio.Event)
 
 
 async def cut(relays: list[Relay], random: Random, stop: asyncio.Event) -> None:
-    """Cut one connection after another, some for longer than a session lives, and swallow some answers."""
+    """Cut one connection after another, some for longer than a session timeout, and drop some answers."""
     while not stop.is_set():
         each = random.choice(relays)
         each.mute = random.random() < 0.5

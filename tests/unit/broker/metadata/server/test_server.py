@@ -45,7 +45,7 @@ def address_of(server: StoreServerThread) -> ZooKeeperAddress:
 
 
 def play(folder: Path, scenario: Scenario, session_timeout: float = 30.0) -> None:
-    """Runs a scenario with a store whose connection goes through a relay, and another one that sees all."""
+    """Run a scenario with a store behind a relay, and with another store that sees all changes."""
 
     async def session(server: StoreServerThread) -> None:
         target = address_of(server).socket_path or ""

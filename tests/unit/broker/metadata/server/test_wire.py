@@ -1,4 +1,6 @@
-"""The server reads what the brokers' client writes, and the other way round; nothing else breaks it."""
+"""The server decodes the messages of the brokers' client, and the client those of the server. Other input
+does no harm.
+"""
 
 from __future__ import annotations
 

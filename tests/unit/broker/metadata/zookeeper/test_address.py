@@ -1,4 +1,4 @@
-"""What zookeeper.connect may say."""
+"""Valid values of zookeeper.connect."""
 
 from __future__ import annotations
 

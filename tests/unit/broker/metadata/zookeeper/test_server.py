@@ -1,4 +1,4 @@
-"""A real ZooKeeper from PySpark's jars: its start, its end, and what is said where there is none."""
+"""A real ZooKeeper from PySpark's jars: its start, its end, and the error if it is missing."""
 
 from __future__ import annotations
 

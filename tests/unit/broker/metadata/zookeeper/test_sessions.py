@@ -1,4 +1,4 @@
-"""What becomes of a session with a real ZooKeeper, and of its requests, when the connection breaks."""
+"""A session with a real ZooKeeper, and its requests, when the connection breaks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SHORT = 1.0
 
 
 def play(server: ZooKeeperServer, scenario: Scenario, session_timeout: float = 30.0) -> None:
-    """Runs a scenario with a store whose connection goes through a relay, and another one that sees all."""
+    """Run a scenario with a store behind a relay, and with another store that sees all changes."""
 
     async def session() -> None:
         address = new_chroot(server.address)
@@ -76,7 +76,7 @@ def test_broken_connection_suspends_the_session_and_it_goes_on_with_its_nodes(
 
 
 def test_watch_is_set_again_and_what_changed_meanwhile_went_unheard(zookeeper: ZooKeeperServer) -> None:
-    """Trap 17: a listener has to read everything again (apache/zookeeper 1950, kazoo 151)."""
+    """A listener must read everything again (apache/zookeeper 1950, kazoo 151)."""
 
     async def scenario(store: ZooKeeperStore, witness: ZooKeeperStore, cut: Relay) -> None:
         heard: list[tuple[Event, str]] = []
@@ -129,7 +129,7 @@ def test_session_that_stays_away_is_overdue_then_lost_and_another_one_follows(
 def test_session_ends_when_the_event_loop_stands_still_for_longer_than_it_lives(
     own_zookeeper: ZooKeeperServer,
 ) -> None:
-    """Trap 19: kazoo's thread would keep the session alive for a broker that serves nobody."""
+    """Otherwise kazoo's thread would keep the session of a broker alive that serves no client."""
 
     async def scenario() -> None:
         async with opened(new_chroot(own_zookeeper.address), SHORT) as store:
@@ -152,7 +152,7 @@ def test_session_ends_when_the_event_loop_stands_still_for_longer_than_it_lives(
 def test_lost_answer_to_a_create_is_an_unknown_outcome_and_the_node_is_found_after_it(
     zookeeper: ZooKeeperServer,
 ) -> None:
-    """Trap 18: what may have been done is never done again without a look (kazoo 757)."""
+    """A write that may have been executed is never repeated without a read (kazoo 757)."""
 
     async def scenario(store: ZooKeeperStore, witness: ZooKeeperStore, cut: Relay) -> None:
         done: list[str] = []
@@ -215,7 +215,7 @@ def test_session_goes_on_after_zookeeper_was_killed_and_started_again(own_zookee
 def test_server_that_takes_a_connection_and_never_answers_leaves_time_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As a ZooKeeper that is starting may do; kazoo would wait for as long as the session lives."""
+    """A ZooKeeper that is starting may do this. kazoo would wait for the whole session timeout."""
     patience: list[float] = []
 
     def connect(sockets: Any, address: Any, timeout: float, **options: Any) -> socket.socket:
@@ -290,7 +290,7 @@ def test_close_ends_the_session_at_once_and_while_zookeeper_stands_still_it_does
 
 
 def test_refused_authentication_is_said_at_once_and_is_final(zookeeper: ZooKeeperServer) -> None:
-    """Trap 17: kazoo stops for good."""
+    """kazoo stops permanently."""
 
     async def scenario() -> None:
         with pytest.raises(StoreUnavailableError, match="refused the authentication"):
@@ -406,7 +406,7 @@ def test_burst_of_events_wakes_the_loop_once(zookeeper: ZooKeeperServer) -> None
 
 
 def make_nodes(address: str, count: int) -> None:
-    """Make them at once, by a client that needs no event loop."""
+    """Create nodes at once, with a client that needs no event loop."""
     client = KazooClient(address, timeout=PATIENT)
     client.start(PATIENT)
     try:

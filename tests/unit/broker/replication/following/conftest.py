@@ -1,4 +1,4 @@
-"""Brokers that hold partitions and nothing else: real fetchers and Fetch handlers, joined directly."""
+"""Brokers with partitions only: real fetchers and Fetch handlers, connected directly."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Node:
         return self.cluster.brokers[self.node_id].epoch
 
     async def prepare_truncation(self, log, offset):
-        """As the log manager does, with a write of its own for each truncation."""
+        """Truncate as the log manager does, with a separate write for each truncation."""
         truncation = begin_truncation(log, offset)
         if truncation is not None:
             await self.pool.run(truncation.run)
@@ -115,7 +115,7 @@ class Node:
         return truncation
 
     async def store_log_start(self, log):
-        """As the log manager does."""
+        """Store the log start as the log manager does."""
         self.directory.planned_starts.append([(log, log.log_start_offset)])
         try:
             checkpoint = self.directory.log_start_checkpoint()
@@ -127,7 +127,7 @@ class Node:
             self.directory.planned_starts.clear()
 
     async def note_emptied(self, log):
-        """As the log manager does."""
+        """Note an emptied log as the log manager does."""
         await self.store_log_start(log)
         await self.incomplete.note_emptied(log)
 
@@ -137,7 +137,7 @@ class Node:
         return self.partitions[topic, index]
 
     def learn(self, state, index=0):
-        """Hear of what the controller has decided."""
+        """Learn the state that the controller has decided."""
         partition = self.partitions.get((TOPIC_ID, index))
         if partition is None:
             known = self.directory.logs.get(TopicPartition("t", index))
@@ -166,7 +166,7 @@ class Node:
         return self.partition(index).append(encode_batch(records, **header), 1, Origin.CLIENT)
 
     def content(self, index=0):
-        """(base offset, leader epoch) of each batch."""
+        """Return (base offset, leader epoch) of each batch."""
         log = self.partition(index).log
         found = []
         offset = log.log_start_offset
@@ -185,7 +185,7 @@ class Node:
         await self.pool.close()
 
     async def crash(self):
-        """The process ends; what it has written is on the disk."""
+        """End the process. All written data is on the disk."""
         del self.cluster.nodes[self.node_id]
         await self.stop()
         for log in self.directory.logs.values():
@@ -193,10 +193,10 @@ class Node:
         self.disk.process_ended()
 
     def restart(self, *, end=None):
-        """The process begins again.
+        """Start the process again.
 
         Args:
-            end: where the log ends now; the disk has lost what was behind.
+            end: the new end of the log; the disk has lost the data after it.
         """
         self.start()
         self.cluster.nodes[self.node_id] = self
@@ -206,14 +206,14 @@ class Node:
 
 
 class Cluster:
-    """Nodes, what the controller has decided, and the wires between them.
+    """Nodes, the decisions of the controller, and the connections between the nodes.
 
     Attributes:
-        requests: all that were sent, as (from, to, request).
-        cut: pairs (from, to) of brokers between which requests end in an error.
-        held: whose answers wait until `release`, by (from, to).
-        alter: called with (from, to, request, response), to change a response; None for as it is.
-        instead: called with the request, to answer it at once in the leader's stead; None for the leader.
+        requests: all sent requests: (from, to, request).
+        cut: pairs (from, to) of brokers between which requests fail.
+        held: by (from, to), the answers that wait until `release`.
+        alter: called with (from, to, request, response) to change a response; None for no change.
+        instead: called with the request, to answer it at once instead of the leader; None for the leader.
     """
 
     def __init__(self):
@@ -289,16 +289,16 @@ class Cluster:
             future.set_result(response)
 
     def hold(self, source, target):
-        """Answers from `target` to `source` wait from now on; set the event to let them go."""
+        """Delay the answers from `target` to `source` until the returned event is set."""
         self.held[source.node_id, target.node_id] = asyncio.Event()
         return self.held[source.node_id, target.node_id]
 
     def under_way(self, source, target):
-        """How many requests have no answer yet."""
+        """Return the number of requests without an answer."""
         return len(self._parked[source.node_id, target.node_id])
 
     def fetches(self, source):
-        """The requests of a broker since the last call."""
+        """Return the requests of a broker since the last call."""
         found = [request for sender, _, request in self.requests if sender == source.node_id]
         self.requests = [item for item in self.requests if item[0] != source.node_id]
         return found
@@ -329,12 +329,12 @@ def _play(story):
 
 @pytest.fixture
 def scenario():
-    """Runs `async def scenario(cluster)` in virtual time."""
+    """Run `async def scenario(cluster)` in virtual time."""
 
     return _play
 
 
 @pytest.fixture(scope="module")
 def run_story():
-    """As `scenario`, for many stories in one test."""
+    """The same as `scenario`, for many runs in one test."""
     return _play

@@ -1,4 +1,4 @@
-"""Logs that part ways, and how a follower comes to agree with its leader: KIP-101, 279, 320, 595."""
+"""Logs that diverge, and how a follower agrees with its leader again: KIP-101, 279, 320, 595."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def partition_data(response):
 
 
 def test_a_restarted_follower_that_is_elected_has_what_it_had_not_seen_committed(scenario):
-    """KIP-101, case 1: nothing is cut off at a follower's own high watermark, which is behind."""
+    """KIP-101, case 1: a follower does not truncate at its own high watermark, which is behind."""
 
     async def story(cluster):
         leader, follower = cluster.add(1, 2)
@@ -39,7 +39,7 @@ def test_a_restarted_follower_that_is_elected_has_what_it_had_not_seen_committed
 
 
 def test_logs_of_one_length_that_differ_are_made_equal(scenario):
-    """KIP-101, case 2: a hard failure of both, and the follower that lacks a record leads first."""
+    """KIP-101, case 2: both fail, and the follower that lacks a record leads first."""
 
     async def story(cluster):
         first, second = cluster.add(1, 2)
@@ -83,7 +83,7 @@ def test_a_follower_truncates_when_the_same_leader_begins_a_new_epoch(scenario):
 
 
 def test_a_follower_whose_log_is_damaged_is_not_half_truncated(scenario):
-    """It goes on when the disk returns what was written: nothing was cut off meanwhile."""
+    """The truncation continues when the disk returns the written data. Nothing was truncated meanwhile."""
 
     async def story(cluster):
         leader, follower = cluster.add(1, 2)
@@ -109,7 +109,7 @@ def test_a_follower_whose_log_is_damaged_is_not_half_truncated(scenario):
 
 
 def test_a_leader_that_leads_again_before_it_has_truncated(scenario):
-    """KAFKA-6361: the leader knows nothing of the epoch in which the follower led."""
+    """KAFKA-6361: the leader does not know the epoch in which the follower led."""
 
     async def story(cluster):
         first, second = cluster.add(1, 2)
@@ -132,7 +132,7 @@ def test_a_leader_that_leads_again_before_it_has_truncated(scenario):
 
 
 def test_logs_that_alternate_in_many_epochs_come_to_agree(scenario):
-    """KIP-279: more than one round is needed, since each side has epochs that the other lacks."""
+    """KIP-279: more than one request is needed, because each side has epochs that the other lacks."""
 
     async def story(cluster):
         first, second = cluster.add(1, 2)
@@ -156,7 +156,7 @@ def test_logs_that_alternate_in_many_epochs_come_to_agree(scenario):
 
 
 def test_a_leader_that_wrote_nothing_in_its_epoch_follows_the_next_one(scenario):
-    """It has noted that its epoch began, which the next leader never heard of."""
+    """It has stored the start of its epoch, which the next leader does not know."""
 
     async def story(cluster):
         first, second = cluster.add(1, 2)
@@ -174,7 +174,7 @@ def test_a_leader_that_wrote_nothing_in_its_epoch_follows_the_next_one(scenario)
 
 
 def test_a_leader_that_has_lost_everything_is_followed(scenario):
-    """It was elected all the same, and knows of no epoch at all."""
+    """It was elected nevertheless, and knows no epoch."""
 
     async def story(cluster):
         leader, follower = cluster.add(1, 2)
@@ -251,7 +251,7 @@ def test_a_late_reply_of_another_leader_is_not_appended(scenario):
 
 
 def test_a_batch_of_a_newer_epoch_is_not_appended(scenario):
-    """KAFKA-18723: the follower would vouch for an epoch whose leader it has not asked."""
+    """KAFKA-18723: the follower would store an epoch whose leader it has not asked."""
 
     async def story(cluster):
         leader, follower = cluster.add(1, 2)
@@ -272,7 +272,7 @@ def test_a_batch_of_a_newer_epoch_is_not_appended(scenario):
 
 
 def test_a_reply_that_tells_of_a_divergence_moves_no_watermark(scenario):
-    """KAFKA-14704: what it would cover is about to be cut off."""
+    """KAFKA-14704: the follower is about to truncate the records that this watermark would cover."""
 
     async def story(cluster):
         first, second = cluster.add(1, 2)
@@ -334,7 +334,7 @@ def test_a_follower_whose_offset_the_leader_has_deleted_starts_where_the_leaders
 
 
 def test_a_log_that_starts_within_a_batch_is_copied(scenario):
-    """DeleteRecords may have moved the leader's start there."""
+    """DeleteRecords can have moved the leader's log start into a batch."""
 
     async def story(cluster):
         leader, follower = cluster.add(1, 2)
@@ -351,7 +351,7 @@ def test_a_log_that_starts_within_a_batch_is_copied(scenario):
 
 
 def test_deleted_records_stay_deleted_while_the_batch_that_the_start_lies_in_is_copied(scenario):
-    """The next leader may not have heard yet how far they were deleted, nor that it was committed."""
+    """The next leader may not know yet the new log start, nor that it was committed."""
 
     async def story(cluster):
         leader, follower, _ = cluster.add(1, 2, 3)

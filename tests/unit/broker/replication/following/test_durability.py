@@ -1,4 +1,4 @@
-"""What reaches a follower's disk, and what does not: fsyncs, damage, failures, changes in the middle."""
+"""The data on a follower's disk: fsyncs, damage, failures, and changes in the middle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def partition_data(response):
 
 
 def offsets_told(cluster, node, index=0):
-    """Where a follower has said that its log ends, since the last call."""
+    """Return the log ends that a follower has reported since the last call."""
     return [
         partition.fetch_offset
         for fetch in cluster.fetches(node)

@@ -1,4 +1,4 @@
-"""What a follower asks of its leader, and what it does with the replies."""
+"""A follower's requests to its leader, and its treatment of the replies."""
 
 from __future__ import annotations
 
@@ -73,8 +73,9 @@ def test_the_logs_start_follows_the_leaders(scenario):
 
 
 def test_a_watermark_counts_that_came_after_the_partition_was_named_again(scenario):
-    """Seed 72030 of clusters: the leader tells it once, and a replica that had moved its log's start
-    meanwhile stayed behind until the next record.
+    """Simulation seed 72030: the leader sends it once. A replica that had moved its log start stayed behind.
+
+    It caught up only with the next record.
     """
 
     async def story(cluster):
@@ -92,7 +93,7 @@ def test_a_watermark_counts_that_came_after_the_partition_was_named_again(scenar
 
 
 def test_a_log_start_that_moves_while_the_leader_changes_has_nothing_fetched_in_the_old_epoch(scenario):
-    """Seed 70166 of clusters: the old leader was asked again."""
+    """Simulation seed 70166: the follower sent another request to the old leader."""
 
     async def story(cluster):
         leader, other, follower = cluster.add(1, 2, 3)
@@ -115,7 +116,7 @@ def test_a_log_start_that_moves_while_the_leader_changes_has_nothing_fetched_in_
 
 
 def test_a_replica_that_cannot_store_a_log_start_leads_without_the_deleted_records(scenario):
-    """Seed 79343 of clusters: its disk was full, and they were served again."""
+    """Simulation seed 79343: its disk was full, and it served the deleted records again."""
 
     async def story(cluster):
         leader, other, follower = cluster.add(1, 2, 3)
@@ -162,7 +163,7 @@ def test_a_log_start_that_was_not_stored_in_one_epoch_is_told_in_the_next_when_i
 
 
 def test_the_leader_hears_of_a_log_start_when_it_is_on_disk(scenario):
-    """Seed 121 of clusters: all were killed, and what DeleteRecords had taken was there again."""
+    """Simulation seed 121: all brokers were killed, and records that DeleteRecords had deleted were back."""
 
     async def story(cluster):
         leader, follower = cluster.add(1, 2)
@@ -367,7 +368,7 @@ def test_no_request_outlives_the_stop(scenario):
 
 
 def test_a_partition_that_was_taken_down_is_asked_for_no_more(scenario):
-    """A replica that a reassignment took away, and its leader, answered each other without a pause."""
+    """A replica that a reassignment had removed, and its leader, exchanged requests without a pause."""
 
     async def story(cluster):
         leader, follower = cluster.add(1, 2)

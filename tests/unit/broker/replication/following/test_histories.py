@@ -1,4 +1,4 @@
-"""Whatever was elected, cut and lost, in the end all replicas agree with the last leader."""
+"""After any elections, cuts and losses, all replicas agree with the last leader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ steps = st.one_of(
 
 
 class History:
-    """A cluster whose brokers hear of a new leader one after the other, or never."""
+    """A cluster whose brokers learn of a new leader one after the other, or never."""
 
     def __init__(self, cluster):
         self.cluster = cluster

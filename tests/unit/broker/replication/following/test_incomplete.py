@@ -1,4 +1,4 @@
-"""Replicas that lack records in between: they begin anew before their leader hears of them."""
+"""Replicas that lack records in the middle: they start empty before their leader counts them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ P0 = TopicPartition("t", 0)
 
 
 def with_holes(node, *offsets):
-    """What a repair has left of a follower's log: batches of the leader's at these offsets alone."""
+    """Keep only these batches of a follower's log, as after a repair."""
     log = node.directory.logs.get(P0) or node.directory.create(P0, bytes(range(16)), node._topic_config)
     for offset in offsets:
         batch = encode_batch([Record(None, b"old", timestamp=0)])
@@ -26,7 +26,7 @@ def with_holes(node, *offsets):
 
 
 def told(requests):
-    """The offsets that a follower has fetched from."""
+    """Return the offsets from which a follower has fetched."""
     return [
         partition.fetch_offset
         for request in requests
@@ -113,7 +113,7 @@ def test_an_incomplete_replica_that_was_emptied_goes_on_with_what_it_has_copied(
 
 
 def test_a_log_that_lost_its_beginning_is_copied_from_the_leaders_start_and_not_from_its_own(scenario):
-    """If it led, the others would move their log starts to it."""
+    """If it led, the others would move their log starts to its own."""
 
     async def story(cluster):
         leader, follower = cluster.add(1, 2)

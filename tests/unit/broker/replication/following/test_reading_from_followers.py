@@ -27,7 +27,7 @@ def place(cluster, **racks):
 
 
 def consume(node, offset=0, *, rack="", wait_ms=500, epoch=-1, version=17, session=(0, -1)):
-    """A future of what a consumer's fetch gets of the partition, or its error."""
+    """Return a future of a consumer's fetch of the partition: its result or its error."""
     wanted = FetchPartition(
         partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch
     )

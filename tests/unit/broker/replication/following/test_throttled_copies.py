@@ -1,4 +1,4 @@
-"""Copies that are throttled, by the leader or by the follower (KIP-73)."""
+"""Copies that the leader or the follower throttles (KIP-73)."""
 
 from __future__ import annotations
 

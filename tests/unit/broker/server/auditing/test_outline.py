@@ -1,4 +1,4 @@
-"""What the audit log tells of requests: names and numbers, and of no message a secret."""
+"""The fields of requests in the audit log: names and numbers, and never a secret."""
 
 from __future__ import annotations
 
@@ -143,13 +143,13 @@ def test_failures_are_told_with_what_names_them():
 
 @pytest.mark.parametrize("api", BY_NAME.values(), ids=lambda api: api.name)
 def test_of_no_message_text_or_bytes_are_told_that_are_no_names(api):
-    """Fields that hold values and secrets are filled with a word, which must not come out."""
+    """Fields for values and secrets contain a certain word, which must not appear in the log."""
     request = _filled(api.request)
     assert "hush" not in json.dumps(outline(request), default=str)
 
 
 def test_what_changes_something_is_known_to_the_audit_log():
-    """A new API with such a name declares `is_audited`, or is named here with the reason."""
+    """A new API with such a name must declare `is_audited`, or be in the list here with the reason."""
     begin = ("Create", "Delete", "Alter", "Update", "Elect", "Unregister", "Incremental", "Expire", "Renew")
     of_brokers = {"AlterPartition", "DeleteShareGroupState"}  # brokers decide it among themselves
     unaudited = {name for name, api in BY_NAME.items() if name.startswith(begin) and not api.is_audited}
@@ -161,7 +161,9 @@ _VALUES = {"value", "auth_bytes", "salt", "salted_password", "metadata", "hmac",
 
 
 def _filled(struct: type) -> Any:
-    """A message with one of everything, and a word in all that is not a name."""
+    """Return a message with one item in each field, and with a certain word in all
+    texts that are not names.
+    """
     made = struct()
     for field in struct.__fields__:
         value = _value(field)

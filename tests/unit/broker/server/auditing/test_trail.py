@@ -1,4 +1,4 @@
-"""The audit log as a file: what is in it, what is counted instead, and that nothing waits for it."""
+"""The audit log as a file: its entries, the counted ones, and that no request waits for it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def config_of(path: Path, **settings: str) -> BrokerConfig:
 
 
 def make_environment() -> Environment:
-    """The environment of the system, with a clock that the test moves."""
+    """Return the system's environment, with a clock that the test moves."""
     return replace(Environment.of_system(), clock=ManualClock())
 
 
@@ -42,7 +42,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def run(path: Path, use: Any, **settings: str) -> list[dict[str, Any]]:
-    """What the file has after `use` had the trail."""
+    """Return the entries of the file after `use` had the audit log."""
 
     async def scenario() -> None:
         trail = AuditTrail(config_of(path, **settings), make_environment())
@@ -106,7 +106,7 @@ def test_what_comes_too_fast_is_left_out_and_counted(tmp_path, monkeypatch):
 
 
 def test_the_loop_does_not_wait_for_a_disk_that_hangs(tmp_path, monkeypatch):
-    """And what the thread cannot take is bounded, and counted."""
+    """The queue for the thread is limited, and the dropped entries are counted."""
     monkeypatch.setattr(trails, "_MOST_WAITING", 3)
     path = tmp_path / "audit.log"
     stuck, let_go = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""Which partitions a fetch reads: all at first, then those that have had news, in steps or at once."""
+"""The partitions that a fetch reads: first all, then the changed ones, in steps or at once."""
 
 import random
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest,
 
 
 class FakePartition:
-    """Holds `end` bytes, one of them for each offset; counts how often it is read."""
+    """A partition with `end` bytes, one for each offset. It counts its reads."""
 
     def __init__(self):
         self.unavailable = None
@@ -56,7 +56,7 @@ class FakePartition:
 
 
 class Broker:
-    """Some partitions of one topic, and the sessions with it."""
+    """Some partitions of one topic, and their sessions."""
 
     def __init__(self, partitions):
         self.partitions = [FakePartition() for _ in range(partitions)]
@@ -67,14 +67,14 @@ class Broker:
         return Fetch(self.replicas, wanted, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed)
 
     def session(self):
-        """A session with all partitions, whose first answer has come."""
+        """Return a session with all partitions, whose first answer has arrived."""
         session = self.sessions.resolve(request(range(len(self.partitions)), epoch=0), False)
         assert self.fetch(session).attempt(True) is not None
         self.go_on(session)
         return session
 
     def go_on(self, session, offsets=(), forgotten=()):
-        """The client's next request."""
+        """Send the client's next request."""
         asked = request([], session.session_id, session.epoch, forgotten)
         asked.topics = [
             FetchTopic(topic="t", partitions=[FetchPartition(partition=p, fetch_offset=offset)])
@@ -83,7 +83,7 @@ class Broker:
         return self.sessions.resolve(asked, False)
 
     def visited(self):
-        """The partitions that were looked at since the last call."""
+        """Return the partitions that were examined since the last call."""
         visited = [number for number, partition in enumerate(self.partitions) if partition.visits]
         for partition in self.partitions:
             partition.visits = 0
@@ -105,7 +105,7 @@ def request(partitions, session_id=0, epoch=-1, forgotten=()):
 
 
 def sent(response):
-    """The bytes of each partition in an answer, in its order."""
+    """Return the bytes of each partition in an answer, in its order."""
     return {
         partition.partition_index: sum(map(len, partition.records))
         for topic in response.responses
@@ -114,7 +114,7 @@ def sent(response):
 
 
 def answer_of(fetch, final=False):
-    """What comes of a fetch whose steps were taken."""
+    """Run the steps of a fetch, and return its answer."""
     if not fetch.is_answered(final):
         return None
     list(fetch.last_steps())

@@ -1,4 +1,4 @@
-"""A leader that cannot be sure of its session answers once its successors-to-be have fetched since."""
+"""A leader in doubt answers when all possible new leaders have fetched from it (ADR 15)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE = 2.5
 
 
 class FakePartition:
-    """Led in `EPOCH`; the other two of its three replicas may be elected."""
+    """A partition that is led in `EPOCH`. The other two of its three replicas can be elected."""
 
     def __init__(self, successors=(2, 3)):
         self.log = SimpleNamespace(topic_id=TOPIC_ID)
@@ -61,7 +61,7 @@ class Broker:
         return self.index.confirm([PLACE])
 
     def begin(self, follower, epoch=EPOCH):
-        """A follower's first fetch, which names the partition."""
+        """Send a follower's first fetch, which names the partition."""
         return self._fetch(follower, epoch=epoch, begins=True)
 
     def fetch(self, follower, times=1, **options):
@@ -115,7 +115,7 @@ async def test_answer_waits_for_fetches_of_all_who_could_have_been_elected(broke
 
 @play
 async def test_fetch_that_may_have_been_sent_before_the_question_proves_nothing(broker, partition):
-    """Two may be under way: the follower may have been elected behind them."""
+    """Two fetches can be in flight, and the follower may have been elected after it sent them."""
     confirming = broker.confirm()
     broker.fetch(2, ROUNDS)
     broker.fetch(3, ROUNDS - 1)

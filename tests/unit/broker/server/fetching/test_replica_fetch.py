@@ -1,4 +1,6 @@
-"""What a follower's fetch reads, when it is answered, and its session, which no client can take from it."""
+"""A follower's fetch: the records that it gets, the time of its answer, and its session, which clients cannot
+use.
+"""
 
 import asyncio
 import random
@@ -29,7 +31,7 @@ TOPIC = b"t" * 16
 
 
 class FakeLog:
-    """One byte for each offset."""
+    """A log with one byte for each offset."""
 
     def __init__(self):
         self.log_start_offset = self.high_watermark = self.log_end_offset = 0
@@ -99,7 +101,7 @@ class FakePartition:
 
 
 class Leader:
-    """A broker with partitions of one topic; the follower's requests to it, in a session of its own."""
+    """A broker with partitions of one topic, and the requests of a follower in a session of its own."""
 
     def __init__(self, partitions=1, brokers=(1, FOLLOWER)):
         self.partitions = [FakePartition() for _ in range(partitions)]
@@ -114,7 +116,7 @@ class Leader:
         )
 
     def send(self, wanted=(), session=(0, 0), *, forgotten=(), wait_ms=500, replica=FOLLOWER):
-        """A future of the answer to a fetch of {partition: offset} or of what `wanted` says of each."""
+        """Send a fetch of {partition: offset} or of the fields in `wanted`. Return a future of the answer."""
         if not isinstance(wanted, dict):
             wanted = dict(wanted)
         partitions = [
@@ -144,7 +146,7 @@ class Leader:
         return done
 
     async def open(self, wanted):
-        """The session that the first fetch opens."""
+        """Return the session that the first fetch opens."""
         return (await self.send(wanted, wait_ms=0)).session_id
 
 
@@ -154,7 +156,7 @@ async def slices(steps):
 
 
 def answered(response):
-    """What a response says of each partition."""
+    """Return the fields of each partition in a response."""
     return {data.partition_index: data for topic in response.responses for data in topic.partitions}
 
 
@@ -289,7 +291,7 @@ def test_a_broker_that_holds_no_replica_is_refused():
 
 
 def test_an_older_leader_epoch_is_refused_in_a_session_too():
-    """KAFKA-9338: the session knows which epoch the follower is in."""
+    """KAFKA-9338: the session knows the follower's epoch."""
 
     async def scenario():
         leader = Leader()
@@ -306,7 +308,7 @@ def test_an_older_leader_epoch_is_refused_in_a_session_too():
 
 
 def test_the_next_fetch_ends_the_one_that_waits_and_is_not_read_for_it():
-    """A follower that begins to follow another partition does not wait for the fetch that is parked."""
+    """A follower that begins to follow another partition does not wait for the delayed fetch."""
 
     async def scenario():
         leader = Leader(2)

@@ -1,4 +1,4 @@
-"""KIP-227: epochs, changes, eviction."""
+"""Fetch sessions (KIP-227): epochs, changes, eviction."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The parts that handlers name, in place of a whole broker."""
+"""The parts that handlers name, instead of a whole broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barnabas.kafka.security.acls import Authorizer
 
 
 def stand_in(kind: Any) -> Any:
-    """An object of a type that does nothing: handlers only find it."""
+    """Return an object of a type that does nothing. Handlers only need to find it."""
     made: Any = type(kind)(kind.__name__, (kind,), {"controls": ()})
     made.__abstractmethods__ = frozenset()
     return object.__new__(made)
@@ -33,7 +33,7 @@ _OPTIONAL = {Authorizer, TokenKeys, NoneType}
 
 
 def required() -> set[Any]:
-    """The types of the parts without which a broker cannot serve."""
+    """Return the types of the parts that a broker needs to serve."""
     found = {ReadIndex, MetadataLoader, AuditTrail, LongWork}
     for api in load().values():
         for kind in [*api.parts, *([api.new_names] if api.new_names else ())]:
@@ -42,7 +42,7 @@ def required() -> set[Any]:
 
 
 def others_than(parts: Sequence[object]) -> list[Any]:
-    """Stand-ins for the parts that a broker must have and that are not among these."""
+    """Return stand-ins for the required parts that are not among `parts`."""
     controls = [control for part in parts if isinstance(part, Controller) for control in part.controls]
     given = (*parts, *controls)
     missing = (kind for kind in required() if not any(isinstance(part, kind) for part in given))

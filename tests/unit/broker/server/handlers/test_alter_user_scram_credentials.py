@@ -1,4 +1,4 @@
-"""Changes of many users' credentials are decided in steps, each user's as a whole."""
+"""The broker changes the credentials of many users in steps, those of each user as a whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.kafka.protocol.messages.alter_user_scram_credentials import (
 
 
 class Users:
-    """Notes what is asked for in each step; refuses a user, and the step that has another."""
+    """Notes the requests of each step. It rejects one user, and the step that contains another."""
 
     def __init__(self, refused="", no_controller_for=""):
         self.steps = []
@@ -38,7 +38,7 @@ async def slices(items):
 
 
 def answered(users, request):
-    """The error code of each user, in the order of the answer."""
+    """Return the error code of each user, in the order of the answer."""
     long_work = SimpleNamespace(slices=slices)
     response = asyncio.run(handler.alter_user_scram_credentials.handle(users, long_work, None, request))
     return {result.user: result.error_code for result in response.results}

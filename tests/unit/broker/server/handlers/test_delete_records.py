@@ -1,4 +1,4 @@
-"""DeleteRecords waits for the followers, so that what was deleted stays so under another leader."""
+"""DeleteRecords waits for the followers, so that the records stay deleted under another leader."""
 
 from __future__ import annotations
 

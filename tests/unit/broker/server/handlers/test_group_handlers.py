@@ -1,4 +1,4 @@
-"""Errors that escape the group APIs take each API's own shape."""
+"""Unexpected errors in the group APIs give an answer in the form of each API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 @pytest.fixture
 def fail():
-    """The answer to a request that failed as a whole."""
+    """Return the answer to a request that failed as a whole."""
 
     def answer(request, code=LOADING):
         return load()[request.api_key].on_error(request, KafkaError(code))

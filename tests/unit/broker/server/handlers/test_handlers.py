@@ -1,4 +1,4 @@
-"""The registry, and what all handlers have in common."""
+"""The registry of handlers, and the common properties of all handlers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ by_name = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 
 
 def filled(cls):
-    """A message with one element in each of its arrays, so that an answer has something to be about."""
+    """Return a message with one item in each of its arrays."""
     message = cls()
     for field in cls.__fields__:
         if field.is_array:

@@ -1,4 +1,4 @@
-"""ListOffsets on a leader that does not know yet what is committed (KIP-207)."""
+"""ListOffsets on a leader that does not know yet which records are committed (KIP-207)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barnabas.kafka.protocol.messages.list_offsets import (
 
 
 class FakePartition:
-    """Ten records, of which five are committed."""
+    """A partition with ten records, of which five are committed."""
 
     has_committed_former_epochs = False
     leader_epoch = 6

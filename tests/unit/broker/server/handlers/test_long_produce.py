@@ -1,4 +1,4 @@
-"""What becomes of a batch that the coordinator of its transaction refuses."""
+"""A batch that the coordinator of its transaction rejects."""
 
 import asyncio
 from types import SimpleNamespace

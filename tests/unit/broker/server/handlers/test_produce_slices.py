@@ -1,4 +1,4 @@
-"""A produce of many partitions: appended in one turn of the event loop while that is short, or in slices."""
+"""A produce of many partitions: the broker appends them in one short turn of the event loop, or in slices."""
 
 import asyncio
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ TRANSACTIONAL = encode_batch(
 
 
 class LongWork:
-    """Slices of time whose clock moves on with each append."""
+    """Slices of time whose clock advances with each append."""
 
     def __init__(self, seconds: float) -> None:
         self.time = 0.0

@@ -1,4 +1,4 @@
-"""When a broker says that it is ready."""
+"""The conditions under which a broker is ready."""
 
 import pytest
 from tests.views import view_of

@@ -1,4 +1,4 @@
-"""How long ago a partition ended where a group has come."""
+"""The time since a partition ended at a group's offset."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""When the event loop polls for the next request, and when polling pauses."""
+"""The event loop polls for the next request, and pauses the polling."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ A_TRIAL = CREDIT // 2 + 1  # polls
 
 
 class Loop:
-    """An event loop that sleeps when nothing is to be called; requests come when they are told to."""
+    """An event loop that sleeps without callbacks. Requests arrive when the test says."""
 
     def __init__(self) -> None:
         self._soon: deque[Callable[[], None]] = deque()
         self._polling = BusyPolling(self._soon.append)
 
     def requests(self, after: Iterable[int]) -> list[bool]:
-        """Serve a request, wait as many turns, and so on; whether the loop is awake when the next comes."""
+        """Serve a request, then wait this number of turns, and repeat. Return whether the loop is awake at
+        each request.
+        """
         return [self._awake_after(turns) for turns in after]
 
     def _awake_after(self, turns: int) -> bool:

@@ -1,4 +1,4 @@
-"""A connection that has ended holds no memory, though the garbage collector never runs."""
+"""A closed connection uses no memory, even if the garbage collector never runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def certificates(tmp_path_factory):
 
 @pytest.fixture(params=["plaintext", "tls"])
 def tls(request, certificates):
-    """The contexts of both sides; None without TLS."""
+    """The TLS contexts of both sides; None without TLS."""
     if request.param == "plaintext":
         return None
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -59,7 +59,7 @@ def without_collector():
 
 
 class Listening:
-    """A listener whose Heartbeats are never answered."""
+    """A listener that never answers Heartbeat requests."""
 
     def __init__(self, tls):
         self._tls = tls
@@ -144,7 +144,9 @@ def test_a_connection_that_the_broker_closes_is_freed_too(tls, run, without_coll
 
 
 def test_parts_of_large_requests_sent_again_and_again_do_not_add_up(tls, run, without_collector):
-    """Before: 58 MB sent kept 1.9 GB with TLS, and 1.1 GB without, and no connection open."""
+    """Earlier, 58 MB of requests kept 1.9 GB of memory with TLS and 1.1 GB without,
+    with no open connection.
+    """
 
     async def scenario():
         async with Listening(tls) as listening:

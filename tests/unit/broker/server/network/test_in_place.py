@@ -1,4 +1,4 @@
-"""What comes into a buffer that connections share."""
+"""Data that is received into a buffer that connections share."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ class Owner(asyncio.Protocol):
 
 
 def fill(receiver: SharedReceiver, data: bytes) -> None:
-    """As a transport does."""
+    """Fill the buffer as a transport does."""
     receiver.get_buffer(len(data))[: len(data)] = data
     receiver.buffer_updated(len(data))
 

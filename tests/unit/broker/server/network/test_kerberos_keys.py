@@ -1,4 +1,4 @@
-"""What a broker needs for GSSAPI is asked for at its start."""
+"""A broker requests its keys for GSSAPI at its start."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Name:
 
 
 class SecurityContext:
-    """Takes the token b"ticket" of alice."""
+    """A security context that accepts the token b"ticket" of alice."""
 
     complete = False
     initiator_name = "alice@EXAMPLE.COM"
@@ -55,7 +55,7 @@ class SecurityContext:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, object]]:
-    """Which keys a broker asks the system's Kerberos for: name, its kind, keytab. It has none in /missing."""
+    """Return the requested keys: name, kind, keytab. The system's Kerberos has none in /missing."""
     asked: list[tuple[str, str, object]] = []
 
     def credentials(name: Name, usage: str, store: dict[str, str] | None = None) -> str:
@@ -117,7 +117,7 @@ def test_a_listener_has_the_keys_that_its_settings_name(
 def test_a_setting_of_tickets_that_has_no_effect_is_told(
     asked: list[tuple[str, str, object]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where the listener takes tickets; elsewhere Kafka's tools may set what they like."""
+    """The warning is only for a listener with Kerberos. Elsewhere Kafka's tools may set such values."""
     open_kerberos(config(sasl_kerberos_service_name="kafka"), [LISTENER])
     open_kerberos(BrokerConfig.from_text({"sasl.kerberos.kinit.cmd": "/opt/kinit"}), [LISTENER])
     assert "no effect" not in caplog.text

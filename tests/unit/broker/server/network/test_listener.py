@@ -1,4 +1,4 @@
-"""Which connections begin, and when: limits of the broker and of single listeners."""
+"""The limits of new connections, of the broker and of single listeners."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def connections(**settings):
 
 
 def delays(of, listener, count=11):
-    """For how many seconds each of so many connections waits that come at once."""
+    """Return the seconds for which each of `count` simultaneous connections waits."""
     return [of.admit(Begun(listener)) for _ in range(count)]
 
 

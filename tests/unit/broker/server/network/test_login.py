@@ -1,4 +1,4 @@
-"""Logins and the threads in which they are checked."""
+"""Logins, and the threads that check them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barnabas.kafka.security.principal import ANONYMOUS
 
 
 class SlowExchange:
-    """One whose key takes as long to derive as the test wants."""
+    """An exchange whose key takes a given time to derive."""
 
     is_complete = False
     user = "alice"
@@ -59,7 +59,7 @@ class Client:
 
 
 class Named:
-    """An exchange that is complete at once, for whoever the client is said to be: a token's subject, say."""
+    """An exchange that is complete at once, for a given user."""
 
     is_complete = True
     token_id = expires_ms = None

@@ -1,4 +1,4 @@
-"""What is on its way to a client: in order, whole, and no more in memory than the client takes."""
+"""Data for a client: in order, complete, and with limited memory."""
 
 import asyncio
 import random
@@ -45,7 +45,7 @@ class Sender(asyncio.Protocol):
 
 @pytest.fixture(params=[None, "TLSv1_2", "TLSv1_3"], ids=["plaintext", "TLS 1.2", "TLS 1.3"])
 def tls(request, certificates):
-    """The TLS of the sender and of the client, None for none."""
+    """The TLS of the sender and of the client; None for none."""
     if request.param is None:
         return None, None
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -56,7 +56,7 @@ def tls(request, certificates):
 
 @pytest.fixture(params=[asyncio.new_event_loop, event_loop.new_event_loop], ids=["asyncio", "broker's"])
 def connected(request, tls):
-    """Runs a scenario with both ends of a connection: the sender and the client's reader and writer."""
+    """Run a scenario with both ends of a connection: the sender, and the client's reader and writer."""
 
     def run(scenario):
         async def main():
@@ -167,7 +167,9 @@ def test_replies_kept_while_the_outbox_is_corked_arrive_whole_and_in_order(conne
 
 
 class Channel:
-    """A transport that the kernel cannot send to, such as an encrypted one; it holds back what it gets."""
+    """A transport to which the kernel cannot send, for example an encrypted one. It keeps the data that it
+    gets.
+    """
 
     def __init__(self):
         self.written = b""
@@ -203,7 +205,7 @@ def test_where_the_kernel_cannot_send_bytes_are_read_piece_by_piece(file):
 
 
 class Emptied(Channel):
-    """One that is rid of it at once."""
+    """A transport that sends its data at once."""
 
     def get_write_buffer_size(self):
         return 0

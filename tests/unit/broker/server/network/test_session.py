@@ -456,7 +456,7 @@ LARGE_ID = "x" * 30_000
 
 
 def large_request(correlation_id, size=1_200_000):
-    """A request of more than a megabyte, most of it in a tagged field that nobody knows."""
+    """Return a request of more than a megabyte, most of it in an unknown tagged field."""
     request = HeartbeatRequest(group_id=LARGE_ID)
     frame = b"".join(encode_request(RequestHeader(12, 4, correlation_id, "test"), request))
     body = frame[4:-1] + b"\x01" + b"\x07" + uvarint(size) + bytes(size)

@@ -1,4 +1,4 @@
-"""What a broker's TLS settings may be, and what is said of those that cannot be used."""
+"""Valid TLS settings of a broker, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_file_without_a_key_is_told(certificates: Certificates) -> None:
 
 
 def test_key_and_certificates_may_be_settings_themselves(tmp_path: Path) -> None:
-    """As Java takes them: PKCS#8, encrypted or not, with spaces where the lines of a file end."""
+    """The forms are those of Java: PKCS#8, encrypted or not, with spaces instead of line ends."""
     authority = Authority.create("tests", datetime.now(UTC))
     issued = authority.issue("broker", ["localhost"], datetime.now(UTC))
     trusted = authority.certificate.decode()

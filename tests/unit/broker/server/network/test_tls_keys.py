@@ -1,4 +1,4 @@
-"""Which certificates may take the place of others while a broker runs (KIP-978)."""
+"""Certificates that can replace others while a broker runs (KIP-978)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def put(authority: Authority, path: Path, name: str, *hosts: str) -> None:
 
 
 def renewed(path: Path, change: object, **settings: str) -> str:
-    """The name that is shown after what `change` does to the files."""
+    """Return the name in the shown certificate after `change` has changed the files."""
     config = BrokerConfig.from_text({"ssl.keystore.location": str(path), **settings})
     keys = TlsKeys(view_of(config=config, clock=SystemClock()), "SSL")
     change()  # type: ignore[operator]
@@ -80,7 +80,7 @@ def test_a_certificate_for_others_needs_leave(
 
 
 class At:
-    """A clock that stands so many days from now."""
+    """A clock that is `days` days ahead."""
 
     def __init__(self, days: float) -> None:
         self.days = days

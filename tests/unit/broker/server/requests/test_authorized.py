@@ -1,4 +1,4 @@
-"""A handler sees only what its client may ask for; the rest is answered in the API's own shape."""
+"""A handler gets only the permitted parts of a request. The answer to the others has the API's own form."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def rule(kind: ResourceType, name: str, operation: Operation) -> AclBinding:
 
 
 class World:
-    """One API, whose handler answers at once or later, and the rules that hold."""
+    """One API, whose handler answers at once or later, and the ACL rules."""
 
     def __init__(self, api: Any, handle: Any, *rules: AclBinding) -> None:
         self.acls = Acls.of(rules)

@@ -23,7 +23,7 @@ def run(scenario):
 
 
 class Index:
-    """In doubt, until it is told what to say."""
+    """A read index in doubt, until the test gives its result."""
 
     def __init__(self, *, certain=False, proven=False):
         self.is_certain = certain

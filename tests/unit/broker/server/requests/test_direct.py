@@ -1,4 +1,4 @@
-"""Requests that are answered from their bytes: which are, and what stands before them."""
+"""Requests that a direct function answers from their bytes, and the checks before it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Client:
 
 
 def serve(direct: Any, *, metering: Any = None, authorizer: Authorizer | None = None) -> tuple[Served, bytes]:
-    """Serve one request; the handler answers it with error 5."""
+    """Serve one request. The handler answers it with error 5."""
     served = Served(heartbeat, lambda context, request: HeartbeatResponse(error_code=5), direct)
     if authorizer is not None:
         served = authorized(served, authorizer, SimpleNamespace())  # type: ignore[arg-type]

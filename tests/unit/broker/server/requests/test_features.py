@@ -1,4 +1,4 @@
-"""The APIs of a feature are served while the cluster uses the feature."""
+"""The broker serves the APIs of a feature while the cluster uses the feature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests with many elements: decoded in a thread, bounded as a whole, one at a time on a connection."""
+"""Requests with many elements: decoded in a thread, limited in total, one at a time on each connection."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Listings of everything: few things at once, many in slices, between which the loop serves others."""
+"""Long lists: short ones at once, long ones in slices, between which the loop serves other requests."""
 
 from __future__ import annotations
 

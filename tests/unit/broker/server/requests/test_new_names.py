@@ -14,7 +14,7 @@ ALICE, BOB = Principal("alice"), Principal("bob")
 
 
 class World:
-    """Names that exist, and the bound."""
+    """The existing names, and the limit."""
 
     def __init__(self, most: int) -> None:
         self.most = most

@@ -1,4 +1,4 @@
-"""Requests divided into pieces, and answers put together again."""
+"""Requests that are divided into pieces, and their joined answers."""
 
 import pytest
 
@@ -20,7 +20,7 @@ NESTED = Pieces("groups.topics.partition_indexes", "groups.topics.partitions", s
 
 
 def request(*groups):
-    """Groups of topics of partitions: {"g": {"t": range(3)}}."""
+    """Return a request with groups of topics of partitions: {"g": {"t": range(3)}}."""
     return OffsetFetchRequest(
         groups=[
             OffsetFetchRequestGroup(
@@ -38,7 +38,7 @@ def request(*groups):
 
 
 def answer(piece):
-    """What a handler would answer: each thing by itself, in order."""
+    """Return the answer of a handler: one item for each, in order."""
     return OffsetFetchResponse(
         groups=[
             OffsetFetchResponseGroup(

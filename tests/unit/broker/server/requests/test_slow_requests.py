@@ -1,4 +1,4 @@
-"""Requests that take long are logged, without what is in them."""
+"""The broker logs slow requests without their contents."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGr
 
 
 class Client:
-    """A connection that takes whatever it is answered."""
+    """A connection that accepts every answer."""
 
     connection_id = 1
     client_host = "10.0.0.9"
@@ -42,7 +42,7 @@ def frame(request, client_id="shop\n"):
 
 
 async def serve(api, request, answer, *, slow):
-    """One request that takes a tenth of a second, by the dispatcher's clock."""
+    """Serve one request that takes a tenth of a second, by the dispatcher's clock."""
     environment = Environment.of_system()
     work = LongWork(environment)
     now = [0.0]

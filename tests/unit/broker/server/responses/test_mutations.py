@@ -1,4 +1,4 @@
-"""How much one request may change."""
+"""The limit of changes in one request."""
 
 import pytest
 

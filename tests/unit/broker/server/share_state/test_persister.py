@@ -31,7 +31,7 @@ BATCHES = (StateBatch(0, 9, 0, 1), StateBatch(10, 10, 2, 2))
 
 
 def image(leader: int) -> ClusterImage:
-    """A broker has all partitions of the internal topic."""
+    """Return an image in which one broker leads all partitions of the internal topic."""
     topic = TopicImage("t", TOPIC_ID, (PartitionState((1,), (1,), leader=1),) * len(KEYS))
     internal = TopicImage(
         SHARE_GROUP_STATE_TOPIC, bytes(16), (PartitionState((1, 2), (1, 2), leader=leader),)
@@ -43,7 +43,7 @@ def image(leader: int) -> ClusterImage:
 
 
 class Cluster:
-    """This broker with a persister, and another broker with a coordinator; `image` says which coordinates."""
+    """This broker with a persister, and another one with a coordinator. `image` names the coordinator."""
 
     def __init__(self, leader: int) -> None:
         self.view = view_of(
@@ -104,7 +104,7 @@ class Cluster:
 
 @pytest.fixture
 def play() -> Callable[..., None]:
-    """Runs a scenario in virtual time: `play(scenario, leader)`."""
+    """Run a scenario in virtual time: `play(scenario, leader)`."""
 
     def run(scenario: Callable[[Cluster], Coroutine[Any, Any, None]], leader: int = THERE) -> None:
         async def main() -> None:

@@ -1,4 +1,4 @@
-"""The clients that push, in a time that the tests set."""
+"""Clients that push metrics, with a clock of the tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JAVA = {"client_id": "orders-1", "client_software_name": "apache-kafka-java", "c
 
 
 class House:
-    """Clients, and what they depend on."""
+    """Clients with everything that they need."""
 
     def __init__(self, **resources: dict[str, str]) -> None:
         self.now = 0.0

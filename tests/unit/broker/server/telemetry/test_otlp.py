@@ -1,4 +1,4 @@
-"""What is read of a push, and what is not."""
+"""The parts of a push that the broker decodes, and those that it ignores."""
 
 from __future__ import annotations
 

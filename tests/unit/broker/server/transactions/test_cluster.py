@@ -55,7 +55,7 @@ def image(**topics):
 
 
 class Peers:
-    """The other brokers; each test says how they answer."""
+    """The other brokers. Each test defines their answers."""
 
     def __init__(self):
         self.asked = []

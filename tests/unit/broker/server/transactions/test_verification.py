@@ -1,4 +1,4 @@
-"""The verifier admits batches of transactions, and keeps their order, in virtual time."""
+"""The verifier accepts batches of transactions and keeps their order, in virtual time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PRODUCER = ProducerIdentity(1, 0)
 
 
 class Coordinator:
-    """Answers with what `errors` holds, one after another, then lets everything in."""
+    """A coordinator that answers with each of `errors`, and then accepts everything."""
 
     def __init__(self):
         self.errors = []

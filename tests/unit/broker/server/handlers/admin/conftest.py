@@ -1,4 +1,4 @@
-"""The admin handlers on a broker without sockets or logs: metadata, controller and settings only."""
+"""The admin handlers on a broker without sockets or logs: only metadata, controller and settings."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FakeConnection:
 
 
 class AdminBroker:
-    """As much of a broker as the admin handlers use."""
+    """The parts of a broker that the admin handlers use."""
 
     def __init__(self, config: BrokerConfig, authorizer: Authorizer | None = None) -> None:
         self.node_id = config.node_id
@@ -117,7 +117,7 @@ class AdminBroker:
         await self.controller.start()
 
     async def ask(self, request: Any, version: int | None = None, principal: Principal = ANONYMOUS) -> Any:
-        """What a client gets back: both messages go through the wire's encoding."""
+        """Return the answer that a client gets. Both messages are encoded and decoded."""
         cls = type(request)
         version = cls.versions[1] if version is None else version
         served = self.served[cls.api_key]
@@ -136,7 +136,7 @@ Play = Callable[..., Any]
 
 @pytest.fixture
 def play() -> Play:
-    """Runs a scenario against broker 1; `others` live too, reached by a listener of another name."""
+    """Run a scenario with broker 1. `others` live, too, with a listener of another name."""
 
     def run(scenario: Scenario, *, others: int = 0, config: BrokerConfig | None = None) -> Any:
         async def session() -> Any:

@@ -228,7 +228,7 @@ def new_topics(*names: str, partitions: int = 10) -> CreateTopicsRequest:
 
 
 async def limit_mutations(broker: AdminBroker) -> None:
-    """One partition a second: 11 at once."""
+    """Allow one partition a second: 11 at once."""
     await alter(broker, entry({"client-id": "test"}, controller_mutation_rate=1))
 
 

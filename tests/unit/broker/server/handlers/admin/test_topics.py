@@ -215,7 +215,9 @@ def test_error_of_the_whole_request_is_told_for_each_topic(request_: object) -> 
 
 
 def test_error_of_all_reassignments_is_told_for_each_partition() -> None:
-    """Kafka's client counts the partitions of the answer, and says only that there are too few."""
+    """Kafka's client counts the partitions of the answer, and otherwise reports only
+    that there are too few.
+    """
     request = AlterPartitionReassignmentsRequest(
         topics=[
             ReassignableTopic(
