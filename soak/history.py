@@ -32,6 +32,14 @@ line of an operation before the operation, with one system call. So the line sur
     log         topic, partition, isolation, start, end, records [[offset, id, key], ...]: at the end of the
                 soak; is_whole: false if the reads did not reach the end
     group       group, offsets [[topic, partition, offset], ...]: the committed offsets at the end of the soak
+    share_request  number, session (the member's session with a broker), verdicts [[topic, partition, offset,
+                type], ...]: a member of a share group fetches, acknowledges or renews (types: KIP-932)
+    acknowledged  number, results [[topic, partition, error or null], ...]: the answer to its verdicts
+    acquired    number, records [[topic, partition, offset, id, delivery count], ...]: the session goes on;
+                leases [[topic, partition, lease], ...]: where the broker certainly led the partition, a name
+                of its leader epoch and of the broker's process
+    share_settings  group, lock (nanoseconds), limit (of deliveries), isolation
+    share_offsets  group, offsets [[topic, partition, start offset], ...]: at the end
     topic       name, compacted (old values may be removed), retention_ms, retention_bytes (null: no limit)
 """
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
+from soak.checker.deliveries import ShareHistory, ShareReader
 from soak.history import Event
 
 Place: TypeAlias = tuple[str, int]
@@ -267,6 +268,7 @@ class History:
         self.surveyed = NEVER
         self.faults: list[Event] = []
         self.calm = NEVER
+        self.shares = ShareHistory()
         #: clients that waited for ever, with what they noted of it
         self.gave_up: list[tuple[Process, Event]] = []
         self.stopped: dict[str, int] = {}
@@ -310,6 +312,7 @@ class _Reader:
         self._deletions: dict[int, list[Deletion]] = {}
         self._creation = Creation("", NEVER)
         self._removal = Removal("", NEVER)
+        self._shares = ShareReader(history.shares)
 
     def read(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -483,6 +486,21 @@ class _Reader:
         ids = {identity for _, identity, _ in event["records"]}
         place = (event["topic"], event["partition"])
         self._history.scans.append(Scan(place, event["asked"], event["at"], ids))
+
+    def _share_request(self, event: Event) -> None:
+        self._shares.request(self._who, event)
+
+    def _acquired(self, event: Event) -> None:
+        self._shares.acquired(event)
+
+    def _acknowledged(self, event: Event) -> None:
+        self._shares.acknowledged(event)
+
+    def _share_settings(self, event: Event) -> None:
+        self._shares.settings(event)
+
+    def _share_offsets(self, event: Event) -> None:
+        self._shares.offsets(event)
 
     def _open(self, session: Session) -> Session:
         self._sessions[session.place] = session

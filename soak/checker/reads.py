@@ -21,6 +21,7 @@ from soak.checker.model import (
     Session,
     Transaction,
 )
+from soak.checker.shares import sessions as share_sessions
 from soak.checker.writes import may_be_gone, may_be_replaced, named
 
 
@@ -28,6 +29,8 @@ def check(history: History) -> Iterator[Finding]:
     for session in history.sessions:
         yield from _content(history, session)
         yield from _order(history, session)
+    for session in share_sessions(history):
+        yield from _content(history, session)
     yield from _past_stable(history)
 
 
@@ -134,7 +137,7 @@ def _past_stable(history: History) -> Iterator[Finding]:
     transaction, the broker answered while the transaction was open.
     """
     reads: dict[Place, list[tuple[int, Read, Session]]] = {}
-    for session in history.sessions:
+    for session in [*history.sessions, *share_sessions(history)]:
         if session.process.isolation == READ_COMMITTED:
             reads.setdefault(session.place, []).extend((read.at, read, session) for read in session.reads)
     for listed in reads.values():

@@ -6,12 +6,13 @@ gives the same run.
 
 - stage: objects that the clients share: the network, the histories, random numbers, findings.
 - client, fetcher, sender, transaction, members: parts of clients.
-- writers, readers, admins, rude: the clients, by their role.
+- share_member, share_sessions: parts of the members of share groups.
+- writers, readers, workers, admins, rude: the clients, by their role.
 - plan: the topics, the broker's settings, and the clients of a seed's run.
 - broker: the processes of a broker: start, stop, kill, power cut.
 - faults: the faults of a seed, and their times.
 - invariants: conditions that are always true within the broker.
-- survey: the final reads of all partitions.
+- survey, share_survey: the final reads of all partitions.
 - run: one seed, from the start to the checker's findings.
-- bugs: bugs to plant, one at a time, to test the checks.
+- bugs, cluster_bugs, share_bugs: bugs to plant, one at a time, to test the checks.
 """

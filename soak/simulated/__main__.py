@@ -15,10 +15,13 @@ from soak.report import json_line
 from soak.simulated.bugs import BUGS
 from soak.simulated.cluster_bugs import CLUSTER_BUGS
 from soak.simulated.run import STORM, Outcome, outcome_of, planted, simulate
+from soak.simulated.share_bugs import SHARE_BUGS, SHARE_CLUSTER_BUGS
 
 #: findings of one kind that are shown
 _SHOWN = 3
 _WORKERS = 2
+_OF_ONE_BROKER = BUGS | SHARE_BUGS
+_OF_CLUSTERS = CLUSTER_BUGS | SHARE_CLUSTER_BUGS
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -34,7 +37,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         help="with unclean elections: judges the cluster, and not what clients lose by them",
     )
     parser.add_argument("--trace", action="store_true", help="print all that happens, too")
-    parser.add_argument("--bug", choices=sorted(BUGS | CLUSTER_BUGS), help="plant a known bug")
+    parser.add_argument("--bug", choices=sorted(_OF_ONE_BROKER | _OF_CLUSTERS), help="plant a known bug")
     parser.add_argument(
         "--bugs",
         action="store_true",
@@ -116,7 +119,7 @@ def all_bugs(options: argparse.Namespace) -> int:
     exit code.
     """
     missed = 0
-    for bug, (doc, _) in (BUGS if options.brokers == 1 else CLUSTER_BUGS).items():
+    for bug, (doc, _) in (_OF_ONE_BROKER if options.brokers == 1 else _OF_CLUSTERS).items():
         caught: Counter[str] = Counter()
         seeds = 0
         first: int | None = None

@@ -62,6 +62,7 @@ class SimulatedCluster:
         if count > 1:
             stage.decided = self._decided
             stage.known_by = self._known_by
+        stage.lease = self._lease
 
     def __len__(self) -> int:
         return len(self.brokers)
@@ -150,6 +151,12 @@ class SimulatedCluster:
             return None
         state = known.partitions[partition]
         return Lead(known.id, state.leader, state.leader_epoch)
+
+    def _lease(self, broker_id: int, topic: str, partition: int) -> str | None:
+        lead = self._known_by(broker_id, topic, partition)
+        if lead is None or not self._stage.leads(broker_id, topic, partition):
+            return None
+        return f"{self.brokers[broker_id].process_name}, leader epoch {lead.leader_epoch}"
 
     def leader_of_group(self, group: str) -> int | None:
         """Return the coordinator of a group by the decisions of the cluster; None if there is none."""

@@ -15,6 +15,7 @@ from soak.simulated.movers import Move
 from soak.simulated.readers import Consume, Transform, Watch
 from soak.simulated.rude import Rude
 from soak.simulated.stage import FOLDERS, RECYCLED, REPLICAS, Stage, rack_of
+from soak.simulated.workers import Work
 from soak.simulated.writers import Produce, Transact
 
 _SMALL = {"segment.bytes": "4096", "file.delete.delay.ms": "500"}
@@ -36,6 +37,10 @@ MOVER = "move"
 COPY = "copy"
 #: the ``min.insync.replicas`` of all topics in a cluster
 LEAST_IN_SYNC = 2
+#: the protocol of a task in a share group
+SHARE = "share"
+#: seconds of a lock in a share group
+LOCK = 2.5
 #: seconds until the ensemble takes a silent broker for dead
 SESSION_TIMEOUT = 3.0
 
@@ -55,7 +60,12 @@ class Slot:
 
     @property
     def group(self) -> str:
-        return self.task.group
+        """The consumer group of the client."""
+        return "" if self.share_group else self.task.group
+
+    @property
+    def share_group(self) -> str:
+        return self.task.group if self.task.protocol == SHARE else ""
 
 
 def settings(broker_id: int, brokers: int, *, fsync: bool) -> dict[str, str]:
@@ -79,6 +89,17 @@ def settings(broker_id: int, brokers: int, *, fsync: bool) -> dict[str, str]:
         "group.consumer.session.timeout.ms": "6000",
         "group.consumer.min.heartbeat.interval.ms": "1000",
         "group.consumer.heartbeat.interval.ms": "1000",
+        "group.share.min.session.timeout.ms": "6000",
+        "group.share.session.timeout.ms": "6000",
+        "group.share.min.heartbeat.interval.ms": "1000",
+        "group.share.heartbeat.interval.ms": "1000",
+        "group.share.min.record.lock.duration.ms": "1000",
+        "group.share.record.lock.duration.ms": str(round(LOCK * 1000)),
+        "share.coordinator.state.topic.num.partitions": "2",
+        "share.coordinator.state.topic.segment.bytes": "16384",
+        "share.coordinator.state.topic.prune.interval.ms": "2000",
+        "share.coordinator.cold.partition.snapshot.interval.ms": "3000",
+        "share.coordinator.snapshot.update.records.per.snapshot": "10",
     }
     if brokers == 1:
         return wanted
@@ -91,6 +112,8 @@ def settings(broker_id: int, brokers: int, *, fsync: bool) -> dict[str, str]:
         "offsets.topic.replication.factor": str(REPLICAS),
         "transaction.state.log.replication.factor": str(REPLICAS),
         "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": str(REPLICAS),
+        "share.coordinator.state.topic.min.isr": in_sync,
         "zookeeper.session.timeout.ms": str(round(SESSION_TIMEOUT * 1000)),
         "replica.high.watermark.checkpoint.interval.ms": "2000",
         "replica.lag.time.max.ms": "2500",
@@ -189,6 +212,18 @@ def slots(seed: int, random: Random, brokers: int, *, has_mover: bool = False) -
     if often(0.5):
         what = task("rude", "events", "ledger", pause=1.0)
         yield Slot(what, _plain(Rude, what))
+    for group in ("jobs", "more-jobs"):
+        if often(0.5):
+            topics = random.choice([["events"], ["ledger", "pruned"], ["ledger", "latest"]])
+            isolation = random.choice(["read_committed", "read_uncommitted"])
+            configs = {
+                "share.auto.offset.reset": "earliest",
+                "share.isolation.level": isolation,
+                "share.delivery.count.limit": str(random.choice([2, 3, 5])),
+            }
+            for number in range(1, random.randint(2, 4)):
+                what = task(f"{group}-{number}", *topics, group=group, isolation=isolation, pause=0.1)
+                yield Slot(replace(what, protocol=SHARE, configs=configs), _plain(Work, what))
     if brokers > 1 and often():
         what = task(
             COPY,

@@ -15,6 +15,7 @@ from simulation.virtual_time import run_virtual
 from soak.checker import Finding, check, sift
 from soak.history import Event
 from soak.roles.common import Task
+from soak.simulated import share_survey
 from soak.simulated.bugs import BUGS
 from soak.simulated.cast import Cast
 from soak.simulated.cluster import SimulatedCluster
@@ -23,8 +24,9 @@ from soak.simulated.convergence import await_rest, await_whole
 from soak.simulated.faults import Nemesis
 from soak.simulated.invariants import Invariants
 from soak.simulated.joining import Joining
-from soak.simulated.plan import MOVER, PARTITIONS, TOPICS, slots
+from soak.simulated.plan import MOVER, PARTITIONS, TOPICS, Slot, slots
 from soak.simulated.replicas import Replicas
+from soak.simulated.share_bugs import SHARE_BUGS, SHARE_CLUSTER_BUGS
 from soak.simulated.stage import RECYCLED, Stage, Trace
 from soak.simulated.survey import Survey
 
@@ -125,7 +127,9 @@ def simulate(
 
 def planted(name: str | None) -> AbstractContextManager[object]:
     """Return a context manager that plants the bug of this name; None plants no bug."""
-    return nullcontext() if name is None else (BUGS | CLUSTER_BUGS)[name][1]()
+    return (
+        nullcontext() if name is None else (BUGS | SHARE_BUGS | CLUSTER_BUGS | SHARE_CLUSTER_BUGS)[name][1]()
+    )
 
 
 def outcome_of(seed: int, *, brokers: int, storm: float, bug: str | None, unclean: bool = False) -> Outcome:
@@ -161,6 +165,7 @@ async def _run(
         if not await cluster.up():
             return stage, {}
         await _create_topics(survey)
+        await share_survey.configure(survey, _share_groups(cast))
         invariants.start()
         replicas.start()
         cast.start()
@@ -184,6 +189,7 @@ async def _run(
             broker.kill(power=durable)
         if await cluster.up() and (brokers == 1 or await await_whole(stage, cluster)):
             await survey.record(dict.fromkeys(slot.group for slot in cast.slots.values() if slot.group))
+            await share_survey.record(survey, _share_groups(cast))
             invariants.check()
             replicas.check()
             await replicas.stop()
@@ -195,7 +201,7 @@ async def _run(
 
 async def _end(survey: Survey, cast: Cast) -> None:
     """Stop the producers, wait until the consumers reach the end of their topics, and stop them, too."""
-    writers = [name for name, slot in cast.slots.items() if not slot.group]
+    writers = [name for name, slot in cast.slots.items() if not slot.task.group]
     loops = [slot for slot in cast.slots.values() if slot.task.transactional_id and slot.group]
     readers = [slot for slot in cast.slots.values() if slot.group and slot not in loops]
     await cast.stop(writers)
@@ -203,6 +209,13 @@ async def _end(survey: Survey, cast: Cast) -> None:
         await survey.await_groups(stage)
     await cast.stop(slot.name for slot in [*loops, *readers])
     await survey.await_stable()
+    await share_survey.await_finished(survey, _share_groups(cast))
+    await cast.stop(name for name, slot in cast.slots.items() if slot.share_group)
+
+
+def _share_groups(cast: Cast) -> dict[str, Slot]:
+    """The share groups of a run, each with the slot of one of its members."""
+    return {slot.share_group: slot for slot in cast.slots.values() if slot.share_group}
 
 
 async def _create_topics(survey: Survey) -> None:

@@ -91,12 +91,8 @@ class Survey(Client):
             return
         places = await self.places()
         last = {
-            isolation: {
-                place: max((found.offset for found in records), default=-1)
-                for place, records in found.items()
-            }
+            isolation: await self.last_offsets(isolation)
             for isolation in {slot.task.isolation: None for slot in waiting.values()}
-            for found in [await self._contents(places, isolation)]
         }
         deadline = self.time() + _PATIENCE
         while waiting and self.time() < deadline:
@@ -110,6 +106,13 @@ class Survey(Client):
                 ):
                     del waiting[group]
             await self.pause_for(0.5)
+
+    async def last_offsets(self, isolation: str) -> dict[Place, int]:
+        """The offset of the last record that a reader finds in each partition; -1 for none."""
+        contents = await self._contents(await self.places(), isolation)
+        return {
+            place: max((found.offset for found in records), default=-1) for place, records in contents.items()
+        }
 
     def note_topics(self, names: Iterable[str]) -> None:
         """Note in the history which records of each topic may be deleted."""

@@ -11,6 +11,7 @@ from soak.simulated import __main__ as simulated
 from soak.simulated.bugs import BUGS
 from soak.simulated.cluster_bugs import CLUSTER_BUGS
 from soak.simulated.run import Outcome, planted, simulate
+from soak.simulated.share_bugs import SHARE_BUGS, SHARE_CLUSTER_BUGS
 
 #: seconds of faults, of virtual time
 STORM = 6.0
@@ -67,7 +68,7 @@ def test_seed_that_fails_is_reported_with_the_command_that_repeats_it(monkeypatc
     assert "seed 6" not in said
 
 
-@pytest.mark.parametrize("bug", BUGS | CLUSTER_BUGS)
+@pytest.mark.parametrize("bug", BUGS | CLUSTER_BUGS | SHARE_BUGS | SHARE_CLUSTER_BUGS)
 def test_planted_bug_is_gone_afterwards(bug):
     with planted(bug):
         pass

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
-from barnabas.base.types import Chunk, Offset
+from barnabas.base.types import UNKNOWN_OFFSET, Chunk, Offset
 from barnabas.broker.config import GroupConfig
 from barnabas.broker.config.share_start import EARLIEST, LATEST, start_timestamp
 from barnabas.broker.coordinator.backoff import backoff_ms
@@ -120,6 +120,7 @@ class SharePartition:
         self._loop = asyncio.get_running_loop()
         self._in_flight: InFlight | None = None
         self._state_epoch = 0
+        self._stored_start: Offset = UNKNOWN_OFFSET
         self._has_ended = False
         self._is_waking = False
         #: whether the share partition ends when all changes are stored
@@ -221,6 +222,7 @@ class SharePartition:
         if not fetched.size:
             if limits.min_one:  # compaction has left nothing
                 flight.acquire(member, at, [ReadBatch(at, bound - 1, False)], until=0.0, max_records=1)
+                self._store_gaps()
             return None
         is_committed = config.share_isolation_level == READ_COMMITTED
         aborted = partition_log.aborted_transactions(at, fetched.size, may_wait) if is_committed else ()
@@ -235,11 +237,19 @@ class SharePartition:
             is_strict=limits.is_strict,
         )
         if not acquired:
+            self._store_gaps()
             return None
         self._watch_locks()
         records = read.part(acquired[0].first, acquired[-1].last)
         traffic.bytes_out += len(records)
         return AcquiredRecords(records, acquired)
+
+    def _store_gaps(self) -> None:
+        """Store the start offset if it has moved behind gaps, because no acknowledgement will store it."""
+        assert self._in_flight is not None
+        if self._in_flight.start > self._stored_start:
+            self._in_flight.note_start()
+            self._write_soon()
 
     async def _read_ahead(self, cold: ColdRead) -> None:
         try:
@@ -403,7 +413,7 @@ class SharePartition:
             state._replace(start_offset=start), _limits(self.config), partition_log.log_end_offset
         )
         flight.start_moved(partition_log.log_start_offset)
-        self._state_epoch = state.state_epoch
+        self._state_epoch, self._stored_start = state.state_epoch, state.start_offset
         self._in_flight = flight
         if state.start_offset < 0:
             # Otherwise the next leader would choose again, and skip the records that were written meanwhile.
@@ -442,8 +452,10 @@ class SharePartition:
                 await asyncio.sleep(backoff_ms(failures) / 1000)
             else:
                 failures = 0
+                self._stored_start = start
                 if flight.written():
                     self.wake()
+                self._store_gaps()  # those found during the write
                 for each in waiting:
                     _complete(each, None)
         self._writing = None

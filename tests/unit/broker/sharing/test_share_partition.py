@@ -359,6 +359,19 @@ async def test_a_wait_for_records_does_not_end_with_gaps_alone():
 
 
 @scenario
+async def test_start_offset_behind_gaps_alone_is_stored():
+    queue = Queue(**{"share.isolation.level": "read_committed"})
+    queue.append(1)
+    await queue.acquire()
+    await queue.acknowledge(0, 0)
+    queue.append(1, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    queue.end_transaction(1, commit=False)
+    queue.fetch()
+    await queue.settle()
+    assert queue.persister.writes == [(1, 0, []), (3, 0, [])]
+
+
+@scenario
 async def test_only_batches_with_acquired_records_are_sent():
     queue = Queue()
     for _ in range(4):

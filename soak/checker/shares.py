@@ -1,0 +1,192 @@
+"""Share groups: which records their members got, again and at the same time, and whether each was finished.
+
+A broker that was replaced as the leader, and does not know it yet, delivers records that its successor has
+delivered, too. Apache Kafka's brokers do the same. Such a delivery has no `lease`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from soak.checker.deliveries import (
+    FINAL,
+    NEVER,
+    RELEASE,
+    RENEW,
+    Delivery,
+    ShareSettings,
+    Verdict,
+)
+from soak.checker.findings import Finding
+from soak.checker.model import History, Place, Read, Session
+from soak.checker.writes import named
+
+
+def check(history: History) -> Iterator[Finding]:
+    shares = history.shares
+    for (group, place, offset), deliveries in shares.deliveries.items():
+        what = f"{named(place)} {offset} of {group}"
+        settings = shares.settings[group]
+        ordered = sorted(deliveries, key=lambda delivery: delivery.at)
+        log = history.log(place, settings.isolation)
+        if log is not None:
+            yield from _acknowledged(history, what, ordered, settings, is_deleted=log.start > offset)
+        yield from _locked(history, what, ordered, settings)
+        yield from _counts(what, ordered, settings)
+    for group, offsets in shares.start_offsets.items():
+        for place, start in offsets.items():
+            yield from _unfinished(history, group, place, start)
+
+
+def sessions(history: History) -> Iterator[Session]:
+    """Yield the deliveries as sessions of readers, so that `reads` checks their records."""
+    for deliveries in history.shares.deliveries.values():
+        for delivery in deliveries:
+            reads = [Read(delivery.offset, delivery.id, delivery.at)]
+            yield Session(delivery.request.process, delivery.place, delivery.asked, delivery.offset, reads)
+
+
+def _acknowledged(
+    history: History,
+    what: str,
+    deliveries: Sequence[Delivery],
+    settings: ShareSettings,
+    *,
+    is_deleted: bool,
+) -> Iterator[Finding]:
+    """A member whose acknowledgement was accepted had the record until then, and nobody has it after that.
+
+    The broker also accepts late acknowledgements of records before the start offset. These are deleted, or
+    finished by other deliveries.
+    """
+    for delivery in deliveries:
+        verdict = delivery.accepted
+        if verdict is None:
+            continue
+        others = [each for each in deliveries if each is not delivery]
+        may_be_late = is_deleted or _may_be_finished(
+            history, delivery.request.process.group, others, settings.limit
+        )
+        for other in others:
+            if other.lease is None or other.asked <= delivery.at:
+                continue
+            if verdict.kind in FINAL and other.asked > verdict.answered:
+                yield Finding(
+                    "delivered-after-acknowledgement",
+                    f"{what} went to {_member(other)} after {_member(delivery)} had acknowledged it",
+                    _evidence(delivery, other) | {"called": verdict.at, "answered": verdict.answered},
+                )
+            elif other.at < verdict.at and not may_be_late:
+                yield Finding(
+                    "locked-twice",
+                    f"{what} went to {_member(other)} before {_member(delivery)} acknowledged it",
+                    _evidence(delivery, other) | {"called": verdict.at},
+                )
+
+
+def _locked(
+    history: History, what: str, deliveries: Sequence[Delivery], settings: ShareSettings
+) -> Iterator[Finding]:
+    """While a lock lasts, the record goes to nobody else, and the member can acknowledge it."""
+    for delivery in deliveries:
+        if delivery.lease is None:
+            continue
+        end = _certain_end(history, delivery, settings.lock)
+        for other in deliveries:
+            if other.lease == delivery.lease and delivery.at < other.asked and other.at < end:
+                yield Finding(
+                    "locked-twice",
+                    f"{what} went to {_member(other)} while {_member(delivery)} had it",
+                    _evidence(delivery, other) | {"locked until": end},
+                )
+
+
+def _certain_end(history: History, delivery: Delivery, lock: int) -> int:
+    """Until when the member certainly has the record: its lock lasts, and its session goes on."""
+    end = delivery.asked + lock
+    for verdict in delivery.verdicts:
+        if verdict.kind == RENEW and verdict.is_accepted:
+            end = verdict.at + lock
+        elif verdict.kind != RENEW:
+            end = min(end, verdict.at)
+    request = delivery.request
+    requests = history.shares.sessions[request.process.name, request.session]
+    return min(end, max(each.at for each in requests if each.answered < NEVER))
+
+
+def _counts(what: str, deliveries: Sequence[Delivery], settings: ShareSettings) -> Iterator[Finding]:
+    """The count of deliveries never falls while one broker leads, nor below what was stored."""
+    for delivery in deliveries:
+        if delivery.count > settings.limit:
+            yield Finding(
+                "delivered-too-often",
+                f"{what} went to {_member(delivery)} for the {delivery.count}th time",
+                {"limit": settings.limit, "at": delivery.at},
+            )
+        release = delivery.accepted
+        if release is not None and release.kind != RELEASE:
+            release = None
+        for other in deliveries:
+            if other.lease is None or other.asked <= delivery.at:
+                continue
+            is_stored = release is not None and other.asked > release.answered
+            least = delivery.count + 1 if is_stored else delivery.count
+            if other.count < least and (is_stored or other.lease == delivery.lease):
+                yield Finding(
+                    "count-fell",
+                    f"{what} went to {_member(delivery)} as delivery {delivery.count}, then to "
+                    f"{_member(other)} as delivery {other.count}",
+                    _evidence(delivery, other),
+                )
+
+
+def _unfinished(history: History, group: str, place: Place, start: int) -> Iterator[Finding]:
+    """In the end each record before the start offset was accepted, rejected, or delivered too often."""
+    settings = history.shares.settings[group]
+    log = history.log(place, settings.isolation)
+    if log is None or place[0] in history.removals:
+        return
+    left = log.between(start, NEVER)
+    if left:
+        yield Finding(
+            "stalled-share-group",
+            f"{group} stands at {named(place)} {start}, {len(left)} records before the end",
+            {
+                "end": log.end,
+                "delivered": [(group, place, offset) in history.shares.deliveries for offset in left[:5]],
+            },
+        )
+    for offset in log.between(0, start):
+        deliveries = history.shares.deliveries.get((group, place, offset), [])
+        if not _may_be_finished(history, group, deliveries, settings.limit):
+            yield Finding(
+                "lost-in-share-group",
+                f"{group} stands at {named(place)} {start}, and {offset} is not finished",
+                {"deliveries": [(_member(each), each.count, each.at) for each in deliveries]},
+            )
+
+
+def _may_be_finished(history: History, group: str, deliveries: Sequence[Delivery], limit: int) -> bool:
+    """Whether a member may have finished the record, or the broker may have given it up.
+
+    Any request without an answer may have delivered it once.
+    """
+    if any(_may_finish(verdict) for delivery in deliveries for verdict in delivery.verdicts):
+        return True
+    count, since = max(((each.count, each.at) for each in deliveries), default=(0, -1))
+    return count + history.shares.unanswered(group, since) >= limit
+
+
+def _may_finish(verdict: Verdict) -> bool:
+    return verdict.kind in FINAL and (verdict.is_accepted or not verdict.is_answered)
+
+
+def _member(delivery: Delivery) -> str:
+    return delivery.request.process.name
+
+
+def _evidence(one: Delivery, other: Delivery) -> dict[str, object]:
+    return {
+        "the first": (one.asked, one.at, one.count, one.lease),
+        "the second": (other.asked, other.at, other.count, other.lease),
+    }

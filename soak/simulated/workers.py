@@ -1,0 +1,89 @@
+"""The members of share groups: they acquire records, and accept, release, reject or keep them."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from soak.checker.deliveries import ACCEPT, REJECT, RELEASE, RENEW
+from soak.roles.common import Task
+from soak.simulated.client import GROUP, Client, Place
+from soak.simulated.share_member import ShareMember
+from soak.simulated.share_sessions import Delivered, ShareSessions
+from soak.simulated.stage import Stage
+
+#: no answer about a record: its lock has to end
+_KEEP = -1
+#: types and how often a worker chooses each; a poison record is one that no worker can process
+_USUAL = ((ACCEPT, 84), (RELEASE, 6), (REJECT, 4), (_KEEP, 2), (RENEW, 4))
+_OF_POISON = ((RELEASE, 60), (REJECT, 10), (_KEEP, 30))
+_POISONED = 24
+_MAX_WAIT = 0.4
+
+
+class Work(Client):
+    """One worker of a share group."""
+
+    role = "work"
+
+    def __init__(self, stage: Stage, task: Task, life: int) -> None:
+        super().__init__(stage, task, life)
+        self._at_most = self.random.choice([1, 2, 2])
+        self._member = ShareMember(self)
+        self._sessions = ShareSessions(self, self._member.member_id, at_most=self._at_most)
+        #: what the next fetch acknowledges
+        self._with_fetch: dict[Place, dict[int, int]] = {}
+        #: what is acknowledged later: when, and what
+        self._later: list[tuple[float, dict[Place, dict[int, int]]]] = []
+
+    async def run(self) -> None:
+        await self.find_coordinator(self.task.group, GROUP)
+        while not self.stopping:
+            await self._member.step()
+            verdicts, self._with_fetch = self._with_fetch, {}
+            delivered = await self._sessions.fetch(list(self._member.assigned), verdicts, _MAX_WAIT)
+            if delivered:
+                await self._handle(delivered)
+            await self._acknowledge_due()
+            await self.pause_for(self.random.expovariate(1 / self.task.pause))
+        await self._sessions.close()
+        await self._member.leave()
+
+    async def _handle(self, delivered: list[Delivered]) -> None:
+        verdicts: dict[Place, dict[int, int]] = {}
+        renewed: dict[Place, dict[int, int]] = {}
+        for each in delivered:
+            kind = self._judge(each)
+            if kind == RENEW:
+                renewed.setdefault(each.place, {})[each.offset] = RENEW
+            elif kind != _KEEP:
+                verdicts.setdefault(each.place, {})[each.offset] = kind
+        if renewed:
+            await self._renew(renewed)
+        choice = self.random.random()
+        if choice < 0.45:
+            self._with_fetch = verdicts
+        elif choice < 0.85:
+            await self.pause_for(self.random.expovariate(1 / 0.05))
+            await self._sessions.acknowledge(verdicts)
+        else:  # sometimes after the lock has ended
+            self._later.append((self.time() + self.random.uniform(0.3, 3.0), verdicts))
+
+    def _judge(self, delivered: Delivered) -> int:
+        is_poison = crc32(delivered.id.encode()) % _POISONED == 0
+        kinds, weights = zip(*(_OF_POISON if is_poison else _USUAL), strict=True)
+        kind: int = self.random.choices(kinds, weights)[0]
+        return ACCEPT if kind == RENEW and self._at_most < 2 else kind
+
+    async def _renew(self, renewed: dict[Place, dict[int, int]]) -> None:
+        """Extend locks, and accept the records after the time of the first lock."""
+        await self.pause_for(self.random.uniform(0.0, 1.5))
+        await self._sessions.acknowledge(renewed)
+        accepted = {place: dict.fromkeys(offsets, ACCEPT) for place, offsets in renewed.items()}
+        self._later.append((self.time() + self.random.uniform(0.5, 2.0), accepted))
+
+    async def _acknowledge_due(self) -> None:
+        now = self.time()
+        due = [verdicts for at, verdicts in self._later if at <= now or self.stopping]
+        self._later = [] if self.stopping else [each for each in self._later if each[0] > now]
+        for verdicts in due:
+            await self._sessions.acknowledge(verdicts)
