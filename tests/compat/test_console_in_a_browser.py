@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.console import RunningConsole
 from tests.integration.acl_broker import AclBroker
-from tests.integration.conftest import Wire
+from tests.integration.conftest import Wire, use_share_groups
 from tests.integration.test_telemetry import INTRODUCTION, pushing
 from tests.prefix import PrefixProxy
 from tests.schema_registry import register, running_registry
@@ -30,7 +30,7 @@ from tests.unit.broker.server.telemetry.test_otlp import attribute, double, gaug
 
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.run import BrokerServer
-from barnabas.client import Admin
+from barnabas.client import Admin, Worker
 from barnabas.console.server import ConsoleSettings
 from barnabas.console.view import Privacy
 from barnabas.kafka.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -67,6 +67,13 @@ ORDER = {
 }
 SHOP = 'syntax = "proto3"; package shop; message Order { string id = 1; } message Key { int32 n = 1; }'
 MANY = 10_000
+#: notes all texts that a page draws on a canvas
+NOTE_DRAWN = (
+    "const drawn = new Set(), draw = CanvasRenderingContext2D.prototype.fillText;"
+    "CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {"
+    " drawn.add(text); document.documentElement.dataset.drawn = [...drawn].join('|');"
+    " return draw.call(this, text, ...at); };"
+)
 
 
 @pytest.fixture(scope="module")
@@ -578,12 +585,7 @@ def test_a_lag_beyond_the_picture_says_what_it_is(console, new_context, served):
     consumer.commit(offsets=[TopicPartition(name, 0, 0)], asynchronous=False)
     consumer.close()
     context = new_context(console)
-    context.add_init_script(
-        "const drawn = new Set(), draw = CanvasRenderingContext2D.prototype.fillText;"
-        "CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {"
-        " drawn.add(text); document.documentElement.dataset.drawn = [...drawn].join('|');"
-        " return draw.call(this, text, ...at); };"
-    )
+    context.add_init_script(NOTE_DRAWN)
     tab = Tab(context, console.url)
     tab.show(f"topic/{name}", name)
     page = tab.page.locator("html")
@@ -592,6 +594,44 @@ def test_a_lag_beyond_the_picture_says_what_it_is(console, new_context, served):
         text for text in page.get_attribute("data-drawn").split("|") if re.fullmatch(r"◀ [\d,]+", text)
     ]
     tab.check()
+
+
+def test_a_share_group_is_many_hands_in_a_lane(console, new_context, served):
+    name = "console-queue"
+    wire = Wire(served.bootstrap)
+    use_share_groups(wire)
+    wire.close()
+    admin = Admin(served.bootstrap)
+    admin.create_topic(name, 1)
+    settings = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "60000"}
+    admin.alter_configs("group", name, set=settings)
+    admin.close()
+    producer = Producer({"bootstrap.servers": served.bootstrap, "log_level": 0})
+    for value in ("a", "b", "c"):
+        producer.produce(name, value)
+    assert producer.flush(60) == 0
+    context = new_context(console)
+    context.add_init_script(NOTE_DRAWN)
+    tab = Tab(context, console.url)
+    with Worker(served.bootstrap, name, group=name) as worker:
+        worker.take(1, 60)[0].release()
+        worker.take(1, 60)
+        main = tab.show(f"group/{name}", name)
+        playwright.expect(main).to_contain_text("records locked")
+        if isinstance(served, Kafka):
+            playwright.expect(main).to_contain_text("do not tell who has locked which records")
+        else:
+            in_flight = main.get_by_role("table", name="Records in flight").locator("tbody tr")
+            playwright.expect(in_flight.first).to_contain_text("locked")
+            member = main.get_by_role("table", name="Members").locator("tbody td").first.inner_text()
+            playwright.expect(in_flight.first).to_contain_text(member)
+        found = axe.Axe().run(tab.page)
+        assert found.violations_count == 0, found.generate_report()
+        main = tab.show(f"topic/{name}", name)
+        if not isinstance(served, Kafka):
+            playwright.expect(tab.page.locator("html")).to_have_attribute("data-drawn", re.compile("✋1"))
+            playwright.expect(main).to_contain_text("locked by 1 members")
+        tab.check()
 
 
 def test_columns_are_chosen_and_stay_chosen(tab):

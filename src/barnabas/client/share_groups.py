@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.admin_types import GroupDescription, GroupMember
 from barnabas.client.brokers import Brokers, check
 from barnabas.client.connection import BrokerConnection, UnservedError
-from barnabas.client.leaders import ask_leaders, by_topic
+from barnabas.client.leaders import LeaderQuestion, RequestOf, by_topic, leaders_of
 from barnabas.kafka.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -26,8 +27,11 @@ from barnabas.kafka.protocol.messages.describe_share_partitions import (
 from barnabas.kafka.protocol.messages.describe_share_partitions import StateBatch as PartitionBatch
 from barnabas.kafka.protocol.messages.share_group_describe import Member, ShareGroupDescribeRequest
 
+#: seconds that the leaders have for their answers
+_PATIENCE_S = 10.0
+
 #: delivery states by their numbers in the protocol
-_STATES = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived"}
+_STATES = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archiving", 4: "archived"}
 
 
 class StateBatch(NamedTuple):
@@ -36,7 +40,7 @@ class StateBatch(NamedTuple):
     Attributes:
         first: offset of the first record.
         last: offset of the last record.
-        state: available, acquired, acknowledged or archived.
+        state: available, acquired, acknowledged, archived; archiving until the dead letter is written.
         deliveries: how often the records were delivered; with the present delivery if they are acquired.
         member: id of the member that has acquired the records; None in other states.
         lock_ms: milliseconds until the member's lock ends; None in other states.
@@ -134,8 +138,21 @@ def records_in_flight(
         None if the brokers do not serve the API, which is Barnabas' own.
 
     Raises:
-        KafkaError: a broker rejects the request. ClientError: no broker answers.
+        ClientError: no broker answers.
     """
+
+    wanted = list(partitions)
+    deadline = time.monotonic() + _PATIENCE_S
+    metadata = brokers.metadata(sorted({partition.topic for partition in wanted}), deadline)
+    question = LeaderQuestion(brokers, wanted, leaders_of(metadata.topics), flight_request(group))
+    answers = question.ask(deadline=deadline)
+    if not answers.told and any(isinstance(error, UnservedError) for error in answers.silent.values()):
+        return None
+    return in_flight(answers.told)
+
+
+def flight_request(group: str) -> RequestOf:
+    """Return a function that makes the request to a leader for a share group's records in flight."""
 
     def request_of(led: Sequence[TopicPartition]) -> DescribeSharePartitionsRequest:
         topics = [
@@ -143,10 +160,11 @@ def records_in_flight(
         ]
         return DescribeSharePartitionsRequest(group_id=group, topics=topics)
 
-    try:
-        told = ask_leaders(brokers, partitions, request_of, skip_failed=True)
-    except UnservedError:
-        return None
+    return request_of
+
+
+def in_flight(told: Mapping[TopicPartition, Any]) -> dict[TopicPartition, InFlight]:
+    """Return the records in flight from leaders' answers, without partitions that no member uses."""
     return {
         partition: InFlight(
             each.start_offset, each.end_offset, tuple(_state_batch(batch) for batch in each.state_batches)

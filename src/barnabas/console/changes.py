@@ -98,19 +98,26 @@ def _reset_offsets(view: ClusterView, wanted: Wanted) -> Change:
     led = {p: leader for p, leader in view.led([topic]).items() if numbers is None or p.partition in numbers}
     if not led:
         raise QueryError(f"topic={topic[:40]}: it has no such partitions")
-    before = offsets_of_groups(view.brokers, [group])[group]
+    is_share = view.admin.describe_group(group).type == "share"
+    before = _starts(view, group) if is_share else offsets_of_groups(view.brokers, [group])[group]
     starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
     after, option = _targets(view, wanted, to, led, before, starts, ends)
     after = {p: min(max(offset, starts[p]), ends[p]) for p, offset in after.items() if p in ends}
     where = topic if numbers is None else f"{topic}:{','.join(map(str, sorted(numbers)))}"
     return Change(
         ["groups", "reset-offsets", group, "--topic", where, *option, "--execute"],
-        lambda: view.admin.set_group_offsets(group, after),
+        lambda: (view.admin.set_share_offsets if is_share else view.admin.set_group_offsets)(group, after),
         [
             {"topic": p.topic, "partition": p.partition, "from": before.get(p), "to": offset}
             for p, offset in sorted(after.items())
         ],
     )
+
+
+def _starts(view: ClusterView, group: str) -> dict[TopicPartition, int]:
+    """Return the start offsets of a share group in the partitions that have one."""
+    offsets = view.admin.share_offsets(group)
+    return {place: offset.start for place, offset in offsets.items() if offset.start is not None}
 
 
 def _targets(

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-#: the prefixes of headers that pipelines, Kafka Streams (KIP-1034) and Kafka Connect (KIP-298) add
-_PREFIXES = ("__barnabas.errors.", "__streams.errors.", "__connect.errors.")
+from barnabas.base.types import TopicPartition
+
+#: the prefix of headers that brokers add for share groups (KIP-1191)
+_QUEUE = "__dlq.errors."
+#: the prefixes of headers that pipelines, Kafka Streams (KIP-1034), Kafka Connect (KIP-298) and brokers add
+_PREFIXES = ("__barnabas.errors.", "__streams.errors.", "__connect.errors.", _QUEUE)
 _ORIGINS = {f"{prefix}topic" for prefix in _PREFIXES}
 #: headers of a record that a pipeline's sink has rejected: the sink, and the topic that it writes to
 _SINK, _DESTINATION = (f"{_PREFIXES[0]}{name}" for name in ("sink", "destination"))
@@ -23,6 +27,20 @@ def origin(headers: Headers) -> str | None:
     if sink_of(given) is not None:
         return _last(given, {_DESTINATION})
     return _last(given, _ORIGINS)
+
+
+def source_of(headers: Headers) -> tuple[TopicPartition, int] | None:
+    """Return the partition and the offset of the original record of a share group's dead letter, else None.
+
+    Such a dead letter has the contents of the original record only if the group copies records
+    (``errors.deadletterqueue.copy.record.enable``).
+    """
+    given = list(headers)
+    found = [_last(given, {_QUEUE + name}) for name in ("topic", "partition", "offset")]
+    topic, partition, offset = (text or "" for text in found)
+    if not topic or not partition.isdecimal() or not offset.isdecimal():
+        return None
+    return TopicPartition(topic, int(partition)), int(offset)
 
 
 def sink_of(headers: Headers) -> str | None:

@@ -17,7 +17,9 @@ from barnabas.client.errors import ClientError, said
 from barnabas.client.fetching import Chunk, fetch, next_offset, records_in
 from barnabas.client.leaders import LeaderQuestion, live_leaders
 from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
+from barnabas.client.share_groups import flight_request, in_flight
 from barnabas.client.transactions import producers_request
+from barnabas.console.pages.queue import counts
 from barnabas.console.pages.topic import found_in
 from barnabas.console.view import ClusterView
 from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -33,6 +35,8 @@ _COUNTED = 4 * _ONE_BY_ONE
 #: the number of existing records that the first look shows
 _BEGIN_WITH = 40
 _MOST_PARTITIONS, _MOST_BYTES = 50, 128 << 10
+#: the most share groups, and the most ranges of their records in a partition, that a look has
+_MOST_SHARING, _MOST_RANGES = 5, 100
 #: the most events that wait for a slow watcher
 _BEHIND = 8
 
@@ -50,6 +54,8 @@ class TopicReader:
         self._groups: list[str] = []
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
         self._producers: list[dict[str, Any]] = []
+        #: the share groups that read the topic, and their members that have had locks: each has a number
+        self._sharing: dict[str, list[str]] = {}
         self._behind: dict[int, dict[int, int]] = {}
         self._ensemble: list[str] = []
         self._looks = 0
@@ -84,6 +90,7 @@ class TopicReader:
                 for group, own in self._offsets.items()
                 if group in self._groups
             },
+            "queues": {group: self._queue(group, hands, led) for group, hands in self._sharing.items()},
             "producers": self._producers,
         }
 
@@ -97,6 +104,8 @@ class TopicReader:
         self._groups = [
             group for group, own in self._view.committed().items() if any(p.topic == self._topic for p in own)
         ][:20]
+        sharing = self._view.share_groups_of(self._topic)[:_MOST_SHARING]
+        self._sharing = {group: self._sharing.get(group, []) for group in sharing}
         if not self._positions:
             ends = offsets_at(brokers, led, LATEST)
             for partition, end in ends.items():
@@ -137,6 +146,26 @@ class TopicReader:
             }
             for broker, response in self._view.brokers.ask_every(request).responses.items()
         }
+
+    def _queue(
+        self, group: str, hands: list[str], led: dict[TopicPartition, int]
+    ) -> dict[int, dict[str, Any]]:
+        """Return a share group's records in flight by partition, the last ones of each partition.
+
+        A batch is [first offset, last offset, delivery state, deliveries, number of the member]. `hands` has
+        the members by their numbers, and gets new ones.
+        """
+        answers = LeaderQuestion(self._view.brokers, led, led, flight_request(group)).ask()
+        shown = {}
+        for place, records in in_flight(answers.told).items():
+            batches = []
+            for batch in records.batches[-_MOST_RANGES:]:
+                if batch.member is not None and batch.member not in hands:
+                    hands.append(batch.member)
+                hand = None if batch.member is None else hands.index(batch.member) + 1
+                batches.append([*batch[:4], hand])
+            shown[place.partition] = {"start": records.start, **counts(records), "batches": batches}
+        return shown
 
     def _read(self, topic: Any, led: dict[TopicPartition, int]) -> dict[int, Chunk]:
         """Read the records since the last look. For busy partitions, read only the end offset."""

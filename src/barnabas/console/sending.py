@@ -9,7 +9,7 @@ from barnabas.client import Producer
 from barnabas.client.schemas.alone import encode_alone
 from barnabas.client.schemas.registered import find
 from barnabas.console.change import Change, Wanted, number_of, text_of
-from barnabas.console.dead_letters import origin, sink_of, without_errors
+from barnabas.console.dead_letters import origin, sink_of, source_of, without_errors
 from barnabas.console.pages.query import QueryError
 from barnabas.console.pages.records import record_at
 from barnabas.console.pages.schemas import NO_REGISTRY
@@ -67,7 +67,8 @@ def produce(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Chan
 def redrive(view: ClusterView, wanted: Wanted) -> Change:
     """Return the change that sends a dead letter again, to the topic that `origin` returns.
 
-    Key, value and the record's own headers do not change.
+    Key, value and the record's own headers do not change. If a share group's dead letter has only headers,
+    the change sends the original record again.
     """
     name = text_of(wanted, "topic")
     partition = number_of(wanted, "partition", 0, 2**31 - 1)
@@ -84,10 +85,16 @@ def redrive(view: ClusterView, wanted: Wanted) -> Change:
     if to is None:
         raise QueryError(f"{name[:40]}-{partition} at {offset} is no dead letter: no header says its topic")
     described(view, to)  # sending would create it
+    headers = without_errors(record.headers)
+    source = source_of(record.headers)
+    if source is not None and record.key is record.value is None and not headers:
+        (name, partition), offset = source
+        record = record_at(view, name, partition, offset)
+        headers = list(record.headers)
     place = ["--partition", str(partition), "--offset", str(offset)]
     return Change(
         ["consume", name, *place, "--max-messages", "1", "--json"],
-        lambda: _send(view, to, record.value, key=record.key, headers=without_errors(record.headers)),
+        lambda: _send(view, to, record.value, key=record.key, headers=headers),
         None,
         ["produce", to, "--json"],
     )

@@ -21,6 +21,7 @@ from barnabas.client.leaders import live_leaders
 from barnabas.client.offset_calls import LATEST, offsets_at
 from barnabas.client.repeated import Repeated
 from barnabas.client.servers import servers_of
+from barnabas.client.share_groups import ShareOffset
 from barnabas.console.events import Events
 from barnabas.console.rates import Rates
 from barnabas.console.record_ages import Ages
@@ -34,6 +35,8 @@ from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataR
 T = TypeVar("T")
 #: the most groups whose committed offsets are read for all pages
 MOST_GROUPS = 1000
+#: the most share groups among which those of a topic are searched
+_MOST_SHARE_GROUPS = 50
 _LONGEST_REST_S, _LONGEST_METADATA_S = 30.0, 5.0
 #: seconds that the cluster has for an answer
 _TIMEOUT_S = 10.0
@@ -119,6 +122,25 @@ class ClusterView:
     def committed(self) -> dict[str, dict[TopicPartition, int]]:
         """Return the committed offsets of the first `MOST_GROUPS` groups."""
         return self.shared("committed", 2.0, self._committed)
+
+    def share_offsets(self, group: str) -> dict[TopicPartition, ShareOffset]:
+        """Return a share group's start offsets and lags; none if the cluster does not tell them."""
+
+        def ask() -> dict[TopicPartition, ShareOffset]:
+            with suppress(ClientError, KafkaError):
+                return self.admin.share_offsets(group)
+            return {}
+
+        return self.shared(f"share offsets {group}", 2.0, ask)
+
+    def share_groups_of(self, topic: str) -> list[str]:
+        """Return the share groups that read a topic, of the first `_MOST_SHARE_GROUPS` share groups."""
+        groups = [each.group_id for each in self.groups()[0] if each.group_type == "share"]
+        return [
+            group
+            for group in groups[:_MOST_SHARE_GROUPS]
+            if any(place.topic == topic for place in self.share_offsets(group))
+        ]
 
     def committed_ends(self) -> dict[TopicPartition, int]:
         """Return the end offsets of all partitions in `committed`."""

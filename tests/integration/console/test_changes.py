@@ -53,7 +53,9 @@ def test_a_record_is_sent_and_can_be_sent_again_elsewhere(console, topic):
     assert (row["key"]["text"], row["headers"][0][0]) == ("k", "h")
 
 
-@pytest.mark.parametrize("prefix", ["__barnabas.errors.", "__streams.errors.", "__connect.errors."])
+@pytest.mark.parametrize(
+    "prefix", ["__barnabas.errors.", "__streams.errors.", "__connect.errors.", "__dlq.errors."]
+)
 def test_a_dead_letter_goes_back_to_its_topic_byte_by_byte(console, make_topic, barnabas_broker, prefix):
     topic, letters = make_topic().name, make_topic().name
     errors = [(f"{prefix}message", b"why"), (f"{prefix}topic", topic.encode())]
@@ -87,6 +89,25 @@ def test_a_record_that_a_sinks_topic_rejected_goes_to_that_topic_and_a_row_for_a
     rejected = console.change(**asked, offset=1).body["error"]
     assert "a row that the sink copy has rejected for a table: write it again with a pipeline" in rejected
     assert console.get("records", topic=source)["records"] == []
+
+
+def test_a_dead_letter_of_a_share_group_with_headers_only_sends_its_record_again(
+    console, make_topic, barnabas_broker
+):
+    source, queue = make_topic().name, make_topic().name
+    with Producer(barnabas_broker.bootstrap_servers) as producer:
+        for value in ("first", "poison"):
+            producer.send(source, value, key="k", headers={"own": "yes"}, partition=0)
+        for offset in (1, 7):
+            headers = {"topic": source, "partition": "0", "offset": str(offset), "group": "workers"}
+            letter = {f"__dlq.errors.{name}": value for name, value in headers.items()}
+            producer.send(queue, None, headers=letter, partition=0)
+    asked = {"do": "redrive", "topic": queue, "partition": 0}
+    told = console.change(**asked, offset=0, execute=True).body
+    assert f"consume {source} --partition 0 --offset 1" in told["command"]
+    again = barnabas_broker.consume(source, 3)[-1]
+    assert (again.key, again.value, again.headers) == (b"k", b"poison", (("own", b"yes"),))
+    assert f"{source}-0 has no such record" in console.change(**asked, offset=1).body["error"]
 
 
 def test_what_is_no_dead_letter_goes_nowhere(console, make_topic, barnabas_broker):

@@ -7,8 +7,9 @@ import time
 
 import pytest
 from tests.console import RunningConsole
+from tests.integration.conftest import use_share_groups
 
-from barnabas.client import Consumer, Producer
+from barnabas.client import Consumer, Producer, Worker
 from barnabas.console.server import ConsoleSettings
 from barnabas.testing import BarnabasBroker
 
@@ -224,6 +225,54 @@ def test_the_live_picture_follows_records_and_commits(console, orders, barnabas_
     cells = [cell for look in until(looks, 0, 116) for cell in look["lanes"][0].get("cells", [])]
     assert [offset for offset, *_ in cells] == [115]
     looks.close()
+
+
+@pytest.fixture
+def queue(make_topic, barnabas_broker, connect):
+    """A topic of six records with a share group of its name: two are finished, four were released."""
+    use_share_groups(connect(barnabas_broker))
+    name = make_topic(partitions=1).name
+    barnabas_broker.admin().alter_configs("group", name, set={"share.auto.offset.reset": "earliest"})
+    with Producer(barnabas_broker.bootstrap_servers) as producer:
+        for number in range(6):
+            producer.send(name, str(number))
+    with Worker(barnabas_broker.bootstrap_servers, name, group=name) as worker:
+        worker.take(1, 60)[0].reject()
+        worker.take(1, 60)
+    return name
+
+
+def test_a_share_group_tells_who_has_locked_which_records(console, queue, barnabas_broker):
+    with Worker(barnabas_broker.bootstrap_servers, queue, group=queue) as worker:
+        worker.take(1, 60)
+        told = console.get("group", name=queue)
+        (partition,) = told["partitions"]
+        (member,) = told["members"]
+        (records,) = told["records"]
+        assert (told["type"], told["state"], told["is_told"]) == ("share", "Stable", True)
+        assert (partition["start"], partition["locked"], partition["waiting"]) == (2, 4, 0)
+        assert (records["first"], records["last"], records["deliveries"]) == (2, 5, 2)
+        assert (records["state"], records["member"], member["locked"]) == ("acquired", member["id"], 4)
+        assert 0 < records["lock_ms"] <= 30_000
+        (row,) = console.get("groups", search=queue)["groups"]
+        assert (row["type"], row["topics"]) == ("share", [queue])
+    assert console.get("group", name=queue)["members"] == []
+
+
+def test_a_share_group_is_many_hands_in_the_live_picture(console, queue, barnabas_broker):
+    with Worker(barnabas_broker.bootstrap_servers, queue, group=queue) as worker:
+        worker.take(1, 60)
+        looks = console.looks(queue)
+        lanes = next(each for look in looks if (each := look["queues"].get(queue)))
+        looks.close()
+    assert lanes["0"] == {
+        "start": 2,
+        "locked": 4,
+        "waiting": 0,
+        "acknowledged": 0,
+        "archived": 0,
+        "batches": [[2, 5, "acquired", 2, 1]],
+    }
 
 
 def until(looks, partition, end):

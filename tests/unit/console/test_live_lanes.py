@@ -90,6 +90,7 @@ def look(log, monkeypatch):
         controller=lambda: 1,
         ensemble=list,
         committed=dict,
+        share_groups_of=lambda topic: [],
     )
     reader = TopicReader(view, "t")
     monkeypatch.setattr(reader, "_describe_producers", lambda led: [])

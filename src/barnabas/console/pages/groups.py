@@ -7,12 +7,15 @@ from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
+from barnabas.client.admin_types import GroupDescription
 from barnabas.client.consumer_groups import offsets_of_groups
 from barnabas.client.errors import ClientError, said
 from barnabas.client.lag import lag_of
 from barnabas.client.leaders import live_leaders
 from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
+from barnabas.client.share_groups import ShareOffset
 from barnabas.console.pages.query import Listing, Query
+from barnabas.console.pages.queue import queue
 from barnabas.console.view import ClusterView
 
 #: the most partitions whose lag is shown in seconds; each of them takes a read
@@ -41,8 +44,11 @@ def groups(view: ClusterView, query: Query) -> dict[str, Any]:
     rows.sort(key=lambda row: row["name"])
     rows.sort(key=lambda row: row[asked.sort] if row[asked.sort] is not None else -1, reverse=asked.is_down)
     shown = asked.cut(rows)
-    # Of too many groups only those on the page are asked for.
-    late = [row["name"] for row in shown if row["name"] not in committed]
+    # Of too many groups only those on the page are asked for. Share groups commit no offsets.
+    for row in shown:
+        if row["type"] == "share":
+            row.update(_shared_by(view.share_offsets(row["name"])))
+    late = [row["name"] for row in shown if row["name"] not in committed and row["type"] != "share"]
     if late:
         found = offsets_of_groups(view.brokers, late)
         ends = view.ends_of({place for offsets in found.values() for place in offsets})
@@ -66,6 +72,12 @@ def _read_by(
     return {"topics": sorted({p.topic for p in offsets}), "lag": sum(lag_of(ends, offsets).values())}
 
 
+def _shared_by(offsets: Mapping[TopicPartition, ShareOffset]) -> dict[str, Any]:
+    """Return the topics that a share group reads, and its lag: None if it is not known yet."""
+    lags = [offset.lag for offset in offsets.values() if offset.lag is not None]
+    return {"topics": sorted({p.topic for p in offsets}), "lag": sum(lags) if lags else None}
+
+
 def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     """Return the data of a group's page: members, and each partition's lag in records and in seconds."""
     committed = offsets_of_groups(view.brokers, [name])[name]
@@ -80,6 +92,14 @@ def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
         listed, _ = view.groups()  # share groups and others that are described in another way
         if not any(each.group_id == name for each in listed):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name}")
+    about = {
+        "name": name,
+        **{each: getattr(described, each, None) for each in _DESCRIBED},
+        "problem": problem,
+    }
+    members = _members(described)
+    if described is not None and described.type == "share":
+        return {**about, "members": members, **queue(view, name, members)}
     owners: dict[TopicPartition, str] = {}
     for member in described.members if described is not None else ():
         owners |= dict.fromkeys(member.assignment, member.member_id)
@@ -98,21 +118,9 @@ def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
         view.brokers, metadata, {p: committed[p] for p in worst}, view.clock.now_ms() / 1000
     )
     return {
-        "name": name,
-        **{each: getattr(described, each, None) for each in _DESCRIBED},
-        "problem": problem,
+        **about,
         "lag": sum(behind.values()),
-        "members": [
-            {
-                "id": member.member_id,
-                "instance": member.instance_id,
-                "client": member.client_id,
-                "host": member.host,
-                "epoch": member.epoch,
-                "partitions": [f"{topic}-{number}" for topic, number in member.assignment],
-            }
-            for member in (described.members if described is not None else ())
-        ],
+        "members": members,
         "partitions": [
             {
                 "topic": p.topic,
@@ -130,3 +138,17 @@ def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
             for p in sorted({*committed, *owners})
         ],
     }
+
+
+def _members(described: GroupDescription | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": member.member_id,
+            "instance": member.instance_id,
+            "client": member.client_id,
+            "host": member.host,
+            "epoch": member.epoch,
+            "partitions": [f"{topic}-{number}" for topic, number in member.assignment],
+        }
+        for member in (described.members if described is not None else ())
+    ]

@@ -156,28 +156,59 @@ export async function group({ main, name, every, isShown, about }) {
     const g = await get("group", { name });
     if (!isShown()) return;
     const ofTopics = [...new Set(g.partitions.map((p) => p.topic))];
+    const isQueue = g.type === "share";
     update(main,
       h("h1", {}, "Group ", name),
       g.problem ? h("p.warn", {}, g.problem) : "",
       h("div.cards", {}, card("state", g.state ?? "–"), card("protocol", g.type ?? "–"), card("assignor", g.assignor || "–"),
-        card("members", count(g.members.length)), card("records behind", count(g.lag)), card("trend", trend(name, g.lag))),
+        card("members", count(g.members.length)), card("records behind", count(g.lag)), card("trend", trend(name, g.lag)),
+        isQueue ? queueCards(g) : ""),
       chart("Records behind", seen.get(name) ?? []),
       h("h2", {}, "Partitions"),
       about.allow_writes ? h("div.tools", {}, ofTopics.map((t) => h("button", { onclick: () => reset(t, null) }, `Reset the offsets of ${t}`))) : "",
       table("Partitions", [
         ["topic", (p) => link("topic", p.topic)], ["partition", (p) => p.partition, true],
-        ["committed", (p) => p.out_of_range ? h("span.bad", { title: "the log does not have this offset" }, `${count(p.committed)} out of range`) : count(p.committed), true],
-        ["end", (p) => count(p.end), true], ["records behind", (p) => count(p.lag), true],
-        ["behind in time", (p) => seconds(p.seconds), true], ["member", (p) => h("code", {}, p.member ?? "–")],
+        ...(isQueue ? QUEUE_COLUMNS : [
+          ["committed", (p) => p.out_of_range ? h("span.bad", { title: "the log does not have this offset" }, `${count(p.committed)} out of range`) : count(p.committed), true],
+          ["end", (p) => count(p.end), true], ["records behind", (p) => count(p.lag), true],
+          ["behind in time", (p) => seconds(p.seconds), true], ["member", (p) => h("code", {}, p.member ?? "–")]]),
         ...(about.allow_writes ? [["change", (p) => h("button", { "aria-label": `Reset ${p.topic}-${p.partition}`, onclick: () => reset(p.topic, [p.partition]) }, "Reset")]] : []),
       ], g.partitions),
+      isQueue ? flight(g) : "",
       h("h2", {}, "Members"),
       table("Members", [
         ["member", (m) => h("code", {}, m.id)], ["instance", (m) => m.instance ?? "–"], ["client", (m) => m.client], ["host", (m) => m.host],
-        ["epoch", (m) => m.epoch ?? "–", true], ["partitions", (m) => partitions(m.partitions)],
+        ["epoch", (m) => m.epoch ?? "–", true], ...(isQueue ? [["records locked", (m) => count(m.locked), true]] : []), ["partitions", (m) => partitions(m.partitions)],
       ], g.members));
   });
 }
+
+const QUEUE_COLUMNS = [
+  ["start", (p) => count(p.start), true], ["records behind", (p) => count(p.lag), true], ["locked", (p) => count(p.locked), true],
+  ["waiting again", (p) => count(p.waiting), true], ["acknowledged", (p) => count(p.acknowledged), true], ["given up", (p) => count(p.archived), true],
+];
+
+/** The numbers of a share group's records over all partitions. */
+function queueCards(g) {
+  const sum = (of) => (g.partitions.every((p) => p[of] === null) ? null : g.partitions.reduce((all, p) => all + (p[of] ?? 0), 0));
+  return [card("locked", count(sum("locked"))), card("waiting again", count(sum("waiting")), sum("waiting") ? "warn" : ""),
+    g.dead_letters ? card("dead letters", link("topic", g.dead_letters.topic, count(g.dead_letters.records)), g.dead_letters.records ? "bad" : "", `in ${g.dead_letters.topic}`) : ""];
+}
+
+/** A share group's records in flight: who has locked which, until when, and how often they were delivered. */
+function flight(g) {
+  return [h("h2", {}, "Records in flight"),
+    g.is_told ? "" : h("p.quiet", {}, "These brokers do not tell who has locked which records; brokers of Barnabas do."),
+    h("p.explain", {}, "From the start offset on: records that a member has locked, that wait for another delivery, or that are finished while earlier records are not."),
+    table("Records in flight", [
+      ["partition", (r) => `${r.topic}-${r.partition}`], ["offsets", (r) => (r.first === r.last ? count(r.first) : `${count(r.first)} to ${count(r.last)}`), true],
+      ["state", (r) => STATES[r.state] ?? r.state], ["deliveries", (r) => count(r.deliveries), true],
+      ["locked by", (r) => h("code", {}, r.member ?? "–")], ["lock ends in", (r) => seconds(r.lock_ms === null ? null : r.lock_ms / 1000), true],
+    ], g.records, "no records", (r) => `${r.topic}-${r.partition}:${r.first}`),
+    g.record_ranges > g.records.length ? h("p.quiet", {}, `the first ${count(g.records.length)} of ${count(g.record_ranges)} ranges of records`) : ""];
+}
+
+const STATES = { available: "waiting", acquired: "locked", acknowledged: "acknowledged", archiving: "becomes a dead letter", archived: "given up, or a gap" };
 
 export async function brokers({ main, query, every, isShown }) {
   const [above, below] = [h("div", {}), h("div", {})];

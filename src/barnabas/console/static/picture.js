@@ -7,6 +7,9 @@ export const HISTORY = 600;
 const COLOURS = ["#1f6f94", "#6a4c93", "#00796b", "#8a5a00", "#3f51b5", "#4e6e1e", "#5d4037", "#455a64"];
 const numbers = new Intl.NumberFormat();
 
+/** All groups of a look by name, share groups among them. */
+export const groupsOf = (look) => [...new Set([...Object.keys(look.groups), ...Object.keys(look.queues)])].sort();
+
 /** The colour of the group that is the i-th by name. */
 export const colour = (i) => COLOURS[i % COLOURS.length];
 
@@ -112,7 +115,7 @@ export class Picture {
     const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, width, height);
-    const groups = Object.keys(look.groups).sort();
+    const groups = groupsOf(look);
     look.lanes.forEach((told, row) => {
       const lane = this.lanes.get(told.partition);
       if (lane) this.#paintLane(pen, ink, isDark, lane, TOP + row * LANE, width, look, groups);
@@ -200,7 +203,9 @@ export class Picture {
     /** the groups whose pointers lie left of the picture */
     const outside = [];
     groups.forEach((group, i) => {
-      const offset = look.groups[group][told.partition];
+      const queue = look.queues[group]?.[told.partition];
+      if (queue) this.#paintQueue(pen, ink, queue, colour(i), edges, y);
+      const offset = queue ? queue.start : look.groups[group]?.[told.partition];
       if (offset === undefined) return;
       const px = offset >= told.end ? end : at(offset);
       if (px === null) return void outside.push([i, told.end - offset]);
@@ -213,6 +218,38 @@ export class Picture {
       pen.fill();
     });
     this.#paintOutside(pen, ink, outside, y, LABEL - 2, width / 2);
+  }
+
+  /** The records that members of a share group have in hand, and those that wait for another delivery or are done. */
+  #paintQueue(pen, ink, queue, colour, edges, y) {
+    pen.font = "600 10px system-ui, sans-serif";
+    pen.textAlign = "center";
+    for (const [from, to, left] of edges) {
+      if (to === from) continue;
+      const width = to > from + 1 ? CELL * 1.6 : CELL;
+      for (const [first, last, state, deliveries, hand] of queue.batches) {
+        if (last < from || first >= to) continue;
+        const x = left + width / 2;
+        pen.beginPath();
+        if (state === "acquired") {
+          pen.fillStyle = colour;
+          pen.roundRect(x - 15, y - 7, 30, 15, 7);
+          pen.fill();
+          pen.fillStyle = "#fff";
+          pen.fillText(`✋${hand}`, x, y + 1);
+        } else if (state === "available") {
+          if (!deliveries) continue;
+          pen.strokeStyle = pen.fillStyle = colour;
+          pen.roundRect(x - 15, y - 7, 30, 15, 7);
+          pen.stroke();
+          pen.fillText(`↻${deliveries}`, x, y + 1);
+        } else {
+          pen.fillStyle = state === "acknowledged" ? ink.quiet : ink.bad;
+          if (deliveries) pen.fillText(state === "acknowledged" ? "✓" : "✗", x, y + 1);
+        }
+        break;
+      }
+    }
   }
 
   /** The lags of groups that are further behind than the picture reaches, each on a label of the group's colour. */

@@ -5,7 +5,7 @@ import { bytes, count, get, h, link, table, update } from "./dom.js";
 import { records } from "./records.js";
 import { rules } from "./access.js";
 import { replica, settings } from "./pages.js";
-import { HISTORY, Picture, colour } from "./picture.js";
+import { HISTORY, Picture, colour, groupsOf } from "./picture.js";
 
 const TABS = [["", "Live"], ["records", "Records"], ["settings", "Partitions and settings"]];
 
@@ -27,7 +27,9 @@ export async function topic(page) {
 
 const EXPLAINED = `A partition is a list of records to which producers append. Each record has a number, its offset. New records appear at the right,
 coloured by their key; all records with one key are in one partition. A group's pointer is at its committed offset, the next record that it
-reads; it jumps when the group commits. The records between the pointer and the end are the group's lag. The dashed line is the high
+reads; it jumps when the group commits. The records between the pointer and the end are the group's lag. A share group has many hands
+in a lane: a hand with the number of its member is under each record that the member has locked, and an arrow with the number of
+deliveries under each record that waits for another one. All records before its pointer are finished. The dashed line is the high
 watermark: records behind it are not on all in-sync replicas yet, and consumers cannot read them. Hatched records belong to an open
 transaction, crossed-out records to an aborted one. Retention removes records at the left; compaction leaves gaps.`;
 
@@ -72,6 +74,7 @@ async function live({ body, name, onLeave, isShown, fail }) {
     update(stepping, asTable.checked ? table("Partitions", [
       ["partition", (l) => l.partition, true], ["leader", (l) => l.leader ?? "none"], ["start", (l) => count(l.start), true],
       ["stable", (l) => count(l.stable), true], ["end", (l) => count(l.end), true],
+      ...Object.keys(look.queues).flatMap((g) => [["locked", "locked"], ["waiting", "waiting again"]].map(([of, title]) => [`${title} in ${g}`, (l) => count(look.queues[g][l.partition]?.[of]), true])),
       ...Object.keys(look.groups).map((g) => [`lag of ${g}`, (l) => (look.groups[g][l.partition] === undefined ? "–" : count(Math.max(0, l.end - look.groups[g][l.partition]))), true]),
     ], look.lanes) : "");
     const ids = new Map();
@@ -80,18 +83,31 @@ async function live({ body, name, onLeave, isShown, fail }) {
     update(producers, ...(recent.length ? recent.map(([id, some]) => h("li", {}, `producer ${id}`, h("br"), h("span.quiet", {},
       `partitions ${some.map((p) => p.partition).sort((a, b) => a - b).join(", ")}`, some.some((p) => p.began !== null) ? " · in a transaction" : "")))
       : []), h("li.quiet", {}, "the rest: producers without an id"));
-    update(groups, ...Object.keys(look.groups).sort().map((g, i) => {
-      const lag = look.lanes.reduce((sum, l) => sum + (look.groups[g][l.partition] === undefined || l.end === undefined ? 0 : Math.max(0, l.end - look.groups[g][l.partition])), 0);
+    update(groups, ...groupsOf(look).map((g, i) => {
       const dot = h("span.dot", {});
       dot.style.background = colour(i);
-      return h("li", {}, dot, link("group", g), h("br"), h("span.quiet", {}, `${count(lag)} behind, as committed`));
-    }), Object.keys(look.groups).length ? "" : h("li.quiet", {}, "no group has committed offsets here"));
+      return h("li", {}, dot, link("group", g), h("br"), h("span.quiet", {}, look.queues[g] ? inHands(look.queues[g]) : behind(look, g)));
+    }), groupsOf(look).length ? "" : h("li.quiet", {}, "no group has committed offsets here"));
     update(brokers, look.ensemble.length ? h("p", {}, "ZooKeeper ", look.ensemble.map((server) => h("span.tag", {}, server))) : "", table("Leaders and replicas", [
       ["partition", (l) => l.partition, true],
       ...look.brokers.map((b) => [`${b.id === look.controller ? "♛ " : ""}${b.id}${b.gone ? " (gone)" : ""}`, (l) => replica(l, b.id, l.behind[b.id], b.gone)]),
     ], look.lanes));
     state.textContent = picture.paused ? `paused at ${new Date(look.at).toLocaleTimeString()}`
       : look.partition_count > look.lanes.length ? `the first ${look.lanes.length} of ${count(look.partition_count)} partitions` : "";
+  }
+
+  /** The lag of a group. */
+  function behind(look, g) {
+    const lag = look.lanes.reduce((sum, l) => sum + (look.groups[g][l.partition] === undefined || l.end === undefined ? 0 : Math.max(0, l.end - look.groups[g][l.partition])), 0);
+    return `${count(lag)} behind, as committed`;
+  }
+
+  /** What the members of a share group have in their hands. */
+  function inHands(queue) {
+    const all = Object.values(queue);
+    const sum = (of) => all.reduce((sum, lane) => sum + lane[of], 0);
+    const hands = new Set(all.flatMap((lane) => lane.batches.map((batch) => batch[4])).filter(Boolean));
+    return `share group: ${count(sum("locked"))} locked by ${count(hands.size)} members, ${count(sum("waiting"))} waiting again`;
   }
 
   const stream = new EventSource(`api/live?topic=${encodeURIComponent(name)}`);

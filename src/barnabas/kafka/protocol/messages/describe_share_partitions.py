@@ -21,7 +21,7 @@ class StateBatch(Struct):
     # Both offsets are inclusive.
     first_offset: Int64 = 0
     last_offset: Int64 = 0
-    # 0 available, 1 acquired, 2 acknowledged, 4 archived: the states of KIP-932.
+    # 0 available, 1 acquired, 2 acknowledged, 3 archiving (KIP-1191), 4 archived.
     delivery_state: Int8 = 0
     # The deliveries so far, with the present one of acquired records.
     delivery_count: Int16 = 0

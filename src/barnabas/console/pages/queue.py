@@ -1,0 +1,81 @@
+"""The part of a share group's page about its records: locked, waiting again, finished, dead letters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import TopicPartition
+from barnabas.client.errors import ClientError
+from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
+from barnabas.client.share_groups import InFlight, StateBatch
+from barnabas.console.view import ClusterView
+
+#: the most ranges of records that the page lists
+_MOST = 200
+_DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
+
+
+def queue(view: ClusterView, group: str, members: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the records of a share group. Also add the number of locked records to each of its `members`.
+
+    The counts are None for partitions that no member uses, and on brokers that do not tell them.
+    """
+    offsets = view.admin.share_offsets(group)
+    told = view.admin.share_records(group, offsets)
+    records = told or {}
+    batches = [(place, batch) for place in offsets if place in records for batch in records[place].batches]
+    locked: Counter[str | None] = Counter()
+    for _, batch in batches:
+        locked[batch.member] += batch.size
+    for member in members:
+        member["locked"] = locked[member["id"]]
+    return {
+        "lag": sum(offset.lag or 0 for offset in offsets.values()),
+        "is_told": told is not None,
+        "partitions": [
+            {
+                "topic": place.topic,
+                "partition": place.partition,
+                "start": offset.start,
+                "lag": offset.lag,
+                **counts(records.get(place)),
+            }
+            for place, offset in offsets.items()
+        ],
+        "records": [_row(place, batch) for place, batch in batches[:_MOST]],
+        "record_ranges": len(batches),
+        "dead_letters": _dead_letters(view, group),
+    }
+
+
+def counts(records: InFlight | None) -> dict[str, int | None]:
+    """Return the numbers of records in flight by their state; None if they are unknown."""
+    if records is None:
+        return dict.fromkeys(("locked", "waiting", "acknowledged", "archived"))
+    return {
+        "locked": records.count("acquired"),
+        "waiting": sum(batch.size for batch in records.waiting_again),
+        "acknowledged": records.count("acknowledged"),
+        "archived": records.count("archived") + records.count("archiving"),
+    }
+
+
+def _row(place: TopicPartition, batch: StateBatch) -> dict[str, Any]:
+    return {"topic": place.topic, "partition": place.partition, **batch._asdict()}
+
+
+def _dead_letters(view: ClusterView, group: str) -> dict[str, Any] | None:
+    """Return the topic of the group's dead letters and its number of records; None without such a topic."""
+    try:
+        settings = view.admin.configs("group", group)
+    except (ClientError, KafkaError):
+        return None
+    topic = next((each.value for each in settings if each.name == _DEAD_LETTER_TOPIC), None)
+    if not topic:
+        return None
+    led = view.led([topic])
+    starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
+    return {"topic": topic, "records": sum(ends[p] - starts[p] for p in ends if p in starts)}
