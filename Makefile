@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
+ARCHIVE := $(VENV)/spark-classes.jsa
 # pytest rewrites every test file, which takes most of the time to collect them: it keeps the result as bytecode
 export PYTHONDONTWRITEBYTECODE :=
 # what a broker does with files, sockets, signals and processes
@@ -59,8 +60,13 @@ PYTEST = $(BIN)/python -m pytest -q --dist loadgroup
 test: setup
 	$(PYTEST) -n $(or $(WORKERS),3) $(or $(TESTS),-m 'not slow and not compat and not hostile')
 
-test-all: setup
+test-all: setup $(ARCHIVE)
 	$(PYTEST) -n $(or $(WORKERS),4) --durations=50 $(TESTS)
+
+# Done once here, and not by each worker and each JVM: the tests' bytecode, and an archive of Spark's classes.
+$(ARCHIVE): $(STAMP)
+	@echo "preparing the tests and Spark (once) ..."
+	@$(BIN)/python -m pytest -q --collect-only >/dev/null & $(BIN)/python -m tests.spark_archive; wait
 
 coverage: setup
 	$(BIN)/python -m pytest -q -n $(or $(WORKERS),2) --cov --cov-report= $(or $(TESTS),tests/unit tests/property)

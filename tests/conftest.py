@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests import children, effort, forgetful, slow
+from tests import children, effort, forgetful, slow, spark_quick
 from tests.certificates import Certificates, make
 
 from barnabas.base.text import limited
@@ -19,6 +19,7 @@ from barnabas.broker.metadata.zookeeper.server import ZooKeeperMissingError, Zoo
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare pytest, also in each worker, before it starts a process or imports a test."""
     children.tend()
+    spark_quick.quicken()
     effort.choose(is_sample=_leaves_out_slow(config))
 
 

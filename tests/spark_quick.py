@@ -1,20 +1,43 @@
-"""Options for a JVM of Spark that has little work. They save a sixth of its CPU time.
+"""Options with which each JVM of Spark in the tests takes a third of its CPU time.
 
-They select the first compiler and the simplest garbage collector. They switch off the verification of
-generated classes, and full collections at each load of classes. Spark compiles no stage, because a test has
-few rows. Python workers are forked after their imports, as in pipelines.
+They select the first compiler and the simplest garbage collector. They do not verify classes, and they avoid
+full collections at each load of classes. Spark compiles no stage, because a test has few rows; the tests
+in `tests/spark/test_spark_jobs.py` are the exception. `tests/spark_archive.py` writes an archive of Spark's
+classes. A JVM takes them from the archive if it is there.
+
+An environment variable gives the options to every JVM that a test or its child starts. The options that
+Barnabas or a test chooses come later, and override them.
 """
 
 from __future__ import annotations
 
-SETTINGS = {
-    "spark.driver.extraJavaOptions": (
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:+IgnoreUnrecognizedVMOptions "
-        "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:MetaspaceSize=256m"
-    ),
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.python.daemon.module": "barnabas.spark.worker_daemon",
-}
+import os
+import sys
+from pathlib import Path
 
-#: the same for a command line
-OPTIONS = tuple(part for name, value in SETTINGS.items() for part in ("--conf", f"{name}={value}"))
+#: Spark's classes as a JVM holds them in memory. A JVM of another version, or with other jars, ignores it.
+ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
+
+_OPTIONS = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+    "-XX:MetaspaceSize=256m",
+    "-Xlog:disable",  # an archive that does not fit is no news
+    "-Xlog:all=error:stderr",
+    "-Dspark.sql.codegen.wholeStage=false",
+    "-Dspark.ui.enabled=false",
+)
+
+
+def quicken() -> None:
+    """Give the options to each JVM of Spark that this process or its children start from now on."""
+    os.environ |= environment()
+
+
+def environment(*more: str) -> dict[str, str]:
+    """Return the environment variable with the options, and with `more` options of a JVM."""
+    archive = [f"-XX:SharedArchiveFile={ARCHIVE}"] if ARCHIVE.exists() else []
+    return {"SPARK_SUBMIT_OPTS": " ".join([*_OPTIONS, *archive, *more])}

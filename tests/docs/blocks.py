@@ -29,6 +29,8 @@ from tests import spark_quick
 from tests.docs.pages import place
 from tests.ports import held_port, held_row
 
+from barnabas.spark.session import FORKED
+
 _FENCE = re.compile(
     r'^(?P<indent> *)```(?P<language>\w*)(?: title="(?P<title>[^"]+)")?(?P<rest>[^\n]*)\n'
     r"(?P<text>.*?)^(?P=indent)```[ ]*$",
@@ -38,12 +40,6 @@ _TEST = re.compile(r"^def test_", re.MULTILINE)
 _HERE = Path(__file__).parent
 
 LANGUAGES = {"sh", "python", "sql", "toml", "ini", "json", "yaml", "text"}
-
-#: For a session that short, what starts soonest is fastest.
-SPARK = {
-    **spark_quick.SETTINGS,
-    "spark.ui.enabled": "false",
-}
 
 
 @dataclass(frozen=True)
@@ -92,8 +88,6 @@ class Reader:
                 f'#!/bin/sh\nexec "{sys.executable}" -W ignore "{_HERE / "commands.py"}" {name} "$@"\n'
             )
             script.chmod(0o755)
-        spark = self._commands / "spark-defaults.conf"
-        spark.write_text("".join(f"{name} {value}\n" for name, value in SPARK.items()))
         broker, registry, *_ = self._addresses.values()
         self._environment = {
             **{name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"},
@@ -103,7 +97,7 @@ class Reader:
             "DOCS_BROKER": broker,
             "DOCS_REGISTRY": registry,
             "DOCS_STATE": str(self._commands),
-            "SPARK_CONF_DIR": str(self._commands),
+            **spark_quick.environment(*(f"-D{name}={value}" for name, value in FORKED.items())),
         }
         self._interpreter: subprocess.Popen[str] | None = None
         self._tests = 0

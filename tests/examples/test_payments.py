@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 from examples.payments.balances import restore
 from examples.payments.teller import DEPOSIT, transfers
-from tests import spark_quick
 from tests.examples.programs import Program
 from tests.examples.topics import committed, written
 from tests.spark.processes import children, kill, workers_of
@@ -53,7 +52,7 @@ class Bank:
         common = ["--bootstrap-server", self.servers]
         accounts = ["--seed", seed, "--accounts", ACCOUNTS]
         amount = ["--transfers", TRANSFERS, "--a-second", A_SECOND]
-        spark = ["--conf", "spark.driver.memory=1g", *spark_quick.OPTIONS]
+        spark = ["--conf", "spark.driver.memory=1g"]
         run = ["-m", "barnabas.cli", "pipeline", "run", FOLDER / "pipeline.py", "--master", "local[2]"]
         self.log = folder / "log"
         self.status = folder / "state" / "status.json"

@@ -15,10 +15,9 @@ from pathlib import Path
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from tests import spark_quick
 
 from barnabas.spark.pyspark_versions import HAS_LIMITS
-from barnabas.spark.session import _LOCAL
+from barnabas.spark.session import _LOCAL, FORKED
 from barnabas.spark.worker_python import worker_python
 
 ROWS_A_BATCH = 2_000
@@ -52,7 +51,7 @@ def main(master: str, servers: str, source: str, target: str, folder: str, paral
     os.environ |= {"PYSPARK_PYTHON": worker_python(Path(folder)), "SPARK_LOCAL_IP": "127.0.0.1"}
     settings = {
         **_LOCAL,
-        **spark_quick.SETTINGS,
+        **FORKED,
         "spark.local.dir": f"{folder}/scratch",
         "spark.executor.memory": "512m",
     }

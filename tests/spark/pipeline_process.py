@@ -12,8 +12,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests import spark_quick
-
 
 class PipelineProcess:
     """Runs a pipeline file again and again; what it says goes to a file beside it."""
@@ -40,7 +38,7 @@ class PipelineProcess:
         return (self.folder / "spark.log").read_text()
 
     def start(self, *arguments: str) -> None:
-        command = [*self._command, "run", str(self._file), *self._choices, *spark_quick.OPTIONS, *arguments]
+        command = [*self._command, "run", str(self._file), *self._choices, *arguments]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stderr=log, start_new_session=True)
 
