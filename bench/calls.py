@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 
 class Way:
-    """The Python functions that one action calls, in order. Calls of C code do not count."""
+    """Records the Python functions that the code within the context calls, in order.
 
-    def __init__(self, action: Callable[[], object]) -> None:
+    Calls of C code and of the benchmark itself do not count.
+    """
+
+    def __init__(self) -> None:
         #: the caller's file, the file and name of the function
         self.calls: list[tuple[str, str, str]] = []
+
+    def __enter__(self) -> None:
         sys.setprofile(self._note)
-        try:
-            action()
-        finally:
-            sys.setprofile(None)
-        del self.calls[:1]  # of the action itself
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
 
     def _note(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and frame.f_back is not None:
             caller, code = frame.f_back.f_code, frame.f_code
-            self.calls.append((caller.co_filename, code.co_filename, code.co_qualname))
+            if "/bench/" not in code.co_filename:
+                self.calls.append((caller.co_filename, code.co_filename, code.co_qualname))
 
     def __str__(self) -> str:
         files = {file for _, file, _ in self.calls}
@@ -32,7 +35,7 @@ class Way:
         return f"{len(self.calls)} calls through {len(files)} files, {moves} of them from one file to another"
 
     def listing(self) -> str:
-        """Return a text with one line for each call."""
+        """Return one line for each call."""
         return "\n".join(f"  {_short(file)}: {name}" for _, file, name in self.calls)
 
 

@@ -188,7 +188,7 @@ class Replica:
             "epochs": log.epochs.encode(),
             "producers": (encode_snapshot(log.producers), log.producers.end_offset),
             "refused": repr(log.producers._refused),
-            "transactions": repr((log.producers._open_transactions, log.producers._ended_transactions)),
+            "transactions": repr((log.producers._open_transactions, log.producers.ended_transactions)),
             "segments": [(each.base_offset, each.size) for each in log.files.segments],
             "active": (segment.latest, segment.first_timestamp, segment.modified_ms, segment._since_indexed),
             "recent": (dict(segment._recent), len(segment.offsets), len(segment.times)),

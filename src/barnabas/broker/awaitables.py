@@ -22,6 +22,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from barnabas.base.errors import KafkaError
+
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
@@ -107,9 +109,27 @@ def continued(result: object, rest: Coroutine[Any, Any, R]) -> Awaitable[R]:
     return LongResponse(rest) if isinstance(result, LongResponse) else rest
 
 
+def recovered(
+    operation: Callable[[], MaybeAwaitable[T]], refused: Callable[[KafkaError], T]
+) -> MaybeAwaitable[T]:
+    """Return the result of `operation`; `refused` of the error if the operation raises KafkaError."""
+    try:
+        result = operation()
+    except KafkaError as error:
+        return refused(error)
+    return continued(result, _recovered(result, refused)) if is_awaitable(result) else result
+
+
 async def resolve(result: MaybeAwaitable[T]) -> T:
     """Return the result, after a wait if `result` is awaitable."""
     return await result if is_awaitable(result) else result
+
+
+async def _recovered(result: Awaitable[T], refused: Callable[[KafkaError], T]) -> T:
+    try:
+        return await result
+    except KafkaError as error:
+        return refused(error)
 
 
 async def _then(result: Awaitable[T], transform: Callable[[T], R]) -> R:

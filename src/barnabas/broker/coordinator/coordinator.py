@@ -126,7 +126,8 @@ def reading(
     name = operation.__name__
 
     def read(coordinator: Coordinator[S], about: K, /, *more: Any, **named: Any) -> T:
-        answer: T = coordinator._read(key_of(about), methodcaller(name, about, *more, **named))
+        partition = coordinator.partition_for(key_of(about))
+        answer: T = coordinator.read(partition, methodcaller(name, about, *more, **named))
         return answer
 
     return update_wrapper(read, operation)

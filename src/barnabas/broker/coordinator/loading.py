@@ -25,8 +25,8 @@ Extends: TypeAlias = Callable[[bytes], bytes | None]
 class InternalLog(Protocol):
     """The partitions of one internal topic on this broker, with the methods that a coordinator needs."""
 
-    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> MaybeAwaitable[None]:
-        """Append one batch as the leader of `epoch`.
+    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch, now_ms: int) -> MaybeAwaitable[None]:
+        """Append one batch as the leader of `epoch`, at the time `now_ms`.
 
         Return None if the batch is committed already. Otherwise return an awaitable that completes when the
         batch is committed.

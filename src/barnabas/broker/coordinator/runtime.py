@@ -356,7 +356,9 @@ class CoordinatorRuntime(Generic[S]):
         if not records and result.marker is None:
             return _answer(result, None)
         try:
-            committed = self._log.append(partition, self._batch(result, slot.epoch), slot.epoch)
+            now = self._clock.now_ms()
+            batch = self._batch(result, slot.epoch, now)
+            committed = self._log.append(partition, batch, slot.epoch, now)
         except KafkaError as error:
             return _answer(result, _coordinator_error(error))
         if committed is None and not slot.appends:
@@ -408,8 +410,7 @@ class CoordinatorRuntime(Generic[S]):
             append.reply.add_done_callback(lambda _: afterwards())
         slot.lock.release(append.key, append.shared)
 
-    def _batch(self, result: Result[Any], epoch: LeaderEpoch) -> bytes:
-        now = self._clock.now_ms()
+    def _batch(self, result: Result[Any], epoch: LeaderEpoch, now: int) -> bytes:
         producer = result.producer or _NO_PRODUCER
         if result.marker is not None:
             return encode_end_transaction(

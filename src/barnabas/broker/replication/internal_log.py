@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.base.environment.clock import Clock
 from barnabas.base.types import Buffer, LeaderEpoch, Offset
 from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.logs.cold_reads import ColdReads
@@ -17,17 +16,16 @@ from barnabas.broker.storage import AppendInfo, ColdRead, Origin
 class ReplicatedLog:
     """Implements `barnabas.broker.coordinator.InternalLog` with the replicas of one topic on this broker."""
 
-    def __init__(self, topic: str, replicas: ReplicaManager, cold_reads: ColdReads, clock: Clock) -> None:
+    def __init__(self, topic: str, replicas: ReplicaManager, cold_reads: ColdReads) -> None:
         self._topic = topic
         self._replicas = replicas
         self._cold_reads = cold_reads
-        self._clock = clock
 
-    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> MaybeAwaitable[None]:
+    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch, now_ms: int) -> MaybeAwaitable[None]:
         replica = self._replicas.find(self._topic, partition)
         info = None
         if replica.unwritable is None and replica.state.leader_epoch == epoch:
-            info = replica.append_plain(batch, ACKS_ALL, 0, self._clock.now_ms(), has_keys=True)
+            info = replica.append_plain(batch, ACKS_ALL, 0, now_ms, has_keys=True)
         if info is None:
             info = _append(replica, batch, epoch)
         end = info.last_offset + 1

@@ -142,15 +142,20 @@ def encode_sizes(sizes: Iterable[tuple[TopicPartition, Offset, SegmentSizes]]) -
 
 
 def decode_sizes(content: bytes) -> dict[TopicPartition, dict[Offset, SegmentSizes]] | None:
-    """Return each segment's sizes by partition and base offset; None if the file is damaged."""
+    """Return each segment's sizes by partition and base offset; None if the file is damaged.
+
+    Raises:
+        ValueError: a line has other fields.
+    """
     lines, damage = checked_lines.decode(content)
     if damage is not None:
         return None
     sizes: dict[TopicPartition, dict[Offset, SegmentSizes]] = {}
     for line in lines:
-        topic, partition, base_offset, *fields = line.split()
+        topic, partition, *fields = line.split()
+        base_offset, size, index, time_index, timestamp, offset = map(int, fields)
         of_partition = sizes.setdefault(TopicPartition(topic, int(partition)), {})
-        of_partition[int(base_offset)] = SegmentSizes(*map(int, fields))
+        of_partition[base_offset] = SegmentSizes(size, index, time_index, timestamp, offset)
     return sizes
 
 

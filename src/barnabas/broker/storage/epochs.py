@@ -24,15 +24,13 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """The leader epochs of one log, in memory. `changed` is True while the file is outdated."""
 
-    __slots__ = ("changed", "entries")
+    __slots__ = ("changed", "entries", "latest")
 
     def __init__(self, entries: list[EpochEntry] | None = None) -> None:
         self.entries = entries or []
+        #: the epoch of the last entry; -1 if there is none
+        self.latest = self.entries[-1].epoch if self.entries else NO_LEADER_EPOCH
         self.changed = False
-
-    @property
-    def latest(self) -> int:
-        return self.entries[-1].epoch if self.entries else NO_LEADER_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Record that leader epoch `epoch` begins at `start_offset`. Remove contradicting entries.
@@ -40,13 +38,14 @@ class LeaderEpochs:
         These are entries of the same or a later epoch, or with the same or a later start offset. If `epoch`
         is negative or already the latest, do nothing.
         """
-        if epoch < 0 or (self.entries and epoch == self.entries[-1].epoch):
+        if epoch < 0 or epoch == self.latest:
             return
         while self.entries and (
             self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset
         ):
             self.entries.pop()
         self.entries.append(EpochEntry(epoch, start_offset))
+        self.latest = epoch
         self.changed = True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
@@ -72,6 +71,7 @@ class LeaderEpochs:
         """Remove the epochs that begin at or after `end_offset`, the new end of the log."""
         while self.entries and self.entries[-1].start_offset >= end_offset:
             self.entries.pop()
+            self.latest = self.entries[-1].epoch if self.entries else NO_LEADER_EPOCH
             self.changed = True
 
     def truncate_from_start(self, start_offset: int) -> None:

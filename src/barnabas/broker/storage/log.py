@@ -156,7 +156,8 @@ class PartitionLog:
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
-        self.producers.committed(offset)
+        if self.producers.ended_transactions:
+            self.producers.committed(offset)
         return True
 
     def check_log_start(self, offset: Offset) -> None:

@@ -30,7 +30,7 @@ from barnabas.kafka.records.crc import crc32c
 
 #: the most records of a plain batch: no sequence number can repeat within the producer's remembered batches
 _MOST_RECORDS = 2**24
-_LAST_CODEC = int(max(Compression))
+_CODECS = range(max(Compression) + 1)
 _EVER = 2**63
 
 
@@ -46,6 +46,7 @@ class PlainLimits:
     __slots__ = (
         "after_ms",
         "before_ms",
+        "codecs",
         "config",
         "has_keys",
         "index_bytes",
@@ -60,8 +61,13 @@ class PlainLimits:
         self.config = config
         self.has_keys = has_keys
         self.most_bytes = min(config.max_message_bytes, config.segment_bytes)
-        if (config.is_compacted and not has_keys) or config.compression_type != "producer":
+        if config.is_compacted and not has_keys:
             self.most_bytes = 0  # records have to be decoded: no batch is plain
+        #: the numbers of the compressions that the topic keeps as they are
+        self.codecs = _CODECS
+        if config.compression_type != "producer":
+            codec = int(Compression.named(config.compression_type))
+            self.codecs = range(codec, codec + 1)
         self.is_log_append_time = config.message_timestamp_type == "LogAppendTime"
         #: how far a record's timestamp may lie before and after the broker's time
         self.before_ms = _EVER if self.is_log_append_time else config.message_timestamp_before_max_ms
@@ -115,7 +121,7 @@ def append_plain(
         or length != size - LOG_OVERHEAD
         or magic != MAGIC
         or attributes & ~flags
-        or attributes & COMPRESSION_MASK > _LAST_CODEC
+        or attributes & COMPRESSION_MASK not in limits.codecs
         or count != last_delta + 1
         or not 0 < count <= _MOST_RECORDS
         or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET

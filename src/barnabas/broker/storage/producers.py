@@ -124,7 +124,7 @@ _NONE_ENDED: list[tuple[Offset, Offset]] = cast(Any, ())
 class Producers:
     """The state of a log's producers at `end_offset`. The log owns it."""
 
-    __slots__ = ("_ended_transactions", "_open_transactions", "_producers", "_refused", "end_offset")
+    __slots__ = ("_open_transactions", "_producers", "_refused", "end_offset", "ended_transactions")
 
     def __init__(self) -> None:
         self.end_offset = 0
@@ -134,7 +134,7 @@ class Producers:
         #: first offset of each producer's open transaction, ascending
         self._open_transactions: dict[ProducerId, int] = _NOTHING
         #: first and last offset of each ended transaction whose marker is not below the high watermark yet
-        self._ended_transactions = _NONE_ENDED
+        self.ended_transactions = _NONE_ENDED
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -154,15 +154,14 @@ class Producers:
         """
         opened = self._open_transactions
         first_open = next(iter(opened.values())) if opened else None
-        if not self._ended_transactions:
+        if not self.ended_transactions:
             return first_open
-        first_ended = min(first for first, _ in self._ended_transactions)
+        first_ended = min(first for first, _ in self.ended_transactions)
         return first_ended if first_open is None else min(first_open, first_ended)
 
     def committed(self, high_watermark: Offset) -> None:
         """Note that every replica has the log up to `high_watermark`, including markers."""
-        if self._ended_transactions:
-            self._ended_transactions = [t for t in self._ended_transactions if t[1] >= high_watermark]
+        self.ended_transactions = [t for t in self.ended_transactions if t[1] >= high_watermark]
 
     def is_in_transaction(self, producer: ProducerIdentity) -> bool:
         """Whether the producer has written to an open transaction in this log."""
@@ -343,9 +342,9 @@ class Producers:
         start = opened.pop(producer.producer_id, None) if opened else None
         if start is None:
             return None
-        if self._ended_transactions is _NONE_ENDED:
-            self._ended_transactions = []
-        self._ended_transactions.append((start, offset))
+        if self.ended_transactions is _NONE_ENDED:
+            self.ended_transactions = []
+        self.ended_transactions.append((start, offset))
         if marker.commit:
             return None
         stable = next(iter(self._open_transactions.values()), offset + 1)
@@ -366,7 +365,7 @@ class Producers:
         """Replace the state with the producers from a snapshot at `end_offset`."""
         self.end_offset = end_offset
         self._producers = {producer.producer_id: producer for producer in producers} or _NOTHING
-        self._ended_transactions = _NONE_ENDED
+        self.ended_transactions = _NONE_ENDED
         in_transaction = [p for p in producers if p.transaction_start != UNKNOWN_OFFSET]
         in_transaction.sort(key=lambda producer: producer.transaction_start)
         self._open_transactions = {p.producer_id: p.transaction_start for p in in_transaction} or _NOTHING

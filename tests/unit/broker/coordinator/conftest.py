@@ -74,7 +74,7 @@ class MemoryLog:
         #: why the partitions are not led here
         self.not_led: KafkaError | None = None
 
-    def append(self, partition: int, batch: bytes, epoch: int) -> Awaitable[None] | None:
+    def append(self, partition: int, batch: bytes, epoch: int, now_ms: int = 0) -> Awaitable[None] | None:
         self.attempts += 1
         if self.failure is not None:
             raise self.failure

@@ -38,7 +38,7 @@ class World:
         self.log.append = self._append
         self._write = groups.log._write
 
-    def _append(self, partition, batch, epoch):
+    def _append(self, partition, batch, epoch, now_ms):
         fate = self.rng.random() if self.trouble else 1
         if fate < 0.1:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -61,7 +61,7 @@ class World:
         self.log.append = append
 
     @staticmethod
-    def _refuse(partition, batch, epoch):
+    def _refuse(partition, batch, epoch, now_ms):
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
 

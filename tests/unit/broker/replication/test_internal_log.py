@@ -7,7 +7,6 @@ import random
 
 import pytest
 from simulation.blocking import VirtualThreads
-from simulation.clocks import ManualClock
 from simulation.virtual_time import run_virtual
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -19,6 +18,7 @@ from barnabas.kafka.records import Record, encode_batch
 
 ALL = (1, 2, 3)
 EPOCH = 5
+NOW = 1
 BATCH = encode_batch([Record(b"key", b"value", 0)])
 
 
@@ -43,7 +43,7 @@ def replica(lead):
 @pytest.fixture
 def log(replica):
     cold_reads = ColdReads(VirtualThreads(random.Random(1), 0.0001))
-    return ReplicatedLog("t", Replicas(replica), cold_reads, ManualClock())
+    return ReplicatedLog("t", Replicas(replica), cold_reads)
 
 
 def failure(future):
@@ -59,7 +59,7 @@ async def settle():
 
 def test_an_append_is_committed_when_every_in_sync_replica_has_it(log, fetch, replica):
     async def scenario():
-        appended = asyncio.ensure_future(log.append(0, BATCH, EPOCH))
+        appended = asyncio.ensure_future(log.append(0, BATCH, EPOCH, NOW))
         fetch(replica, 2, 1)
         await settle()
         assert not appended.done()
@@ -72,13 +72,13 @@ def test_an_append_is_committed_when_every_in_sync_replica_has_it(log, fetch, re
 
 def test_an_append_may_be_committed_after_too_few_replicas_were_in_sync(log, fetch, replica):
     async def scenario():
-        appended = asyncio.ensure_future(log.append(0, BATCH, EPOCH))
+        appended = asyncio.ensure_future(log.append(0, BATCH, EPOCH, NOW))
         await settle()
         replica.update(led(isr=(1,), partition_epoch=8))
         await settle()
         assert not appended.done()  # to fail here would leave memory without what the log has
         with pytest.raises(KafkaError, match="NOT_ENOUGH_REPLICAS"):
-            log.append(0, BATCH, EPOCH)
+            log.append(0, BATCH, EPOCH, NOW)
         fetch(replica, 2, 1)
         replica.update(led(isr=(1, 2), partition_epoch=9))
         await settle()
@@ -98,7 +98,7 @@ def test_what_waits_fails_with_its_leader_epoch_even_when_it_is_committed_in_the
     log, fetch, replica, state, code
 ):
     async def scenario():
-        appended = asyncio.ensure_future(log.append(0, BATCH, EPOCH))
+        appended = asyncio.ensure_future(log.append(0, BATCH, EPOCH, NOW))
         loading = asyncio.ensure_future(log.committed(0, 1, EPOCH))
         await settle()
         replica.update(state)
@@ -109,7 +109,7 @@ def test_what_waits_fails_with_its_leader_epoch_even_when_it_is_committed_in_the
         await settle()
         assert failure(appended) is failure(loading) is code
         with pytest.raises(KafkaError):
-            log.append(0, BATCH, EPOCH)
+            log.append(0, BATCH, EPOCH, NOW)
         with pytest.raises(KafkaError):
             log.bounds(0, EPOCH)
 
@@ -118,13 +118,13 @@ def test_what_waits_fails_with_its_leader_epoch_even_when_it_is_committed_in_the
 
 def test_nothing_is_appended_behind_what_failed_with_the_disk(log, replica):
     async def scenario():
-        appended = asyncio.ensure_future(log.append(0, BATCH, EPOCH))
+        appended = asyncio.ensure_future(log.append(0, BATCH, EPOCH, NOW))
         await settle()
         replica.refuse_writes(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
         await settle()
         assert failure(appended) is ErrorCode.KAFKA_STORAGE_ERROR
         with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
-            log.append(0, BATCH, EPOCH)
+            log.append(0, BATCH, EPOCH, NOW)
 
     run_virtual(scenario())
 

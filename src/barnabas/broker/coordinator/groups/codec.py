@@ -12,6 +12,7 @@ them.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from barnabas.base.errors import ProtocolError
@@ -34,6 +35,8 @@ _KEY_LAYOUT = 0
 _PREFIX = struct.Struct(">h")
 _OFFSET = _PREFIX.pack(OFFSET_KIND)
 NO_EXPIRY = -1
+#: the keys of groups with longer ids are not kept, so that the cache stays small
+_LONGEST_KEPT = 256
 
 
 class OffsetKey(NamedTuple):
@@ -57,6 +60,15 @@ class CommittedOffset(NamedTuple):
     topic_id: TopicId = ZERO_TOPIC_ID
 
 
+def _encoded_key(key: OffsetKey) -> bytes:
+    group_id, topic, partition = key
+    return encode(OffsetCommitKey(group=group_id, topic=topic, partition=partition), _KEY_LAYOUT, _OFFSET)
+
+
+#: a consumer commits the offsets of the same few partitions again and again
+_kept_key = lru_cache(maxsize=10_000)(_encoded_key)
+
+
 def committed_ms(committed: CommittedOffset) -> int:
     """Return the time of the commit, in milliseconds since the epoch."""
     return committed.committed_ms
@@ -72,8 +84,9 @@ class OffsetRecord(NamedTuple):
     committed: CommittedOffset | None
 
     def encode(self) -> tuple[bytes, bytes | None]:
-        (group_id, topic, partition), committed = self
-        key = encode(OffsetCommitKey(group=group_id, topic=topic, partition=partition), _KEY_LAYOUT, _OFFSET)
+        offset_key, committed = self
+        is_short = len(offset_key.group_id) <= _LONGEST_KEPT
+        key = _kept_key(offset_key) if is_short else _encoded_key(offset_key)
         if committed is None:
             return key, None
         version = _OFFSET_VERSION if committed.expires_ms == NO_EXPIRY else _EXPIRING_OFFSET_VERSION

@@ -353,15 +353,15 @@ class GroupShard:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
                 REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
-        group = self._with_offsets(request.group_id)
+        group = self.groups.get(request.group_id)
         member_id, generation = request.member_id, request.generation_id_or_member_epoch
         knows_epochs = api_version >= _MEMBER_EPOCHS_FROM
-        if isinstance(group, ConsumerGroup):
-            group.check_commit(member_id, generation, in_transaction=False, speaks_epochs=knows_epochs)
-        elif group is not None:
+        if isinstance(group, ClassicGroup):
             self._membership.check_commit(
                 group, member_id, request.group_instance_id, generation, in_transaction=False
             )
+        elif group is not None:
+            group.check_commit(member_id, generation, in_transaction=False, speaks_epochs=knows_epochs)
         elif generation >= 0:  # else a consumer that assigns by itself: its first commit creates the group
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION)
         else:
@@ -377,14 +377,14 @@ class GroupShard:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
                 STALE_MEMBER_EPOCH, GROUP_ID_NOT_FOUND.
         """
-        group = self._with_offsets(request.group_id)
+        group = self.groups.get(request.group_id)
         member_id, generation = request.member_id, request.generation_id
-        if isinstance(group, ConsumerGroup):
-            group.check_commit(member_id, generation, in_transaction=True, speaks_epochs=True)
-        elif group is not None:
+        if isinstance(group, ClassicGroup):
             self._membership.check_commit(
                 group, member_id, request.group_instance_id, generation, in_transaction=True
             )
+        elif group is not None:
+            group.check_commit(member_id, generation, in_transaction=True, speaks_epochs=True)
         elif generation >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         return self.commits.commit_in_transaction(request, topic_ids)
@@ -408,9 +408,11 @@ class GroupShard:
             KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP, a classic group has members of another protocol
                 type than "consumer", so that their topics are unknown.
         """
-        group = self._with_offsets(group_id)
+        group = self.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        if isinstance(group, ShareGroup):
+            raise group.no_offsets_error()
         if isinstance(group, ClassicGroup) and not group.is_empty and not group.is_consumer_group:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         return self.commits.delete(group, keys)
@@ -455,13 +457,6 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None or isinstance(group, ShareGroup):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        return group
-
-    def _with_offsets(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
-        """Return the group, or None. Raises KafkaError GROUP_ID_NOT_FOUND for a share group."""
-        group = self.groups.get(group_id)
-        if isinstance(group, ShareGroup):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a share group.")
         return group
 
     def _tombstones(self, group: ClassicGroup | ConsumerGroup) -> Sequence[StoredRecord]:

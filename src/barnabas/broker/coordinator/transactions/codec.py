@@ -45,7 +45,7 @@ class TransactionRecord(NamedTuple):
             next_producer_id=transaction.next_producer_id,
             producer_epoch=transaction.epoch,
             transaction_timeout_ms=transaction.timeout_ms,
-            transaction_status=transaction.state.value,
+            transaction_status=transaction.state,
             transaction_partitions=_partitions(transaction),
             transaction_last_update_timestamp_ms=transaction.updated_ms,
             transaction_start_timestamp_ms=transaction.started_ms,

@@ -160,6 +160,11 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             KafkaError: INVALID_REQUEST, and the errors of `TransactionShard.add_partitions`.
         """
         add = partial(self._add_partitions, transactional_id, producer, partitions, version)
+        try:
+            return add()
+        except KafkaError as error:
+            if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                raise
         ending = self._ending(transactional_id)
         return add() if ending is None else self._after(ending, add)
 

@@ -14,7 +14,7 @@ added. So with v2 PrepareAbort can also follow Empty and the Complete states.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
+from enum import IntEnum
 from typing import NamedTuple
 
 from barnabas.base.types import (
@@ -32,7 +32,7 @@ EPOCH_BUMP_VERSION = 2
 NOT_STARTED = -1
 
 
-class TransactionState(Enum):
+class TransactionState(IntEnum):
     """The states of a transaction, with their numbers in the stored record."""
 
     EMPTY = 0

@@ -66,20 +66,22 @@ class FlushSchedule(Generic[P]):
         due = self._due
         return log.log_end_offset if not due or due <= log.recovery_point else log.recovery_point
 
-    def appended(self) -> None:
-        """Note an append, and request an fsync if it is due."""
+    def appended(self) -> Offset:
+        """Note an append, request an fsync if it is due, and return the new `safe_end`."""
         # It is called for each batch: so it does without the properties.
         log = self._log
         config = log.config
         files = log.files
+        end = log.log_end_offset
         every = config.flush_messages if self._every is None else self._every
-        if log.log_end_offset - files.recovery_point >= every:
-            self._due = log.log_end_offset
+        if end - files.recovery_point >= every:
+            self._due = end
             self._on_due(self._partition)
         elif files.has_rolled:
             self._on_due(self._partition)
         elif config.flush_ms < _NEVER_MS and self._timer is None:
             self._wait(config.flush_ms / 1000)
+        return end if self._due <= files.recovery_point else files.recovery_point
 
     @property
     def _is_much_unsynced(self) -> bool:

@@ -220,16 +220,19 @@ class Leader:
 
     def _appended(self, new_bytes: int) -> None:
         self._uncommitted_bytes += new_bytes
-        self._flushes.appended()
+        end = self._flushes.appended()
         in_sync = self._in_sync
         if in_sync is None or not in_sync.counted:
-            self.advance_high_watermark()
+            self._advance_to(end)
 
     def advance_high_watermark(self) -> None:
         """Move the high watermark to the end of the records that all in-sync replicas have."""
+        self._advance_to(self._flushes.safe_end())
+
+    def _advance_to(self, end: Offset) -> None:
+        """Move the high watermark. This replica has the records before `end`."""
         log = self._log
         before = log.high_watermark
-        end = self._flushes.safe_end()
         in_sync = self._in_sync
         if in_sync is not None:
             if self.is_under_min_isr:

@@ -7,11 +7,11 @@ coordinator adds none, and all other partitions get OPERATION_NOT_ATTEMPTED.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from barnabas.base.errors import ErrorCode, KafkaError, fenced_since
 from barnabas.base.types import ProducerIdentity, TopicPartition
-from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable, resolve, then
+from barnabas.broker.awaitables import MaybeAwaitable, recovered, resolve, then
 from barnabas.broker.coordinator import TransactionCoordinator
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
@@ -117,24 +117,15 @@ def _serve(
         code = fenced_since(_FENCED_FROM, context.api_version, error).code
         return results(dict.fromkeys(partitions, code))
 
-    async def add_later(added: Awaitable[None]) -> list[AddPartitionsToTxnTopicResult]:
-        try:
-            await added
-        except KafkaError as error:
-            return refused(error)
-        return results({})
-
-    access = context.access if version == _EXPLICIT else UNRESTRICTED  # brokers ask for their clients
-    errors = _impossible(image, access, partitions)
-    if errors:
-        return results(errors)
-    try:
+    def add() -> MaybeAwaitable[list[AddPartitionsToTxnTopicResult]]:
         if transaction.verify_only:
             return results(transactions.verify_partitions(transactional_id, producer, partitions))
         added = transactions.add_partitions(transactional_id, producer, partitions, version)
-    except KafkaError as error:
-        return refused(error)
-    return add_later(added) if is_awaitable(added) else results({})
+        return then(added, lambda _: results({}))
+
+    access = context.access if version == _EXPLICIT else UNRESTRICTED  # brokers ask for their clients
+    errors = _impossible(image, access, partitions)
+    return results(errors) if errors else recovered(add, refused)
 
 
 def _impossible(

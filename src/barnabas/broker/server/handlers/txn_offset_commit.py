@@ -7,11 +7,14 @@ others.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
-from barnabas.broker.awaitables import resolve
+from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable, recovered, resolve, then
 from barnabas.broker.coordinator import GroupCoordinator
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.replication.manager import ReplicaManager
@@ -25,6 +28,7 @@ from barnabas.broker.server.transactions.verification import (
     LastMarker,
     TransactionalWrite,
     TransactionVerifier,
+    Verdicts,
     still_valid,
 )
 from barnabas.broker.view import BrokerView
@@ -48,6 +52,9 @@ class Ports:
     verifier: TransactionVerifier
 
 
+#: an error code for each topic name and partition
+Codes: TypeAlias = Mapping[tuple[str, int], int]
+
 _ABORTABLE_FROM = 4
 _IMPLICIT_FROM = 5
 
@@ -65,50 +72,43 @@ _TOLD = {
     confirmed_by=group_coordinator(),
     new_names=NewGroups,
 )
-async def txn_offset_commit(
+def txn_offset_commit(
     ports: Ports, context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse:
-    wanted = request.topics
+) -> MaybeAwaitable[TxnOffsetCommitResponse]:
+    topics = request.topics
     request.topics = [
-        accepted for topic in wanted if (accepted := _existing(ports.view.image, topic)).partitions
+        accepted for topic in topics if (accepted := _existing(ports.view.image, topic)).partitions
     ]
-    codes: dict[tuple[str, int], int] = {}
-    if request.topics:
-        try:
-            answer = await _commit(ports, context, request)
-            codes = {(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
-        except KafkaError as error:
-            codes = {(t.name, p.partition_index): error.code for t in request.topics for p in t.partitions}
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=codes.get(
-                            (topic.name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        ),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in wanted
-        ]
-    )
+    if not request.topics:
+        return _answer(topics, {})
+
+    def refused(error: KafkaError) -> Codes:
+        return {(t.name, p.partition_index): error.code for t in request.topics for p in t.partitions}
+
+    codes = recovered(lambda: then(_commit(ports, context.api_version, request), _codes), refused)
+    return then(codes, lambda codes: _answer(topics, codes))
 
 
-async def _commit(
-    ports: Ports, context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse:
+def _commit(
+    ports: Ports, version: int, request: TxnOffsetCommitRequest
+) -> MaybeAwaitable[TxnOffsetCommitResponse]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-    await _admit(ports, context.api_version, request)
     topic_ids = {topic.name: ports.view.image.topics[topic.name].id for topic in request.topics}
-    return await resolve(ports.groups.commit_in_transaction(request, topic_ids))
+    admitted = _admit(ports, version, request)
+    commit = partial(ports.groups.commit_in_transaction, request, topic_ids)
+    return _after(admitted, commit) if is_awaitable(admitted) else commit()
 
 
-async def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) -> None:
+async def _after(
+    admitted: Awaitable[None], commit: Callable[[], MaybeAwaitable[TxnOffsetCommitResponse]]
+) -> TxnOffsetCommitResponse:
+    await admitted
+    return await resolve(commit())
+
+
+def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) -> MaybeAwaitable[None]:
+    """Make sure that the producer's transaction contains the group's partition. Raises KafkaError."""
     partition = TopicPartition(GROUP_METADATA_TOPIC, ports.groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
@@ -116,16 +116,43 @@ async def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) ->
     except KafkaError as error:  # the partition has moved to other brokers, and the coordinator with it
         raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
     if replica is not None and replica.log.producers.is_in_transaction(producer):
-        return
+        return None
     adds = version >= _IMPLICIT_FROM
     markers = {} if adds or replica is None else {partition: LastMarker.of(replica, producer)}
+
+    def check(verdicts: Verdicts) -> None:
+        code = still_valid(verdicts, markers)[partition]
+        if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
+            code = ErrorCode.INVALID_TXN_STATE
+        if code is not ErrorCode.NONE:
+            raise KafkaError(_TOLD.get(code, code))
+
     write = TransactionalWrite(request.transactional_id, producer, [partition], adds)
-    verdicts = still_valid(await resolve(ports.verifier.admit(write)), markers)
-    code = verdicts[partition]
-    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
-        code = ErrorCode.INVALID_TXN_STATE
-    if code is not ErrorCode.NONE:
-        raise KafkaError(_TOLD.get(code, code))
+    return then(ports.verifier.admit(write), check)
+
+
+def _codes(response: TxnOffsetCommitResponse) -> Codes:
+    return {(t.name, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
+
+
+def _answer(topics: Sequence[TxnOffsetCommitRequestTopic], codes: Codes) -> TxnOffsetCommitResponse:
+    """Return the response to a request with `topics`. A partition that is not in `codes` does not exist."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=codes.get((topic.name, partition.partition_index), unknown),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in topics
+        ]
+    )
 
 
 def _existing(image: ClusterImage, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic:

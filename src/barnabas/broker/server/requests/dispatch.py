@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
 from barnabas.base.metrics import BOUNDS
 from barnabas.base.text import logger_of
-from barnabas.broker.awaitables import LongResponse, MaybeAwaitable, SecondPhase, is_awaitable, resolve
+from barnabas.broker.awaitables import LongResponse, MaybeAwaitable, SecondPhase, resolve
 from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Api, Begun, Served
 from barnabas.broker.server.requests.context import Chunks, Client, ClientConnection, RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
@@ -181,7 +181,7 @@ class Dispatcher:
         """Send the reply to a request, now or when the handler's result `answer` is ready."""
         api = served.api
         usage = context.usage  # the handler may have found that it is a broker's
-        if not is_awaitable(answer):
+        if answer is None or isinstance(answer, Response):
             response = answer if usage is None else usage.throttled(answer)
             if response is not None:
                 if api.listing and count_along(response, api.listing) > DIRECT_ELEMENTS:

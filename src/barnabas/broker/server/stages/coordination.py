@@ -81,7 +81,7 @@ async def open_coordination(
     leadership, cold_reads = membership.leadership, foundation.cold_reads
     shares = ShareCoordinator(
         view,
-        ReplicatedLog(SHARE_GROUP_STATE_TOPIC, replicas, cold_reads, view.clock),
+        ReplicatedLog(SHARE_GROUP_STATE_TOPIC, replicas, cold_reads),
         lambda partition, start: delete_before(
             replicas, logs.manager, TopicPartition(SHARE_GROUP_STATE_TOPIC, partition), start
         ),
@@ -100,7 +100,7 @@ async def open_coordination(
     closing.add(assigning.abandon)
     groups = GroupCoordinator(
         view,
-        ReplicatedLog(GROUP_METADATA_TOPIC, replicas, cold_reads, view.clock),
+        ReplicatedLog(GROUP_METADATA_TOPIC, replicas, cold_reads),
         unique=lambda: str(new_uuid(environment.random)),
         search=foundation.search,
         assigning=assigning,
@@ -110,7 +110,7 @@ async def open_coordination(
     markers = MarkerAppender(view, replicas, groups)
     transactions = TransactionCoordinator(
         view,
-        ReplicatedLog(TRANSACTION_STATE_TOPIC, replicas, cold_reads, view.clock),
+        ReplicatedLog(TRANSACTION_STATE_TOPIC, replicas, cold_reads),
         MarkerSender(view, metadata.loader.synced, markers, metadata.peers),
         producer_ids=replication.producer_ids.next,
     )

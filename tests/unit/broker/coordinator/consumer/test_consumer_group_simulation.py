@@ -49,7 +49,7 @@ class World:
         self._write = groups.log._write
         self.log.append = self._append
 
-    def _append(self, partition, batch, epoch):
+    def _append(self, partition, batch, epoch, now_ms):
         fate = self.rng.random() if self.trouble else 1
         if fate < 0.05:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -81,7 +81,7 @@ class World:
         self.groups = await self.groups.restart()
         self.log.append = append
 
-    def _refuse(self, partition, batch, epoch):
+    def _refuse(self, partition, batch, epoch, now_ms):
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def change_topics(self):

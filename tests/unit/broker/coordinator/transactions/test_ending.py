@@ -46,7 +46,7 @@ def test_events_of_an_end_come_in_one_order_however_many_replicas_there_are(tran
         events = []
         append, write = transactions.log.append, transactions.markers.write
 
-        def note_append(partition, batch, epoch):
+        def note_append(partition, batch, epoch, now_ms):
             (record,) = all_records(batch)
             stored = decode_record(record.key, record.value)
             events.append(f"append {stored.transaction.state.label}")

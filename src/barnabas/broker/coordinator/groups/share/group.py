@@ -45,6 +45,14 @@ class ShareGroup(ModernGroup[ShareMember]):
         if self.members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members.")
 
+    def check_commit(self, *_: object, **__: object) -> None:
+        """Reject a commit of offsets (`ConsumerGroup.check_commit`). Raises KafkaError GROUP_ID_NOT_FOUND."""
+        raise self.no_offsets_error()
+
+    def no_offsets_error(self) -> KafkaError:
+        """Return the error for a request that needs a group with committed offsets."""
+        return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is a share group.")
+
     # --- records ---
 
     def _other_keys(self) -> Iterator[Key]:
