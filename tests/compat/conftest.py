@@ -1,8 +1,8 @@
-"""Apache Kafka's own tools and clients, and a broker for them to talk to.
+"""Apache Kafka's own tools and clients, and a broker for them.
 
-`make compat` runs these. They are skipped, saying why, where Apache Kafka's jars cannot be had.
-`BARNABAS_COMPAT_BROKER=kafka make compat` runs the same tests against Apache Kafka itself: a test that fails
-there asks for something Kafka does not do.
+`make compat` runs these tests. They are skipped with a reason if Apache Kafka's jars are not available.
+`BARNABAS_COMPAT_BROKER=kafka make compat` runs the same tests with Apache Kafka. A test that fails there
+demands something that Kafka does not do.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ToolFailed(AssertionError):
-    """A tool ended with an exit code other than 0; the message is all it printed."""
+    """A tool ended with another exit code than 0. The message is its output."""
 
 
 class Java:
-    """Runs main classes of Apache Kafka's jars, and of ours compiled beside them."""
+    """Runs main classes of Apache Kafka's jars, and our own classes compiled beside them."""
 
     def __init__(self, classpath: str, directory: Path) -> None:
         self.classpath = classpath
@@ -61,7 +61,11 @@ class Java:
         )
 
     def run(self, main: str, *arguments: str, stdin: str = "", classpath: str = "") -> str:
-        """Run to the end; its standard output. Raises ToolFailed."""
+        """Run a class to its end, and return its standard output.
+
+        Raises:
+            ToolFailed: the exit code is not 0.
+        """
         process = self.start(main, *arguments, classpath=classpath)
         try:
             out, err = process.communicate(stdin, timeout=TOOL_SECONDS)
@@ -104,13 +108,13 @@ def broker(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="session")
 def kafka(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    """Apache Kafka, to compare with."""
+    """Apache Kafka, for comparisons."""
     yield from _running(Kafka(tmp_path_factory.mktemp("kafka")))
 
 
 @pytest.fixture(scope="session")
 def node_id(broker: Peer) -> int:
-    """The broker's own id."""
+    """Return the broker's id."""
     metadata = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0}).list_topics(timeout=30)
     (node,) = metadata.brokers
     return int(node)
@@ -118,7 +122,7 @@ def node_id(broker: Peer) -> int:
 
 @pytest.fixture
 def topic(broker: Peer) -> Callable[..., str]:
-    """Makes a topic of its own for the test: `topic(partitions=1, **config)`."""
+    """Create a topic for the test: `topic(partitions=1, **config)`."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
 
     def make(partitions: int = 1, **config: str) -> str:
@@ -132,7 +136,7 @@ def topic(broker: Peer) -> Callable[..., str]:
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session that has Spark's own Kafka connector, in the JVM, beside our data source."""
+    """A session with Spark's own Kafka connector in the JVM, in addition to our data source."""
     from pyspark.sql import SparkSession
 
     from barnabas.spark.worker_python import worker_python

@@ -1,4 +1,4 @@
-"""What NEXMark's queries come to, in plain Python: each a list of rows as Spark's queries have them."""
+"""The results of NEXMark's queries in plain Python, each a list of rows as in Spark."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def q9(events: Events) -> Rows:
 
 
 def _winners(events: Events) -> Iterator[tuple[Auction, Bid]]:
-    """Each auction with its highest bid while it was open; of several of that height, the first."""
+    """Yield each auction with its highest bid before its end; of several equal bids, the first."""
     bids: defaultdict[int, list[Bid]] = defaultdict(list)
     for bid in events.bids:
         bids[bid.auction].append(bid)

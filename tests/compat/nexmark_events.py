@@ -1,7 +1,7 @@
-"""Events of an auction site, as "NEXMark: A Benchmark for Queries over Data Streams" describes it.
+"""Events of an auction site, as in "NEXMark: A Benchmark for Queries over Data Streams".
 
-Persons join, open auctions and bid on those of others (Tucker, Tufte, Papadimos, Maier, 2002). The events are
-drawn from a seed: the same number gives the same events.
+Persons join, open auctions and bid on those of others (Tucker, Tufte, Papadimos, Maier, 2002). The seed
+determines the events.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Auction:
-    """`expires` is its last moment: a bid at that time still counts."""
+    """An auction. `expires` is its last moment: a bid at that time still counts."""
 
     id: int
     seller: int
@@ -45,7 +45,7 @@ class Auction:
 
 @dataclass(frozen=True)
 class Bid:
-    """`price` is in cents."""
+    """A bid. `price` is in cents."""
 
     auction: int
     bidder: int
@@ -58,7 +58,7 @@ Event = Person | Auction | Bid
 
 @dataclass
 class Events:
-    """What happened, in order, and the moment after the last."""
+    """All events in order, and the moment after the last."""
 
     persons: list[Person]
     auctions: list[Auction]
@@ -67,7 +67,7 @@ class Events:
 
 
 def generate(seed: int, count: int) -> Events:
-    """`count` events, of which a tenth are persons, two tenths auctions, and the rest bids."""
+    """Return `count` events: a tenth are persons, two tenths auctions, and the rest bids."""
     chance = random.Random(seed)
     events = Events([], [], [], START + count * STEP)
     for number in range(count):
@@ -95,7 +95,7 @@ def generate(seed: int, count: int) -> Events:
 
 
 def in_disorder(events: list[Any], seed: int) -> list[dict[str, Any]]:
-    """The events as they arrive: each up to DISORDER late."""
+    """Return the events in the order of their arrival, each up to DISORDER late."""
     chance = random.Random(seed)
     late = [(event.at + chance.randrange(DISORDER), number) for number, event in enumerate(events)]
     return [asdict(events[number]) for _, number in sorted(late)]

@@ -1,4 +1,6 @@
-"""Apache Kafka serves each API to the same: the walk of every API with every operation holds there, too."""
+"""Apache Kafka requires the same permissions: the walk of every API with every
+operation passes there, too.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ NAMES = [api.name for api in load().values() if api.name in NEEDS and api.key in
 
 
 class SecureKafka(Kafka):
-    """Apache Kafka that lets in by password, and lets do what ACLs allow."""
+    """Apache Kafka with logins by password and with ACLs."""
 
     settings = (
         "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",

@@ -1,4 +1,4 @@
-"""Our server-side assignors against Apache Kafka's own, over the lives of random groups."""
+"""Compares our assignors of the coordinator with those of Apache Kafka, in random groups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Targets = dict[str, Assignment]
 
 @pytest.fixture(scope="module")
 def compiled(java: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The class path with the program compiled into it."""
+    """The class path with the compiled program."""
     if shutil.which("javac") is None:
         pytest.skip("this needs a JDK: there is no `javac` on the PATH")
     classes = tmp_path_factory.mktemp("assignors")
@@ -37,8 +37,7 @@ def compiled(java: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def life(name: str, rng: random.Random, *, equal: bool) -> Iterator[Group]:
-    """The states of a group in which members come, go and change what they subscribe to and topics grow;
-    targets in between are ours."""
+    """Yield the states of a group whose members and topics change. Our assignor makes the targets between."""
     topics = {f"topic-{n}": TopicSpec(rng.randint(1, 12)) for n in range(rng.randint(1, 6))}
     members: dict[str, MemberSpec] = {}
     common = frozenset(topics)

@@ -1,4 +1,4 @@
-"""Apache Kafka's tools for clusters: moving partitions, electing leaders, finding what is amiss."""
+"""Apache Kafka's tools for clusters: they move partitions, elect leaders and find problems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cluster(barnabas_cluster, classpath):
 
 @pytest.fixture
 def tool(java, cluster):
-    """Runs a tool with --bootstrap-server given: these brokers, or all."""
+    """Run a tool with --bootstrap-server: these brokers, or all."""
 
     def run(main: str, *arguments: str, ask: Sequence[int] | None = None) -> str:
         servers = ",".join(cluster.address_of(broker) for broker in ask or cluster.brokers)

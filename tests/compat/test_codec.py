@@ -1,4 +1,6 @@
-"""Apache Kafka's own codecs read every version of every message that we write, and write the same bytes."""
+"""Apache Kafka's own codecs decode every version of every message that we encode, and
+encode the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def _java_class(message: type[Any]) -> str:
 
 
 def _expected(value: Any, field: Field, version: int) -> Any:
-    """A value as Apache Kafka's JSON shows it."""
+    """Return a value as in Apache Kafka's JSON."""
     if value is None:
         return None
     if isinstance(value, list):
@@ -63,7 +65,7 @@ def _camel(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def compiled(java: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The class path with the program compiled into it."""
+    """The class path with the compiled program."""
     if shutil.which("javac") is None:
         pytest.skip("this needs a JDK: there is no `javac` on the PATH")
     classes = tmp_path_factory.mktemp("codec")

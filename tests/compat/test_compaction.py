@@ -1,4 +1,4 @@
-"""Compaction: what we and Apache Kafka leave of the same log, and each on what the other has left."""
+"""Compaction: the results of Barnabas and Apache Kafka for the same log, and each on the other's result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Records = dict[int, tuple[bytes, bytes | None]]
 
 @pytest.fixture
 def start(classpath, tmp_path) -> Callable[..., Peer]:
-    """Starts a broker with settings; those of a name go on in the same directory."""
+    """Start a broker with settings. Brokers of one name use the same directory."""
     peers: dict[str, Peer] = {}
 
     def run(kind: type[Peer], name: str, settings: tuple[str, ...]) -> Peer:
@@ -56,7 +56,7 @@ def create(peer: Peer, topic: str) -> None:
 
 
 def fill(peer: Peer, topic: str) -> None:
-    """Keys written over and over in every codec, tombstones, and transactions that commit and abort."""
+    """Write keys repeatedly with every codec, tombstones, and transactions that commit and abort."""
     for number, codec in enumerate(CODECS):
         producer = Producer(
             {
@@ -119,7 +119,7 @@ def folder(peer: Peer, topic: str) -> Path:
 
 
 def transplant(topic: str, source: Peer, target: Peer) -> None:
-    """Put one broker's log where the other, stopped, has its own log of that topic."""
+    """Replace a stopped broker's log of a topic by that of another broker."""
     for old in folder(target, topic).iterdir():
         if old.name != "partition.metadata":
             old.unlink()
@@ -129,7 +129,7 @@ def transplant(topic: str, source: Peer, target: Peer) -> None:
 
 
 def wait_until_clean(peer: Peer, topic: str) -> None:
-    """Until all but the active segment is clean, by the checkpoint (whose lines end in blanks of ours)."""
+    """Wait until all segments but the active one are clean, by the checkpoint (our lines end in spaces)."""
     deadline = time.monotonic() + 60
     while True:
         active = max(int(log.stem) for log in folder(peer, topic).glob("*.log"))
@@ -143,7 +143,7 @@ def wait_until_clean(peer: Peer, topic: str) -> None:
 
 @pytest.fixture
 def written(start) -> tuple[Peer, str]:
-    """A stopped broker of ours with a log that nobody has cleaned."""
+    """A stopped broker of ours with a log that was never cleaned."""
     topic = f"t-{uuid.uuid4().hex[:8]}"
     peer = start(Barnabas, "ours", LEAVE)
     create(peer, topic)
@@ -185,7 +185,7 @@ def test_both_leave_the_same_records_and_read_what_the_other_has_left(start, wri
 
 @pytest.mark.parametrize("moment", ["before it counts", "when it counts"])
 def test_we_finish_a_cleaning_of_kafkas_that_a_crash_interrupted(start, written, moment):
-    """As its files lie there while segments are swapped: the old ones beside the new."""
+    """The files are those of an interrupted swap of segments: the old ones beside the new ones."""
     uncleaned, topic = written
     theirs = start(Kafka, "theirs", LEAVE)
     create(theirs, topic)

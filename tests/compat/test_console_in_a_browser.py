@@ -1,6 +1,6 @@
-"""The console in Chromium, on Barnabas and Apache Kafka: what a person sees, what a stranger's records do.
+"""The console in Chromium, with Barnabas and Apache Kafka: its pages, and hostile records in them.
 
-It is skipped where Debian's `chromium`, or playwright and axe of the `browser` extra, are missing.
+The tests are skipped without Debian's `chromium`, or without playwright and axe of the extra `browser`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module", params=[Barnabas, Kafka], ids=lambda kind: kind.name)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    """A broker with a topic of hostile records, that a group with a hostile name has read half of."""
+    """A broker with a topic of hostile records. A group with a hostile name has read half of them."""
     if request.param is Kafka:
         request.getfixturevalue("classpath")  # skips, where its jars cannot be had
     peer: Peer = request.param(tmp_path_factory.mktemp(request.param.name))
@@ -127,7 +127,7 @@ def fill(servers: str) -> None:
 
 
 class Tab:
-    """A page of the browser, which notes what must not happen."""
+    """A page of the browser, which notes forbidden events."""
 
     def __init__(self, context: Any, url: str) -> None:
         self.page = context.new_page()
@@ -144,13 +144,13 @@ class Tab:
             self.wrong.append(f"asked {request.url}")
 
     def show(self, path: str, heading: str) -> Any:
-        """Open a page of the console and wait until its heading is drawn; the element of the page."""
+        """Open a page of the console and wait until its heading is drawn. Return the element of the page."""
         self.page.goto(f"{self.home}#/{path}")
         playwright.expect(self.page.locator("main h1")).to_contain_text(heading)
         return self.page.locator("main")
 
     def check(self) -> None:
-        """Nothing that a record said was done, nothing failed, and nobody else was asked."""
+        """Check that no record was executed, no request failed, and no other server was called."""
         assert self.page.evaluate("window.hacked") is None
         assert self.page.evaluate("({}).hacked") is None
         assert self.wrong == []
@@ -215,7 +215,7 @@ def test_every_page_is_drawn_and_can_be_used_by_all(console, new_context, path, 
 
 
 def test_no_page_is_wider_than_a_narrow_window(served, new_context):
-    """Wide tables scroll within themselves. A cluster is often named by several servers."""
+    """Wide tables scroll within themselves. The name of a cluster often has several servers."""
     servers = ",".join([served.bootstrap] * 5)
     with RunningConsole(ConsoleSettings(servers, "127.0.0.1:0")) as console:
         tab = Tab(new_context(console, viewport={"width": 390, "height": 844}), console.url)
@@ -244,7 +244,7 @@ def test_records_of_strangers_are_text_and_nothing_else(tab):
 
 
 def press_until(page: Any, label: str) -> None:
-    """Tab on until what has the focus is called `label`."""
+    """Press Tab until the focus is on the element with the name `label`."""
     for _ in range(60):
         page.keyboard.press("Tab")
         if (
@@ -567,12 +567,12 @@ def test_what_stands_in_one_line_has_one_bottom(tab):
 
 
 def boxes(where: Any, *selectors: str) -> list[Any]:
-    """The places of the controls in an element."""
+    """Return the positions of the controls in an element."""
     return [each.bounding_box() for selector in selectors for each in where.locator(selector).all()]
 
 
 def test_a_lag_beyond_the_picture_says_what_it_is(console, new_context, served):
-    """A number among offsets would be taken for one."""
+    """Among offsets, a number without a label would look like an offset."""
     name = "console-far"
     settings = {"bootstrap.servers": served.bootstrap, "log_level": 0}
     admin = AdminClient(settings)
@@ -715,7 +715,7 @@ def test_no_group_is_drawn_in_red(tab):
 
 
 def test_what_clients_push_is_shown(new_context, tmp_path):
-    """Apache Kafka gives it to a plugin, so this is Barnabas alone."""
+    """Apache Kafka passes the metrics to a plugin, so this test uses only Barnabas."""
     config = BrokerConfig.from_text(
         {
             "listeners": "PLAINTEXT://127.0.0.1:0",

@@ -1,4 +1,4 @@
-"""Apache Kafka's console tools do their work against the broker, and print what they print of Kafka."""
+"""Apache Kafka's console tools work with the broker, and print the same as with Kafka."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIGS = "kafka.admin.ConfigCommand"
 
 @pytest.fixture
 def tool(java, broker) -> Callable[..., str]:
-    """Runs a tool with --bootstrap-server given."""
+    """Run a tool with --bootstrap-server."""
 
     def run(main: str, *arguments: str, stdin: str = "") -> str:
         return java.run(main, "--bootstrap-server", broker.bootstrap, *arguments, stdin=stdin)
@@ -27,13 +27,13 @@ def tool(java, broker) -> Callable[..., str]:
 
 
 def fields(line: str) -> dict[str, str]:
-    """A line of tab-separated `Name: value` pairs, as kafka-topics prints."""
+    """Return the fields of a line with tab-separated `Name: value` pairs, as kafka-topics prints."""
     pairs = (part.partition(":") for part in line.strip().split("\t"))
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """A table whose first line names its columns."""
+    """Return the rows of a table whose first line has the names of its columns."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     head = next(index for index, line in enumerate(lines) if "GROUP" in line)
     return [dict(zip(lines[head], line, strict=False)) for line in lines[head + 1 :]]

@@ -1,4 +1,4 @@
-"""Apache Kafka's own tool for delegation tokens, and its clients, which log in by them."""
+"""Apache Kafka's tool for delegation tokens, and its clients, which log in with them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def login(folder: Path, name: str, mechanism: str, options: str) -> str:
 
 
 def rows(output: str) -> list[list[str]]:
-    """The cells of the table that the tool prints: TOKENID HMAC OWNER REQUESTER RENEWERS ..."""
+    """Return the cells of the tool's table: TOKENID HMAC OWNER REQUESTER RENEWERS ..."""
     lines = output.splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("TOKENID")) + 1
     return [line.split() for line in lines[first:] if line.strip()]

@@ -1,4 +1,4 @@
-"""Spark's exactly-once sink on an Apache Kafka whose coordinators are as young as can be."""
+"""Spark's exactly-once sink on an Apache Kafka with new coordinators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ for batch in range(2):
 
 
 def test_the_first_group_of_a_cluster_can_be_a_sinks(tmp_path: Path) -> None:
-    """In a process of its own: what went wrong here was librdkafka, which took the process with it."""
+    """This runs in its own process, because a defect of librdkafka ended the process."""
     kafka = Kafka(tmp_path / "kafka")
     try:
         kafka.start()

@@ -1,4 +1,4 @@
-"""Applications on Apache Kafka's Java client; each scenario is a method of a class in java/."""
+"""Applications with Apache Kafka's Java client. Each scenario is a method of a class in java/."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCENARIOS = [
 
 @pytest.fixture(scope="module")
 def compiled(java, tmp_path_factory) -> str:
-    """The class path with the scenarios compiled into it."""
+    """The class path with the compiled scenarios."""
     if shutil.which("javac") is None:
         pytest.skip("the Java scenarios need a JDK: there is no `javac` on the PATH")
     classes = tmp_path_factory.mktemp("classes")

@@ -34,7 +34,7 @@ class SpawnedService: ...
 
 
 class Broker(Barnabas):
-    """Set up as that suite sets up Apache Kafka's."""
+    """A broker with the settings that this suite uses for Apache Kafka."""
 
     @property
     def settings(self) -> tuple[str, ...]:

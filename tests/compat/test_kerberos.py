@@ -1,6 +1,6 @@
 """Logins by Kerberos tickets, with MIT's KDC: kafka-python, aiokafka and Apache Kafka's own tools.
 
-Needs Debian's krb5-kdc, krb5-admin-server and krb5-user, and the package gssapi (the extra barnabas[gssapi]).
+They need Debian's krb5-kdc, krb5-admin-server and krb5-user, and the extra barnabas[gssapi].
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REALM = "BARNABAS.TEST"
 
 
 class Realm:
-    """A Kerberos realm with a KDC of its own, on loopback."""
+    """A Kerberos realm with its own KDC on the loopback interface."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -84,14 +84,14 @@ class Realm:
         self._kdc.wait(60)
 
     def keytab(self, principal: str) -> Path:
-        """Make a principal with random keys."""
+        """Create a principal with random keys, and return its key table."""
         path = self.folder / f"{principal.replace('/', '-')}.keytab"
         self._run("kadmin.local", "-r", REALM, "addprinc", "-randkey", principal)
         self._run("kadmin.local", "-r", REALM, "ktadd", "-k", str(path), principal)
         return path
 
     def tickets(self, principal: str) -> Path:
-        """Log a new principal in; returns where its tickets lie (KRB5CCNAME)."""
+        """Log in a new principal, and return the path of its tickets (KRB5CCNAME)."""
         path = self.folder / f"{principal}.tickets"
         self._run("kinit", "-k", "-t", str(self.keytab(principal)), "-c", str(path), principal)
         return path
@@ -147,7 +147,7 @@ def address(broker: BrokerServer) -> str:
 
 
 def by_ticket(monkeypatch: pytest.MonkeyPatch, tickets: Path, broker: BrokerServer) -> dict[str, str]:
-    """What kafka-python and aiokafka are told alike."""
+    """Return common settings of kafka-python and aiokafka."""
     monkeypatch.setenv("KRB5CCNAME", str(tickets))
     return {
         "bootstrap_servers": address(broker),

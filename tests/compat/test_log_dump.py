@@ -1,4 +1,4 @@
-"""`barnabas log dump` prints what Apache Kafka's DumpLogSegments prints, line for line."""
+"""`barnabas log dump` prints the same lines as Apache Kafka's DumpLogSegments."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_it_prints_what_kafkas_tool_prints(java, data, name):
 
 
 def assert_same(java, path: Path, *decoder: str) -> None:
-    """Ours prints of a file what Kafka's tool prints."""
+    """Check that our tool prints the same of a file as Kafka's tool."""
     theirs = java.run(DUMP, "--files", str(path), "--print-data-log", *decoder).splitlines()
     ours = CliRunner().invoke(app, ["log", "dump", str(path), "--records"]).output.splitlines()
     assert ours == [line for line in theirs if not line.startswith("Log starting offset")]

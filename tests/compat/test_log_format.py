@@ -1,4 +1,6 @@
-"""Log directories are Apache Kafka's: its tools read ours, and each broker goes on from the other's files."""
+"""Log directories have Apache Kafka's format: its tools read them, and each broker
+can use the other's files.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ pytestmark = pytest.mark.timeout(300)  # several brokers start, one after the ot
 
 
 class Record(NamedTuple):
-    """What a consumer sees of a record."""
+    """The fields of a record that a consumer sees."""
 
     offset: int
     timestamp: tuple[int, int]
@@ -44,13 +46,13 @@ class Record(NamedTuple):
 
 @pytest.fixture
 def ours(classpath, tmp_path) -> Iterator[Peer]:
-    """A broker of its own for the test, that can be stopped and started again; not started yet."""
+    """A broker for this test that can be stopped and restarted. It does not run yet."""
     yield from _fresh(PEERS[os.environ.get("BARNABAS_COMPAT_BROKER", "barnabas")](tmp_path / "ours"))
 
 
 @pytest.fixture
 def theirs(classpath, tmp_path) -> Iterator[Peer]:
-    """Apache Kafka likewise."""
+    """Apache Kafka for this test. It does not run yet."""
     yield from _fresh(Kafka(tmp_path / "theirs"))
 
 
@@ -67,9 +69,10 @@ def create(peer: Peer, topic: str) -> None:
 
 
 def fill(peer: Peer, topic: str, per_codec: int = 1500, idempotent: bool = True) -> None:
-    """Records with keys, headers and times of their own, in batches of every codec.
+    """Write records with keys, headers and given times, in batches of every codec.
 
-    Not idempotently where the log came from another cluster: both count producer ids from the same number.
+    If the log is from another cluster, the producer must not be idempotent: both clusters begin with the same
+    producer id.
     """
     for number, codec in enumerate(CODECS):
         producer = Producer(
@@ -115,7 +118,7 @@ def _record(message: Message) -> Record:
 
 
 def _committed(consumer: Consumer, partition: TopicPartition) -> list[TopicPartition]:
-    """The committed offset, once the broker that has just started has read its offsets."""
+    """Return the committed offset, when the restarted broker has loaded its offsets."""
     for _ in range(30):
         try:
             return consumer.committed([partition], timeout=30)
@@ -134,9 +137,9 @@ def log_folder(peer: Peer, topic: str, partition: int = 0) -> Path:
 
 
 def transplant(topic: str, source: Peer, target: Peer, partition: int = 0) -> None:
-    """Put one broker's log where the other, stopped, has its own log of that topic.
+    """Replace a stopped broker's log of a topic by that of another broker.
 
-    partition.metadata stays: it ties the folder to the topic's id in the target's own metadata.
+    partition.metadata stays: it has the topic's id in the target's own metadata.
     """
     folder = log_folder(target, topic, partition)
     for old in folder.iterdir():
@@ -154,7 +157,7 @@ def dump(java, *arguments: str, files: list[Path]) -> str:
 
 @pytest.fixture
 def written(ours) -> tuple[Peer, str]:
-    """A broker that has written 7,500 records into a topic and was stopped."""
+    """A stopped broker that has written 7,500 records to a topic."""
     topic = f"t-{uuid.uuid4().hex[:8]}"
     ours.start()
     create(ours, topic)
@@ -280,7 +283,7 @@ def test_we_go_on_from_offsets_that_apache_kafka_committed(ours, theirs, group):
 
 
 def test_an_idempotent_producer_is_known_to_the_broker_that_takes_over_its_log(java, written, theirs):
-    """The snapshot we wrote is what Apache Kafka knows of the producer; it writes the same state again."""
+    """Apache Kafka reads the producer's state from our snapshot, and writes the same state again."""
     peer, topic = written
     theirs.start()
     create(theirs, topic)

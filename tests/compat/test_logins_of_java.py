@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools, which log in by tokens of an identity provider and by certificates."""
+"""Apache Kafka's own tools, which log in with tokens of an identity provider and with certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""NEXMark's queries as streams, by our data source and by Spark's own connector: the rows of plain Python."""
+"""NEXMark's queries as streams with our data source and with Spark's connector,
+compared with plain Python.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def servers(events: Events) -> Iterator[str]:
 
 @dataclass
 class Site:
-    """The streams of the auction site, read by one of the connectors."""
+    """The streams of the auction site, which one of the connectors reads."""
 
     spark: SparkSession
     servers: str
@@ -86,7 +88,7 @@ class Site:
     won: str = ""
 
     def __getattr__(self, name: str) -> DataFrame:
-        """persons, auctions or bids, with `at` as event time."""
+        """Return persons, auctions or bids, with `at` as event time."""
         if name not in IDS:
             raise AttributeError(name)
         rows = self.read(name, name).withColumn("at", F.timestamp_millis("at"))
@@ -104,13 +106,13 @@ class Site:
 
     @property
     def winners(self) -> DataFrame:
-        """What q9 wrote."""
+        """Return the rows that q9 has written."""
         if not self.won:
             q9(self)
         return self.read(self.won, "winners")
 
     def collect(self, name: str, rows: DataFrame, mode: str = "append") -> list[tuple[Any, ...]]:
-        """The rows of a stream, once it has read all."""
+        """Return the rows of a stream when it has read everything."""
 
         def begin(attempt: int) -> tuple[str, DataStreamWriter]:
             table = f"{name}_{self.connector}_{attempt}"
@@ -119,7 +121,7 @@ class Site:
         return [tuple(row) for row in self.spark.table(self._run(begin)).collect()]
 
     def write(self, rows: DataFrame) -> str:
-        """Write a stream to a topic, whose name it gives."""
+        """Write a stream to a topic, and return the topic's name."""
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         value = F.to_json(F.struct("*")).alias("value")
 
@@ -133,7 +135,7 @@ class Site:
         return self._run(begin)
 
     def _run(self, begin: Callable[[int], tuple[str, DataStreamWriter]]) -> str:
-        """Run a stream to its end, from the start again if Spark gave up on a slow Python process."""
+        """Run a stream to its end. If Spark stops because of a slow Python process, start again."""
         for attempt in range(ATTEMPTS):
             target, writer = begin(attempt)
             query = writer.trigger(availableNow=True).start()
@@ -165,25 +167,25 @@ def start_of(window: str) -> Any:
 
 
 def q0(site: Site) -> list[tuple[Any, ...]]:
-    """All bids as they are."""
+    """Return all bids unchanged."""
     rows = site.bids.where("auction > 0")
     return site.collect("q0", rows.select("auction", "bidder", "price", millis("at")))
 
 
 def q1(site: Site) -> list[tuple[Any, ...]]:
-    """Prices in another currency."""
+    """Return the bids with prices in another currency."""
     euros = F.expr(f"CAST(price * {answers.RATE}BD AS DECIMAL(20, 3))").alias("price")
     rows = site.bids.where("auction > 0")
     return site.collect("q1", rows.select("auction", "bidder", euros, millis("at")))
 
 
 def q2(site: Site) -> list[tuple[Any, ...]]:
-    """The bids on some auctions."""
+    """Return the bids on some auctions."""
     return site.collect("q2", site.bids.where("auction > 0 AND auction % 7 = 0").select("auction", "price"))
 
 
 def q3(site: Site) -> list[tuple[Any, ...]]:
-    """Who sells in a category in some states: a join of streams without a bound in time."""
+    """Return the sellers in a category in some states: a join of streams without a time limit."""
     near = site.persons.where(F.col("state").isin(*answers.NEAR)).drop("at")
     auctions = site.auctions.where("category = 10").select(F.col("id").alias("auction"), "seller")
     rows = near.join(auctions, F.col("id") == F.col("seller"))
@@ -191,12 +193,12 @@ def q3(site: Site) -> list[tuple[Any, ...]]:
 
 
 def q4(site: Site) -> list[tuple[Any, ...]]:
-    """The mean price of each category, over what q9 wrote."""
+    """Return the mean price of each category, from the rows of q9."""
     return site.collect("q4", site.winners.groupBy("category").agg(F.avg("price")), "complete")
 
 
 def q5(site: Site) -> list[tuple[Any, ...]]:
-    """The auctions with the most bids in each sliding window: an aggregation of an aggregation."""
+    """Return the auctions with the most bids in each sliding window: an aggregation of an aggregation."""
     sliding = F.window("at", f"{answers.MINUTE} milliseconds", f"{answers.SLIDE} milliseconds")
     counts = site.bids.groupBy(sliding.alias("window"), "auction").count()
     listed = counts.groupBy("window").agg(F.collect_list(F.struct("count", "auction")).alias("all"))
@@ -206,7 +208,7 @@ def q5(site: Site) -> list[tuple[Any, ...]]:
 
 
 class LastSold(StatefulProcessor):
-    """Keeps a seller's last auctions, by when they closed."""
+    """Keeps a seller's last auctions in the order of their ends."""
 
     def init(self, handle: Any) -> None:
         self._last = handle.getValueState(
@@ -230,7 +232,7 @@ class LastSold(StatefulProcessor):
 
 
 def q6(site: Site) -> list[tuple[Any, ...]]:
-    """The mean of each seller's last ten prices, over what q9 wrote."""
+    """Return the mean of each seller's last ten prices, from the rows of q9."""
     shape = "seller BIGINT, sold INT, mean DOUBLE"
     rows = site.winners.groupBy("seller").transformWithState(LastSold(), shape, "Update", "None")
     newest = {}
@@ -240,7 +242,7 @@ def q6(site: Site) -> list[tuple[Any, ...]]:
 
 
 def q7(site: Site) -> list[tuple[Any, ...]]:
-    """The highest bids of each minute."""
+    """Return the highest bids of each minute."""
     minute = F.window("at", f"{answers.MINUTE} milliseconds").alias("window")
     bid = F.struct("price", "auction", "bidder")
     listed = site.bids.groupBy(minute).agg(F.collect_list(bid).alias("all"))
@@ -250,7 +252,7 @@ def q7(site: Site) -> list[tuple[Any, ...]]:
 
 
 def q8(site: Site) -> list[tuple[Any, ...]]:
-    """Who opened an auction in the minute of joining."""
+    """Return the persons who opened an auction in the minute of their registration."""
     minute = F.window("at", f"{answers.MINUTE} milliseconds")
     joined = site.persons.groupBy(minute.alias("joined"), "id", "name").count()
     opened = site.auctions.groupBy(minute.alias("opened"), "seller").count()
@@ -261,7 +263,7 @@ def q8(site: Site) -> list[tuple[Any, ...]]:
 
 
 def q9(site: Site) -> list[tuple[Any, ...]]:
-    """The winning bid of each auction; written to a topic, which q4 and q6 read."""
+    """Return the winning bid of each auction, and write it to a topic, which q4 and q6 read."""
     bids = site.bids.select("auction", "bidder", "price", F.col("at").alias("made"))
     valid = F.expr(
         f"""id = auction AND made >= at AND unix_millis(made) <= expires

@@ -1,4 +1,4 @@
-"""kafka-configs on users, clients and addresses: what it prints of Barnabas is what it prints of Kafka."""
+"""kafka-configs for users, clients and addresses: it prints the same with Barnabas as with Kafka."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENTITIES = [
 
 @pytest.fixture
 def both(java: Java, broker: Peer, kafka: Peer) -> Any:
-    """Runs kafka-configs on the broker under test and on Apache Kafka, and wants the same to be printed."""
+    """Run kafka-configs with the broker under test and with Apache Kafka, and require the same output."""
 
     def run(*words: str) -> str:
         said = []

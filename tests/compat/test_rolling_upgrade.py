@@ -1,4 +1,4 @@
-"""The version before and this one run as one cluster: upgraded broker by broker under load, and back."""
+"""The previous version and this one run as one cluster: an upgrade of each broker under load, and back."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def restart(cluster: BarnabasCluster, broker: int, sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With other sources: a broker is a process of its own, which imports what this says."""
+    """Restart a broker with other sources. A broker is a separate process, which imports them."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(sources), str(ROOT)]))
     cluster.restart(broker)
 

@@ -1,4 +1,4 @@
-"""Asked the same in every version of every API, Barnabas and Apache Kafka answer the same."""
+"""Barnabas and Apache Kafka give the same answers to the same requests, in every version of every API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools over TLS and SCRAM, by the files that Barnabas makes for a secured broker."""
+"""Apache Kafka's own tools over TLS and SCRAM, with the files that Barnabas makes for a secured broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def secured() -> Iterator[SecureBroker]:
 
 
 def with_pkcs12(broker: SecureBroker, pem: Path, folder: Path) -> Path:
-    """The same file with the truststore that Java has always read."""
+    """Return the same file with the truststore in PKCS#12, which every Java version can read."""
     kept = [line for line in pem.read_text().splitlines() if not line.startswith("ssl.truststore")]
     kept += [
         "ssl.truststore.type=PKCS12",

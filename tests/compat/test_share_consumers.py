@@ -1,4 +1,4 @@
-"""Apache Kafka's own share consumer and its tool for share groups, against Barnabas."""
+"""Apache Kafka's own share consumer and its tool for share groups, with Barnabas."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def broker(tmp_path):
 
 
 def test_the_console_share_consumer_reads_a_queue_with_transactions(java, broker):
-    """A transaction's marker is a gap in the offsets that nobody acknowledges."""
+    """A transaction's marker is a gap in the offsets that no member acknowledges."""
 
     def tool(main: str, *arguments: str) -> str:
         return java.run(main, "--bootstrap-server", broker.bootstrap_servers, *arguments)

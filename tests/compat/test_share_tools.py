@@ -31,7 +31,7 @@ def wire(broker: Any) -> Iterator[Wire]:
 
 @pytest.fixture
 def tool(java: Any, broker: Any, wire: Wire) -> Callable[..., str]:
-    """Runs a tool with --bootstrap-server given."""
+    """Run a tool with --bootstrap-server."""
 
     def run(main: str, *arguments: str, stdin: str = "") -> str:
         return java.run(main, "--bootstrap-server", broker.bootstrap, *arguments, stdin=stdin)
@@ -40,7 +40,7 @@ def tool(java: Any, broker: Any, wire: Wire) -> Callable[..., str]:
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """A table whose first line names its columns."""
+    """Return the rows of a table whose first line has the names of its columns."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     head = next(index for index, line in enumerate(lines) if "GROUP" in line)
     return [dict(zip(lines[head], line, strict=False)) for line in lines[head + 1 :]]

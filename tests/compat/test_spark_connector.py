@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector, in the JVM, against our broker and, to the same result, Apache Kafka."""
+"""Spark's own Kafka connector in the JVM, with our broker and with Apache Kafka, gives the same results."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def values(rows: DataFrame) -> list[str]:
 
 
 def run(rows: DataFrame, servers: str, topic: str, checkpoint: Path) -> int:
-    """Copy what there is to a topic as a stream; the number of records that the query took."""
+    """Copy the present rows to a topic as a stream. Return the number of records."""
     writer = rows.writeStream.format("kafka").option("kafka.bootstrap.servers", servers)
     query = writer.options(topic=topic, checkpointLocation=str(checkpoint)).trigger(availableNow=True).start()
     assert query.awaitTermination(120)

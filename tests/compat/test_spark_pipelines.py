@@ -1,4 +1,4 @@
-"""Spark's own declarative pipelines (`spark-pipelines`), with our data source as their source and sink."""
+"""Spark's own declarative pipelines (`spark-pipelines`), with our data source as source and sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data source on Apache Kafka with passwords and ACLs: what it needs to be allowed, and what it says."""
+"""The data source on Apache Kafka with passwords and ACLs: the permissions that it needs, and its errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ USERS = {"admin": "admins-password", "job": "jobs-password"}
 
 
 class SecureKafka(Kafka):
-    """Apache Kafka that lets in by password, and lets do what ACLs allow."""
+    """Apache Kafka with logins by password and with ACLs."""
 
     settings = (
         "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",
@@ -73,7 +73,7 @@ def allow(kind: ResourceType, name: str, *operations: AclOperation, prefix: bool
 
 @pytest.fixture(scope="module")
 def secure(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """With two topics; `job` may write to and read from the first, exactly once, and nothing else."""
+    """Apache Kafka with two topics. `job` may only write to the first one, exactly once, and read from it."""
     kafka = SecureKafka(Path(tmp_path_factory.mktemp("secure")))
     kafka.start()
     try:

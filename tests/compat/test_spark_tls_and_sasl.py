@@ -1,4 +1,4 @@
-"""A task of Spark's reads from Apache Kafka over its TLS, with each of its SASL mechanisms."""
+"""Spark's tasks read from Apache Kafka over TLS, with each of its SASL mechanisms."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def addresses(
     classpath: str, certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
-    """A Kafka with a listener for each security protocol, and five thousand records in its topic `t`."""
+    """Apache Kafka with a listener for each security protocol, and five thousand records in its topic `t`."""
     folder = tmp_path_factory.mktemp("secure-kafka")
     ports = {protocol: f"127.0.0.1:{free_port()}" for protocol in LISTENERS}
     kafka = Kafka(folder)

@@ -1,4 +1,6 @@
-"""Spark's own Kafka connector works by delegation tokens: one of its options, and one that it gets itself."""
+"""Spark's own Kafka connector with delegation tokens: one from its options, and one
+that it requests itself.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ CLUSTER = "spark.kafka.clusters.ours."
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AclBroker]:
-    """`alice` may use two topics, and nobody but super users the topic `theirs`."""
+    """A broker on which `alice` may use two topics, and only super users the topic `theirs`."""
     settings = {
         "delegation.token.secret.key": "a secret of the cluster",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
@@ -62,10 +64,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AclBroker]:
 
 
 def obtain_token(spark: SparkSession, broker: AclBroker, folder: Path) -> None:
-    """As the driver does where Hadoop's security is on: the credentials of the current user have it then.
+    """Request a token as the driver does with Hadoop's security on, and store it in the user's credentials.
 
-    The login that it takes the token by is the JVM's own (a JAAS file); the tasks' JVMs have none, so that it
-    is taken away afterwards.
+    The JVM's own login (a JAAS file) is used for the request. The JVMs of tasks have none, so this removes
+    the login afterwards.
     """
     jvm = spark._jvm
     assert jvm is not None
@@ -96,7 +98,7 @@ def obtain_token(spark: SparkSession, broker: AclBroker, folder: Path) -> None:
 
 
 def use(spark: SparkSession, options: dict[str, str], topic: str, folder: Path) -> None:
-    """Write a batch to a topic of `alice`'s, read it as a stream, and fail to write to another topic."""
+    """Write a batch to a topic of `alice`, read it as a stream, and fail to write to another topic."""
     rows = spark.createDataFrame([(str(number),) for number in range(20)], "value string")
     rows.write.format("kafka").options(topic=topic, **options).save()
     query = (

@@ -1,7 +1,6 @@
-"""The data source, the demo and a pipeline with each PySpark that pyproject.toml takes.
+"""The data source, the demo and a pipeline with each PySpark that pyproject.toml permits.
 
-An older PySpark is installed into an environment of its own, cached in ``.compat/``, that has all else from
-this one.
+An older PySpark is installed into its own environment, in ``.compat/``, with all other packages of this one.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ ONLY_OLDER = (DEAD_LETTERS, KILLS)
 
 
 def python_with(version: str) -> Path:
-    """The interpreter of an environment with the newest PySpark of a minor version."""
+    """Return the interpreter of an environment with the newest PySpark of a minor version."""
     if version == HERE:
         return Path(sys.executable)
     place = ROOT / ".compat" / f"pyspark-{version}"
@@ -57,7 +56,7 @@ def python_with(version: str) -> Path:
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def python(request: pytest.FixtureRequest) -> Path:
-    """An interpreter with that PySpark."""
+    """An interpreter with this PySpark."""
     found = python_with(request.param)
     told = subprocess.run(
         [found, "-c", "import pyspark; print(pyspark.__version__)"],

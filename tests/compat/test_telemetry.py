@@ -1,4 +1,4 @@
-"""Clients' metrics (KIP-714): Kafka's tool that asks for them, and Kafka's client that pushes them."""
+"""Clients' metrics (KIP-714): Kafka's tool that requests them, and Kafka's client that pushes them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_kafka_client_metrics_alters_lists_describes_and_deletes(java, broker):
 
 @pytest.fixture
 def server(classpath, tmp_path) -> Iterator[BrokerServer]:
-    """Ours, whose page of metrics shows what was pushed; Apache Kafka gives it to a plugin."""
+    """Barnabas, whose page of metrics shows the pushed ones. Apache Kafka passes them to a plugin."""
     config = BrokerConfig.from_text(
         {
             "listeners": "PLAINTEXT://127.0.0.1:0",

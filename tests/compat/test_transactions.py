@@ -1,4 +1,4 @@
-"""Transactions: Apache Kafka's tools on our files, and each broker on the other's."""
+"""Transactions: Apache Kafka's tools on our files, and each broker on the other's files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(producer: Producer, topic: str, value: bytes, end: str | None) -> None:
 
 
 def committed(peer: Peer, topic: str) -> list[bytes]:
-    """What a reader of committed records gets."""
+    """Return the records that a read_committed consumer gets."""
     consumer = Consumer(
         {
             "bootstrap.servers": peer.bootstrap,
@@ -82,7 +82,7 @@ def folders(peer: Peer, topic: str) -> list[Path]:
 
 
 def transplant(topic: str, source: Peer, target: Peer) -> None:
-    """Give `target`, which is stopped, the logs of a topic; it keeps its own topic id, if it has one yet."""
+    """Give the logs of a topic to the stopped broker `target`. Its topic id stays, if it has one."""
     for folder in folders(target, topic):
         (origin,) = [f for f in folders(source, topic) if f.name == folder.name]
         metadata = folder / "partition.metadata"
@@ -119,7 +119,9 @@ def test_dump_log_segments_decodes_our_transactions(java, ours):
 
 @pytest.mark.parametrize("writer", ["ours", "theirs"])
 def test_transactions_of_one_broker_go_on_in_the_other(request, writer):
-    """Logs and state change hands with one transaction aborted, one committed and one open."""
+    """The other broker gets the logs and the state, with one aborted, one committed
+    and one open transaction.
+    """
     first = request.getfixturevalue(writer)
     second = request.getfixturevalue("theirs" if writer == "ours" else "ours")
     for peer in (first, second):

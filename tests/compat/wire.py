@@ -1,4 +1,4 @@
-"""A client that asks any API in any version, and answers made comparable between brokers."""
+"""A client that sends any request in any version, and makes the answers of two brokers comparable."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _ASK_AGAIN = (
 
 
 class Wire:
-    """A connection to one broker, asking at one level: the lowest version of each API plus `level`."""
+    """A connection to one broker, with one level: each request has the API's lowest version plus `level`."""
 
     def __init__(self, bootstrap: str, level: int, prefix: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -74,7 +74,7 @@ class Wire:
         self._socket.close()
 
     def ask(self, request: Request, version: int | None = None) -> Any:
-        """The broker's answer, or None when it closed the connection or kept silent instead."""
+        """Return the broker's answer; None if it closed the connection or gave no answer."""
         lowest, highest = request.versions
         if version is None:
             version = min(highest, lowest + self.level)
@@ -107,7 +107,7 @@ class Wire:
         return bytes(received)
 
     def name(self, suffix: str) -> str:
-        """A name that is new in this broker, and the same in every other."""
+        """Return a name that is new in this broker, and the same for the other brokers."""
         return f"{self._prefix}-{self.level}-{suffix}"
 
     def topic(self, suffix: str, partitions: int = 1, **config: str) -> str:
@@ -129,7 +129,7 @@ class Wire:
         return next(topic_id for topic_id, known in self._topics.items() if known == name)
 
     def plain(self, answer: Any, field: str = "") -> Any:
-        """The answer as dicts and lists, without what two right answers may differ in."""
+        """Return the answer as dicts and lists, without fields that may differ between correct answers."""
         if isinstance(answer, Struct):
             kind = type(answer).__name__
             left_out = _OWN_HERE | _BESIDE_ERROR if getattr(answer, "error_code", 0) else _OWN_HERE
@@ -152,7 +152,9 @@ class Wire:
         return bytes(answer) if isinstance(answer, memoryview) else answer
 
     def _made_by_producers(self, records: bytes) -> list[dict[str, Any]]:
-        """Batches that bear a producer's id, which is made up, and a marker's time; empty when none does."""
+        """Return the batches with a producer id and a marker's time, which are generated; an empty list if
+        there are none.
+        """
         headers = [header for _, header in batches(records)]
         if all(header.producer_id < 0 for header in headers):
             return []
@@ -169,7 +171,7 @@ class Wire:
 
 
 def converse(bootstrap: str, scenario: Scenario) -> list[tuple[str, Any]]:
-    """Every request of the scenario at every version, with its answer."""
+    """Send every request of the scenario in every version. Return each with its answer."""
     answers: list[tuple[str, Any]] = []
     for level in range(100):
         wire = Wire(bootstrap, level, scenario.__name__.replace("_", "-"))
@@ -192,7 +194,7 @@ def converse(bootstrap: str, scenario: Scenario) -> list[tuple[str, Any]]:
 
 
 def _error_codes(answer: Any) -> Iterator[int]:
-    """Every error code in an answer."""
+    """Yield every error code in an answer."""
     if isinstance(answer, list):
         for item in answer:
             yield from _error_codes(item)
@@ -206,7 +208,7 @@ def _error_codes(answer: Any) -> Iterator[int]:
 
 
 def differences(mine: Any, theirs: Any, path: str = "") -> Iterator[str]:
-    """Where two plain answers differ."""
+    """Yield the differences of two plain answers."""
     if isinstance(mine, dict) and isinstance(theirs, dict):
         for name in mine:
             yield from differences(mine[name], theirs[name], f"{path}.{name}")

@@ -52,7 +52,7 @@ class Block:
 
     @property
     def name(self) -> tuple[str, str]:
-        """The page and the block's first line: what stays when lines are added to the page."""
+        """The page and the first line of the block, which stay the same when the page gets more lines."""
         return self.page, self.text.partition("\n")[0]
 
 
@@ -69,7 +69,7 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 class Reader:
-    """Follows the blocks of one page. Close it: it has processes."""
+    """Runs the blocks of one page. Close it, because it has processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -103,7 +103,11 @@ class Reader:
         self._tests = 0
 
     def follow(self, block: Block) -> None:
-        """Do what a block says. Raises AssertionError with what it printed when it fails."""
+        """Run a block.
+
+        Raises:
+            AssertionError: the block failed; the text is its output.
+        """
         text = block.text
         for written, actual in self._addresses.items():
             text = text.replace(written, actual)
@@ -125,7 +129,7 @@ class Reader:
                 json.loads(text)
 
     def finish(self) -> None:
-        """Run the tests among the blocks, with the configuration that the page gives."""
+        """Run the tests among the blocks, with the configuration of the page."""
         if self._tests:
             said = self._run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."], None)
             assert f"{self._tests} passed" in said, said
@@ -134,7 +138,7 @@ class Reader:
         self._run(["barnabas", "start"], None)
 
     def close(self) -> None:
-        """End the interpreter and the servers."""
+        """Stop the interpreter and the servers."""
         if self._interpreter is not None:
             with self._interpreter as interpreter:  # closes its stdin, then waits
                 interpreter.terminate()

@@ -58,7 +58,7 @@ def barnabas(words: list[str]) -> None:
 
 
 def serve(name: str, words: list[str]) -> None:
-    """Start a server in the background and wait until it is ready; one that runs is stopped before."""
+    """Start a server in the background and wait until it is ready. Stop a previous one first."""
     stop(name)
     if "--registry" in words:
         words[words.index("--registry") + 1] = registry()
@@ -80,7 +80,7 @@ def serve(name: str, words: list[str]) -> None:
 
 
 def keep(words: list[str]) -> None:
-    """Run a server; the file with its process id is there as long as it runs."""
+    """Run a server. The file with its process id exists while it runs."""
     name, *command = words
     pid = STATE / f"{name}.pid"
     with (STATE / f"{name}.log").open("w") as output:
@@ -126,7 +126,7 @@ def python(words: list[str]) -> None:
 
 
 def without(words: list[str], *options: str) -> list[str]:
-    """The words without some options and their values."""
+    """Return the words without some options and their values."""
     kept = list(words)
     for option in options:
         while option in kept:

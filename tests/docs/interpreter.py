@@ -1,6 +1,6 @@
-"""Run blocks of Python in one namespace.
+"""Runs blocks of Python in one namespace.
 
-Each line of stdin is a block as a JSON string; its answer on stdout is null or the error's text, as JSON.
+Each line of stdin is a block as a JSON string. The answer on stdout is JSON: null or the text of the error.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def main() -> None:
 
 
 def choose_python() -> None:
-    """Have Spark's Python processes import PySpark with its bytecode, as those of pipelines do."""
+    """Let Spark's Python processes import PySpark with its bytecode, as those of pipelines do."""
     from barnabas.spark.worker_python import worker_python
 
     os.environ.setdefault("PYSPARK_PYTHON", worker_python(Path(os.environ["DOCS_STATE"])))
 
 
 def end_queries() -> None:
-    """Have a query that would run until it is stopped end once it has processed all that is there."""
+    """Let a query that would run until stopped end when it has processed all present records."""
     from pyspark.sql.streaming.query import StreamingQuery
 
     def await_termination(query: StreamingQuery, timeout: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The pages that people read: every Markdown file of the repository."""
+"""The pages for people: every Markdown file of the repository."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ PAGES = [
 
 
 def place(page: Path) -> str:
-    """Where a page lies in the repository, such as `docs/use/cli.md`."""
+    """Return the path of a page in the repository, such as `docs/use/cli.md`."""
     return page.relative_to(ROOT).as_posix()

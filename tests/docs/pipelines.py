@@ -20,7 +20,9 @@ _SOCKET = "pipelines.socket"
 
 
 def run_pipeline(folder: Path, words: list[str]) -> int:
-    """Have `barnabas pipeline run` done by the process that serves in `folder`, started if need be."""
+    """Let the process that serves in `folder` run `barnabas pipeline run`. Start this
+    process if necessary.
+    """
     if not (folder / _SOCKET).exists():
         process = subprocess.Popen(
             [sys.executable, "-W", "ignore", __file__, str(folder)],

@@ -21,7 +21,7 @@ def test_each_handler_has_a_message_of_its_name_and_each_message_a_handler():
 
 @pytest.fixture(scope="module")
 def words_of_tests() -> set[str]:
-    """All names in the tests that run by default."""
+    """Return all names in the tests that run by default."""
     paths = (path for path in (ROOT / "tests").rglob("*.py") if "compat" not in path.parts)
     return {word for path in paths for word in re.findall(r"\w+Request\b", path.read_text(encoding="utf-8"))}
 

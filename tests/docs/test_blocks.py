@@ -1,4 +1,4 @@
-"""Every code block of the pages for users runs as a reader would run it, from a page's top to its end."""
+"""Runs every code block of the pages for users, from a page's top to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generated documents say what the code says."""
+"""The generated documents agree with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installing Barnabas, as pages, help and messages tell it: each command has to work today."""
+"""The commands in pages, help and messages that install Barnabas: each must work today."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ITSELF = re.compile(r"(barnabas|\.)(?:\[([\w,]+)\])?")
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:
-    """Yield what each command installs of Barnabas: "barnabas" or ".", and its extras."""
+    """Yield the target of each command: "barnabas" or ".", and its extras."""
     for match in _COMMAND.finditer(text):
         for word in match[1].split():
             bare = word if word == "." else word.rstrip(";,)\"'.").lstrip("\"'(")

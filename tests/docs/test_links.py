@@ -1,4 +1,4 @@
-"""Every link leads somewhere: in the repository and in the documentation site."""
+"""Every link has a target, in the repository and in the documentation site."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_links_of_a_page_lead_to_files_of_the_repository(page: Path) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make site` does: MkDocs fails on a page or a heading that is missing."""
+    """The site, as `make site` builds it. MkDocs fails on a missing page or heading."""
     folder = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "mkdocs", "build", "-q", "--site-dir", str(folder)]
     outcome = subprocess.run(

@@ -1,4 +1,4 @@
-"""What a package index shows: addresses of the project, and a README whose links work there."""
+"""The page on a package index: addresses of the project, and a README whose links work there."""
 
 from __future__ import annotations
 

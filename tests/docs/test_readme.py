@@ -1,4 +1,4 @@
-"""What the README says in passing: one statement, and what an import of Barnabas brings."""
+"""Statements of the README: one example, and the modules that an import of Barnabas loads."""
 
 import re
 import subprocess

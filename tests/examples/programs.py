@@ -1,4 +1,4 @@
-"""An example's program in a process of its own, which a test kills and starts again as a supervisor would."""
+"""A program of an example in its own process, which a test kills and restarts as a supervisor would."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class Program:
-    """A command for this Python; what it says goes to `log`."""
+    """A command for this Python. Its output goes to `log`."""
 
     def __init__(self, *command: object, log: Path) -> None:
         self._command = [sys.executable, *map(str, command)]
@@ -18,13 +18,13 @@ class Program:
         self._process: subprocess.Popen[str] | None = None
 
     def keep_up(self) -> bool:
-        """Start it, or start it again when it has ended badly; whether it has ended well."""
+        """Start the program, or restart it after a failure. Return whether it has ended without an error."""
         if self._process is None or self._process.poll() not in (None, 0):
             self._start(subprocess.DEVNULL)
         return self._process is not None and self._process.poll() == 0
 
     def serve(self) -> str:
-        """Start a server; its URL, once it serves."""
+        """Start a server, and return its URL when it serves."""
         process = self._start(subprocess.PIPE)
         assert process.stdout is not None
         with process.stdout:
@@ -47,18 +47,18 @@ class Program:
         return self._process is not None and self._process.poll() is None
 
     def signal(self, number: int) -> None:
-        """To it alone; one that has ended hears nothing."""
+        """Send a signal to the process only. A process that has ended ignores it."""
         if self._process is not None:
             self._process.send_signal(number)
 
     def stop(self) -> int:
-        """End it as its user would; its exit code."""
+        """Stop the program as its user would, and return the exit code."""
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(120)
 
     def kill(self) -> None:
-        """End it, and all that it has started."""
+        """Kill the program and all its child processes."""
         if self._process is not None and self.runs:
             os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()

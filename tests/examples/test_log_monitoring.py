@@ -1,4 +1,4 @@
-"""The log monitoring example: what it finds while logs come in, and a day replayed from two places."""
+"""The log monitoring example: its results while logs arrive, and the replay of a day from two sources."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_burst_that_goes_on_is_no_new_one() -> None:
 
 
 def made_up_logs(folder: Path) -> list[Path]:
-    """Three logs of the same day; the database's has a burst in its second hour."""
+    """Write three logs of the same day. The database's log has a burst in its second hour."""
     began = datetime(2005, 12, 4, tzinfo=UTC)
     files = [folder / name for name in ("orders.log", "nginx.log", "postgres.log")]
     for file in files:
@@ -62,7 +62,7 @@ def made_up_logs(folder: Path) -> list[Path]:
 
 
 def ship(servers: str, topic: str, files: list[Path], state: Path) -> int:
-    """Ship the files to their end; how many records that makes."""
+    """Ship the files to their end, and return the number of records."""
     return Shipper(servers, topic, files, state_dir=state).run().acknowledged if files else 0
 
 
@@ -74,7 +74,7 @@ def append(log: Path, level: str, times: list[datetime]) -> None:
 
 @pytest.fixture
 def monitor(barnabas_fresh_broker: BarnabasBroker, tmp_path: Path) -> Iterator[PipelineProcess]:
-    """monitor.py, run where it may leave its folder."""
+    """Run monitor.py in a folder for its files."""
     here = shutil.copytree(EXAMPLE, tmp_path / "log_monitoring")
     servers = barnabas_fresh_broker.bootstrap_servers
     monitor = PipelineProcess(here / "monitor.py", "monitor", servers, master="local[2]")
@@ -83,7 +83,7 @@ def monitor(barnabas_fresh_broker: BarnabasBroker, tmp_path: Path) -> Iterator[P
 
 
 def read_all(servers: str, topic: str) -> list[dict[str, Any]]:
-    """The last record of each key."""
+    """Return the last record of each key."""
     with Consumer(servers, topic, group="test") as consumer:
         (place,) = consumer.partitions(topic)
         left = consumer.watermarks(place)[1]
@@ -98,7 +98,7 @@ def read_all(servers: str, topic: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def state_store(spark: SparkSession) -> Iterator[None]:
-    """The one that pipelines choose, in a session that tests share."""
+    """Set the state store that pipelines use, in a session that tests share."""
     name = "spark.sql.streaming.stateStore.providerClass"
     before = spark.conf.get(name)
     spark.conf.set(name, DEFAULTS[name])
@@ -107,7 +107,7 @@ def state_store(spark: SparkSession) -> Iterator[None]:
 
 
 def replay(spark: SparkSession, servers: str, day: str, source: str, archive: Path, result: Path) -> Any:
-    """Run replay.py in this process; what it has kept."""
+    """Run replay.py in this process, and return its result."""
     chosen = {"day": day, "from": source, "archive": str(archive), "result": str(result)}
     pipeline = read_pipeline(EXAMPLE / "replay.py", chosen)
     queries = build(spark, pipeline, Run(servers, (result / "checkpoints").as_uri(), once=True))

@@ -1,4 +1,4 @@
-"""The one-time-password example as it is meant to be run, with senders killed at seeded moments.
+"""The one-time-password example in practice, with senders that are killed at moments that a seed determines.
 
 BARNABAS_THOROUGH=1 BARNABAS_KILL_SEEDS=25 (`make kills`) kills many more.
 """
@@ -39,7 +39,7 @@ ALL_SENT_S = 150.0  # at most
 
 
 class DeadlyOutbox(Outbox):
-    """Tells who has just sent something, before they are answered; counts what was asked a second time."""
+    """Reports each sender before the gateway answers it, and counts repeated requests."""
 
     def __init__(self, path: str, on_sent: Callable[[str, str], None]) -> None:
         super().__init__(path)
@@ -57,10 +57,11 @@ class DeadlyOutbox(Outbox):
 
 
 class Killer:
-    """Kills senders where it matters: at a message sent, and at a record written and not yet committed.
+    """Kills senders at critical moments: after a message is sent, and after a record is written but not
+    committed.
 
-    Those that have sent die before they have the answer. Over many seeds some of them die a moment after,
-    some are only stopped, for longer than their group waits, and some are never started again.
+    A sender whose message was sent dies before it gets the answer. Over many seeds, some senders die a moment
+    later. Some are only paused, for longer than the session timeout, and some never start again.
     """
 
     def __init__(self, chance: random.Random, senders: dict[str, Program]) -> None:
@@ -80,7 +81,7 @@ class Killer:
         self.gone = dict.fromkeys(ADDRESS, "")  # one of each channel at most
 
     def on_sent(self, channel: str, sender: str) -> None:
-        """The gateway has taken a message and not yet said so."""
+        """Handle a message that the gateway has sent and not confirmed."""
         if self._is_due("sent", channel):
             if SEEDS == 1 or self._chance.random() < 0.5:
                 self._strike(channel, sender)
@@ -88,7 +89,7 @@ class Killer:
                 self._later(self._chance.uniform(0, 0.05), self._strike, channel, sender)
 
     def watch(self, broker: BarnabasBroker) -> None:
-        """See records as soon as they are written, long before readers of committed ones do."""
+        """Read records as soon as they are written, long before read_committed consumers get them."""
         with broker.consumer(SENT, isolation_level="read_uncommitted", fetch_wait_max_ms=5) as consumer:
             while not self._closed.is_set():
                 for record in consumer.read_batch(0.05):
@@ -119,7 +120,7 @@ class Killer:
         self._timers[-1].start()
 
     def close(self) -> None:
-        """No more of it; what was stopped goes on."""
+        """Stop killing, and resume paused senders."""
         self._closed.set()
         for timer in self._timers:
             timer.cancel()
@@ -138,7 +139,7 @@ def issue(service: str, number: int) -> None:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Start]:
-    """Makes one of the example's programs, not yet started."""
+    """Make one of the example's programs without starting it."""
     made: list[Program] = []
 
     def make(name: str, *arguments: str) -> Program:
@@ -221,7 +222,7 @@ def test_senders_killed_at_any_moment_send_each_code_once_by_each_channel(
 def await_records(
     broker: BarnabasBroker, count: int, senders: dict[str, Program], gone: dict[str, str]
 ) -> None:
-    """Start senders again that have died, until so many codes are on record."""
+    """Restart dead senders until `count` codes are recorded."""
     deadline = time.monotonic() + ALL_SENT_S
     with broker.consumer(SENT) as consumer:
         while count > 0:

@@ -1,4 +1,4 @@
-"""The payments example as it is meant to be run, with all of its processes killed at seeded moments.
+"""The payments example in practice. All its processes are killed at moments that a seed determines.
 
 BARNABAS_THOROUGH=1 BARNABAS_KILL_SEEDS=25 (`make kills`) kills many more.
 """
@@ -76,7 +76,7 @@ class Bank:
 
 
 class Killer(threading.Thread):
-    """Kills what it likes, each time the pipeline has written some more: often before that is committed."""
+    """Kills random processes each time the pipeline has written more, often before a commit."""
 
     def __init__(self, bank: Bank, chance: random.Random) -> None:
         super().__init__()
@@ -108,12 +108,12 @@ class Killer(threading.Thread):
         self.join()
 
     def _jvm(self) -> None:
-        """Spark's driver, which in local mode is its executor too."""
+        """Kill Spark's driver, which is also its executor in local mode."""
         for pid in children(self._bank.pipeline.pid)[:1]:
             kill(pid)
 
     def _busy_jvm(self) -> None:
-        """While the Python side waits for its answer."""
+        """Kill Spark's driver while its Python process waits for an answer."""
         for pid in children(self._bank.pipeline.pid)[:1]:
             os.kill(pid, signal.SIGSTOP)
             self._stopping.wait(1)
@@ -199,7 +199,7 @@ def test_money_is_neither_made_nor_lost_when_the_brokers_of_a_cluster_are_killed
 
 
 def settle_under(killer: Killer, bank: Bank) -> None:
-    """Let the teller make its transfers while the killer kills, and stop when all are settled."""
+    """Let the teller make its transfers while processes are killed. Stop when all transfers are settled."""
     killer.start()
     try:
         settle(bank)
@@ -235,7 +235,7 @@ def in_order(made: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def settle(bank: Bank) -> None:
-    """Start again what has died, until the teller has made its transfers and none is under way."""
+    """Restart dead processes until the teller has made its transfers and all are settled."""
     end = time.monotonic() + ALL_SETTLED_S
     while True:
         bank.pipeline.keep_up()
@@ -247,7 +247,7 @@ def settle(bank: Bank) -> None:
 
 
 def stop_cleanly(bank: Bank) -> None:
-    """Stop the pipeline when all is settled; what the last kill may have hit after that is started again."""
+    """Stop the pipeline when all is settled. Restart a process that the last kill has ended after that."""
     while True:
         settle(bank)
         while json.loads(bank.status.read_text())["pid"] != bank.pipeline.pid:  # it does not listen yet
@@ -258,18 +258,18 @@ def stop_cleanly(bank: Bank) -> None:
 
 
 def are_open(bank: Bank) -> bool:
-    """Whether each account has its deposit; `cash`, which has paid them, has a balance too."""
+    """Return whether each account has its deposit, and `cash`, which has paid the deposits, has a balance."""
     return len(restore(bank.servers)) == ACCOUNTS + 1
 
 
 def is_settled(bank: Bank) -> bool:
-    """Whether all are decided, and what the payers' balances have lost the payees' have."""
+    """Return whether all transfers are decided, and the payees have got all amounts of the payers."""
     decided = len(committed(bank.broker, "refused")) + len(committed(bank.broker, "credits"))
     return decided >= ACCOUNTS + TRANSFERS and sum(restore(bank.servers).values()) == 0
 
 
 def await_compaction(bank: Bank) -> None:
-    """Until a good part of the balances' records have given way to newer ones."""
+    """Wait until newer records have replaced many of the records with balances."""
     end = time.monotonic() + 60
     while len(committed(bank.broker, "balances")) > written(bank.broker, "balances") * 3 / 4:
         assert time.monotonic() < end, "nothing is compacted"

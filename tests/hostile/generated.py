@@ -1,7 +1,7 @@
-"""The worst requests of up to a megabyte, made from the messages' declarations.
+"""The most expensive requests of up to a megabyte, from the messages' declarations.
 
-They are encoded here, field by field, and not by the broker's own codec: an element's bytes are made once and
-repeated, and there may be tagged fields that nobody knows.
+This module encodes them itself, field by field, without the broker's codec. It encodes an element once and
+repeats its bytes. It can add unknown tagged fields.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ NAMES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Shape:
-    """What one request is to look like."""
+    """The form of one request."""
 
     name: str
     #: the path of the array that is as wide as can be; None for all of them, () for none
@@ -121,7 +121,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class World:
-    """What exists in the broker that the requests are for."""
+    """The objects in the broker to which the requests refer."""
 
     topic: str = "here"
     topic_id: bytes = bytes(16)
@@ -129,7 +129,7 @@ class World:
 
 
 def shapes(request: type[Request], version: int) -> Iterator[Shape]:
-    """Every shape of one version of a request."""
+    """Yield every shape of one version of a request."""
     paths = list(array_paths(request, version))
     yield Shape("names of 32 KB", None if paths else (), name_length=LONGEST_NAME)
     if version >= request.flexible_from:
@@ -156,7 +156,7 @@ def array_paths(cls: type[Struct], version: int, above: tuple[str, ...] = ()) ->
 
 
 def frame(request: type[Request], version: int, shape: Shape, world: World) -> bytes:
-    """A request of about `SIZE` bytes, with its size before it."""
+    """Return a request of about `SIZE` bytes, with its size before it."""
     flexible = version >= request.flexible_from
     client = shape.text.encode() or b"c" * (shape.name_length and LONGEST_NAME)
     header = struct.pack(">hhih", request.api_key, version, 7, len(client)) + client
@@ -183,7 +183,7 @@ class _Encoder:
         self.number = 0
 
     def size(self, cls: type[Struct]) -> int:
-        """About what `struct` would take, without making it."""
+        """Estimate the size of `struct` without encoding it."""
         self.elements = 0
         return self._size(cls, (), 1)
 
@@ -215,7 +215,7 @@ class _Encoder:
         return total
 
     def _elements(self, path: tuple[str, ...]) -> int:
-        """How many elements the array at `path` has."""
+        """Return the number of elements of the array at `path`."""
         widest = self.shape.widest
         if widest is None:
             depth = sum(1 for _ in path)
@@ -327,7 +327,7 @@ CODECS: dict[int, Callable[[bytes], bytes]] = {
 
 
 def batch(codec: int, record: bytes, count: int, timestamp: int, claimed: int | None = None) -> bytes:
-    """A batch of `count` equal records, which says that they are `claimed`."""
+    """Return a batch of `count` equal records whose header says that there are `claimed` records."""
     claimed = count if claimed is None else claimed
     header = BatchHeader(
         base_offset=0,
@@ -348,7 +348,7 @@ def batch(codec: int, record: bytes, count: int, timestamp: int, claimed: int | 
 
 
 def largest_batch(codec: int, record: bytes, timestamp: int, size: int, most: int = 4_000_000) -> bytes:
-    """The batch of the most records (up to `most`) that takes up to `size` bytes."""
+    """Return the batch with the most records (up to `most`) in at most `size` bytes."""
     count = most
     while True:
         made = batch(codec, record, count, timestamp)

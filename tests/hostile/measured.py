@@ -1,4 +1,4 @@
-"""A broker whose event loop tells how long its turns take, in CPU time, and what memory requests cost."""
+"""A broker that measures the CPU time of its event loop's turns, and the memory that requests use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PASSWORD = "secret"
 
 
 class Turn(NamedTuple):
-    """One turn of the event loop: a handle that ran."""
+    """One turn of the event loop: one callback."""
 
     seconds: float
     what: str
@@ -34,10 +34,10 @@ class Turn(NamedTuple):
 
 
 class MeasuredBroker:
-    """A broker on asyncio's own loop, in a thread, whose handles are timed by the thread's CPU clock.
+    """A broker on asyncio's loop in a thread. Its callbacks are measured in the thread's CPU time.
 
     Args:
-        settings: of the broker, by their attributes' names.
+        settings: settings of the broker, by their attributes' names.
     """
 
     def __init__(self, directory: Path, **settings: Any) -> None:
@@ -72,7 +72,7 @@ class MeasuredBroker:
         return host, int(port)
 
     def connect(self) -> socket.socket:
-        """A connection for a request whose cost is measured, logged in as `user`."""
+        """Return a connection for a measured request, logged in as `user`."""
         if self.user is None:
             return socket.create_connection(self.address)
         client = socket.create_connection(("127.0.0.1", self.broker.bound[1].port), timeout=60)
@@ -135,7 +135,7 @@ class MeasuredBroker:
 
 
 class Cost(NamedTuple):
-    """What one request did to the broker."""
+    """The effect of one request on the broker."""
 
     turn: Turn
     peak_mb: float
@@ -161,7 +161,7 @@ def _status(name: str) -> float:
 
 
 def cost(broker: MeasuredBroker, frame: bytes, patience: float = 60.0) -> Cost:
-    """Send one request on a connection of its own, wait for the answer, and measure."""
+    """Send one request on a new connection, wait for the answer, and measure."""
     _trim()
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
@@ -223,7 +223,7 @@ def _exactly(client: socket.socket, size: int) -> bytes:
 
 
 def _settle(broker: MeasuredBroker) -> None:
-    """Wait until the loop has nothing more to do for the request."""
+    """Wait until the loop has no more work for the request."""
     done = threading.Event()
     for _ in range(3):
         done.clear()

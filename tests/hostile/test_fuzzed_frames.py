@@ -1,6 +1,6 @@
-"""Frames that were made wrong at random, before and after a login: nothing but a refusal comes of them.
+"""Random malformed frames, before and after a login: the broker only rejects them.
 
-`BARNABAS_FRAMES=10000000 make hostile` tries as many; without it some tens of thousands are tried.
+`BARNABAS_FRAMES=10000000 make hostile` tries this number; otherwise the test tries some tens of thousands.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_LEFT = 4_000_000
 
 
 def seeds() -> list[bytes]:
-    """A frame of each API and version, with one of everything in it."""
+    """Return a frame of each API and version, with one item in each array."""
     frames = []
     for api in load().values():
         for version in range(api.versions[0], api.versions[1] + 1):
@@ -56,7 +56,7 @@ def _filled(struct: type) -> Any:
 
 
 def damaged(frame: bytes, rng: random.Random) -> bytes:
-    """A frame with some of its bytes changed, cut out, doubled, or made up altogether."""
+    """Return a frame with bytes that are changed, removed, duplicated, or all random."""
     kind = rng.randrange(6)
     if kind == 0:
         return rng.randbytes(rng.randrange(200))
@@ -79,7 +79,7 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
 
 
 class Client:
-    """A connection that counts what it is answered."""
+    """A connection that counts its answers."""
 
     client_host = "192.0.2.1"
     listener = "SASL_PLAINTEXT"
@@ -107,7 +107,7 @@ class Client:
 @pytest.mark.hostile
 @pytest.mark.timeout(0)
 def test_frames_before_a_login_are_refused() -> None:
-    """The first frames of connections, and those behind a SaslHandshake."""
+    """The frames are the first of their connections, or follow a SaslHandshake."""
 
     async def scenario(count: int) -> float:
         config = BrokerConfig.from_text(
@@ -148,7 +148,7 @@ def test_frames_before_a_login_are_refused() -> None:
 @pytest.mark.hostile
 @pytest.mark.timeout(0)
 def test_frames_after_a_login_are_decoded_or_refused() -> None:
-    """As the dispatcher decodes them on the loop."""
+    """The frames are decoded as in the dispatcher on the loop."""
 
     def run(count: int) -> float:
         rng = random.Random(13)
@@ -169,7 +169,7 @@ def test_frames_after_a_login_are_decoded_or_refused() -> None:
 
 
 def _measure(run: Callable[[int], float]) -> None:
-    """Run half of the frames for the time, and some again for what they leave behind."""
+    """Run half of the frames to measure the time, and some again to measure the memory that stays."""
     gc.collect()
     gc.freeze()  # what other tests have made is not for a frame to go through
     try:

@@ -1,7 +1,7 @@
-"""The cost of a request grows with its elements, not faster, and with what exists only for a stated reason.
+"""The cost of a request grows linearly with its elements, and with existing objects only for a stated reason.
 
-``make hostile`` runs it (some minutes); with ``-rA`` the costs are in pytest's output. Costs are CPU time of
-the whole process. The client's part of it is linear in bytes.
+``make hostile`` runs this test, for some minutes. With ``-rA``, pytest prints the costs. A cost is the CPU
+time of the whole process. The client's part of it is linear in the bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.hostile, pytest.mark.timeout(3600)]
 
 
 def spent(broker: MeasuredBroker, request: bytes, repeats: int = 3) -> float:
-    """The least CPU time of the process for a request, in seconds."""
+    """Return the smallest CPU time of the process for a request, in seconds."""
     costs = []
     for _ in range(repeats):
         with broker.connect() as client:
@@ -83,7 +83,7 @@ THINGS = (1_000, 10_000)
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory):
-    """Two brokers, one of which has ten times as many topics, groups, rules and transactional ids."""
+    """Two brokers. The second has ten times as many topics, groups, rules and transactional ids."""
     opened = []
     try:
         for count in THINGS:
@@ -133,7 +133,7 @@ def fill(broker: MeasuredBroker, count: int) -> None:
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 def test_cost_grows_with_what_exists_only_for_a_stated_reason(brokers, api):
-    """A request with ten elements of each array, which name topics, groups and ids that exist or not."""
+    """The request has ten elements in each array, with names of topics, groups and ids that exist or not."""
     costs = []
     for broker in brokers:
         wire = Wire(broker)

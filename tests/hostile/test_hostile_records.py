@@ -1,4 +1,4 @@
-"""Batches that are small and hold very much: whatever the codec and the topic, they hold up nobody."""
+"""Small batches with large contents: whatever the codec and the topic, they do not delay other clients."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The worst request of up to a megabyte that each API decodes holds nobody up, and leaves nothing behind.
+"""The most expensive request of up to a megabyte in each API delays no other client, and keeps no memory.
 
-Each is sent to a broker in which nothing exists, and to one with topics, groups and transactions. A sample
-runs with the other tests: one shape of each API's latest version. ``make hostile`` runs the others, every
-shape of every version (half an hour); with ``-rA`` the costs of each are in pytest's output.
+The test sends each request to an empty broker, and to one with topics, groups and transactions. A sample runs
+with the other tests: one shape of each API's latest version. ``make hostile`` runs every shape of every
+version (half an hour). With ``-rA``, pytest prints the costs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.timeout(3600)
     ],
 )
 def target(request, tmp_path_factory):
-    """The broker, and what exists in it."""
+    """The broker, and the objects in it."""
     settings = WITH_AUTHORIZER if "authorizer" in request.param else {}
     with MeasuredBroker(tmp_path_factory.mktemp("hostile"), **settings) as broker:
         world = populate(broker) if "with" in request.param else World()
@@ -100,7 +100,7 @@ def test_no_request_of_a_megabyte_holds_up_the_broker(target, api, version, shap
 @pytest.mark.hostile
 @pytest.mark.parametrize("name", CHANGES)
 def test_no_request_that_changes_much_holds_up_the_broker(name, tmp_path):
-    """On a broker of its own, since what they make stays, and takes memory by right."""
+    """This uses a separate broker, because the created objects stay and use memory."""
     with MeasuredBroker(tmp_path) as broker:
         world = populate(broker)
         for request in CHANGES[name]:
@@ -111,7 +111,7 @@ def test_no_request_that_changes_much_holds_up_the_broker(name, tmp_path):
 
 @pytest.mark.parametrize("setting", ["consumer.session.timeout.ms", "n" * 200])
 def test_a_request_that_sets_too_much_is_refused_before_any_of_it_is_looked_at(setting, tmp_path):
-    """25,000 settings of groups, in 6.5 to 10.8 MB, took five seconds of CPU time and up to 195 MB."""
+    """25,000 settings of groups in 6.5 to 10.8 MB took five seconds of CPU time and up to 195 MB."""
     config = AlterableConfig(name=setting, config_operation=0, value="50000")
     resources = [
         AlterConfigsResource(resource_type=32, resource_name=f"{number:0220}", configs=[config])

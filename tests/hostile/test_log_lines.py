@@ -1,4 +1,4 @@
-"""Whatever names clients give, each message in the log is one short line that a terminal can show."""
+"""Whatever names clients send, each message in the log is one short printable line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def test_names_of_clients_are_rendered_before_they_are_logged(name, caplog):
 
 
 def _take_over_a_static_member(address: str, name: str) -> None:
-    """What a group coordinator tells of by names: the group, the member, and the instance in its id."""
+    """Cause a message of a group coordinator with names of clients: the group, the
+    member, and the instance.
+    """
     join = JoinGroupRequest(
         group_id=f"{name[:-1]}c",  # `name` may be a share group by now
         session_timeout_ms=10_000,

@@ -1,4 +1,4 @@
-"""What there is in a broker that hostile requests are sent to."""
+"""The objects in a broker to which hostile requests refer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PARTITIONS = 300
 
 
 class Wire:
-    """A connection for requests that are meant well."""
+    """A connection for normal requests."""
 
     def __init__(self, broker: MeasuredBroker) -> None:
         self._socket = socket.create_connection(broker.address, timeout=60)
@@ -67,7 +67,7 @@ class Wire:
         return parse_response(header, self._exactly(int.from_bytes(self._exactly(4), "big")))
 
     def together(self, requests: list[Request], version: int) -> list[Any]:
-        """Send requests in one piece and wait for their answers."""
+        """Send requests in one write, and return their answers."""
         headers = [RequestHeader(r.api_key, version, next(self._ids), "meant well") for r in requests]
         frames = [encode_request(header, r) for header, r in zip(headers, requests, strict=True)]
         self._socket.sendall(b"".join(bytes(chunk) for frame in frames for chunk in frame))
@@ -101,7 +101,7 @@ RULES = 2000
 
 
 def admit(broker: MeasuredBroker, user: str) -> None:
-    """Let a user log in who may do some things with half of the topics; requests come as this user then."""
+    """Create a user with some permissions on half of the topics. Later requests are from this user."""
     wire = Wire(broker)
     salted = hashlib.pbkdf2_hmac("sha256", PASSWORD.encode(), b"salt for tests", 4096)
     upsertion = ScramCredentialUpsertion(
@@ -148,7 +148,7 @@ def admit(broker: MeasuredBroker, user: str) -> None:
 
 
 def populate(broker: MeasuredBroker) -> World:
-    """Topics, records, groups with offsets and members, and transactional ids."""
+    """Create topics, records, groups with offsets and members, and transactional ids."""
     wire = Wire(broker)
     compacted = [CreatableTopicConfig(name="cleanup.policy", value="compact")]
     topics = [
@@ -191,7 +191,7 @@ def populate(broker: MeasuredBroker) -> World:
 
 
 def _share(wire: Wire, topic_id: bytes) -> None:
-    """The share group g has a state in each partition, with many ranges in the first."""
+    """Give the share group g a state in each partition, with many ranges in the first one."""
     feature = FeatureUpdateKey(feature="share.version", max_version_level=1, upgrade_type=1)
     assert not wire(UpdateFeaturesRequest(feature_updates=[feature])).error_code
     key = f"g:{topic_id_to_str(topic_id)}:0"

@@ -1,9 +1,8 @@
-"""A pytest plugin that runs the tests once for each mutant of `mutants.py`, in a process forked off.
+"""A pytest plugin that runs the tests once for each mutant of `mutants.py`, each time in a forked process.
 
-After the tests have been collected all modules are imported. A child gives the functions of one module the
-code that they have with the bug, and runs the tests that call what is changed until one fails: those in the
-first folder before the others, and the fastest first. So a mutant costs as little as its tests. What is
-changed outside of functions is not tried.
+It collects the tests, which imports all modules. A child process replaces the code of the changed functions
+of one module. Then it runs the tests that call these functions until one fails: first those of the first
+folder, and the fastest first. So a mutant costs only its tests. Changes outside of functions are not tested.
 """
 
 from __future__ import annotations
@@ -88,7 +87,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 
 def _in_child(work: Any, limit_s: float) -> Any:
-    """What `work` returns in a process of its own; None when it ends otherwise, or takes too long."""
+    """Return the result of `work` in a forked process; None if the process ends
+    otherwise or takes too long.
+    """
     reader, writer = os.pipe()
     pid = os.fork()
     if not pid:
@@ -117,7 +118,7 @@ def _run(items: list[pytest.Item]) -> bool:
 
 
 def _profile(session: pytest.Session, paths: set[str]) -> tuple[dict[tuple[str, str], set[int]], list[float]]:
-    """By file and function the numbers of the tests that call it; the seconds that each test takes."""
+    """Return the tests that call each function, by file and name, and the seconds that each test takes."""
     callers: dict[tuple[str, str], set[int]] = {}
     seconds: list[float] = []
 
@@ -138,7 +139,7 @@ def _profile(session: pytest.Session, paths: set[str]) -> tuple[dict[tuple[str, 
 
 
 def _changed(path: str, source: str) -> list[tuple[types.CodeType, types.CodeType]]:
-    """The functions that have another code, before and after."""
+    """Return the functions with changed code, before and after."""
     before = list(_codes(compile(Path(path).read_text(), path, "exec")))
     after = list(_codes(compile(source, path, "exec")))
     if len(before) != len(after):

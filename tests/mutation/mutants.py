@@ -38,7 +38,7 @@ TESTS = {
 
 
 def draw(package: str, count: int, seed: int) -> list[dict[str, Any]]:
-    """So many mutants, from large modules more than from small ones."""
+    """Return `count` random mutants. Large modules get more of them."""
     rng = random.Random(seed)
     (folder,) = PACKAGES.glob(f"*/{package}")
     modules = [m for m in sorted(folder.rglob("*.py")) if "handlers" not in m.parts]
@@ -56,7 +56,7 @@ def draw(package: str, count: int, seed: int) -> list[dict[str, Any]]:
 
 
 def difference(before: str, after: str) -> dict[str, Any]:
-    """The first line that differs."""
+    """Return the first line that differs."""
     pairs = zip(before.splitlines(), after.splitlines(), strict=False)
     number, (old, new) = next((n, pair) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1])
     return {"line": number, "before": old.strip(), "after": new.strip()}

@@ -1,7 +1,7 @@
-"""Small bugs of the usual kinds in functions, each one change of a module's text; all else stays where it is.
+"""Small bugs in functions, each a change of a module's text at one place.
 
-The kinds are those of cosmic-ray: comparisons and arithmetic exchanged, conditions negated, `and` for `or`,
-`break` for `continue`, numbers one off, loops that never run, `not` and minus signs removed.
+The kinds are those of cosmic-ray: other comparisons and arithmetic operators, negated conditions, `and` for
+`or`, `break` for `continue`, numbers one off, loops that never run, and removed `not` and minus signs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ARITHMETIC = {
 
 
 class Edit(NamedTuple):
-    """A part of a text, and what takes its place."""
+    """A part of a text, and its replacement."""
 
     start: int
     end: int
@@ -37,12 +37,14 @@ class Edit(NamedTuple):
 
 
 def places(code: str) -> list[list[list[Edit]]]:
-    """For each place that can be changed its mutations, each a list of edits from front to back."""
+    """Return the mutations for each place that can be changed. Each is a list of edits from the start to the
+    end.
+    """
     return list(_Places(code).found())
 
 
 def mutated(code: str, edits: list[Edit]) -> str:
-    """The module with the bug."""
+    """Return the module with the bug."""
     for edit in reversed(edits):
         code = code[: edit.start] + edit.text + code[edit.end :]
     return code
@@ -100,7 +102,7 @@ class _Places:
                 yield [self._before(node.iter, "[] and ("), self._behind(node.iter, ")")]
 
     def _between(self, left: ast.expr, right: ast.expr, written: str, other: str) -> Edit:
-        """An operator between two operands; comments and parentheses may stand there, too."""
+        """Return an edit of the operator between two operands. There can be comments and parentheses, too."""
         start, end = self._end(left), self._start(right)
         gap = re.sub(r"#.*", lambda comment: " " * len(comment[0]), self._code[start:end])
         pattern = r"\b" + written.replace(" ", r"\s+") + r"\b" if written[0].isalpha() else re.escape(written)
@@ -123,14 +125,16 @@ class _Places:
         return self._position(node.end_lineno, node.end_col_offset)
 
     def _position(self, line: int, column: int) -> int:
-        """The index of a character; the parser counts columns in bytes."""
+        """Return the index of a character, because the parser counts columns in bytes."""
         start = self._lines[line - 1]
         text = self._code[start : self._lines[line]]
         return start + len(text.encode()[:column].decode())
 
 
 def _in_functions(node: ast.Module | ast.stmt) -> Iterator[ast.stmt]:
-    """What runs when a function is called; the rest runs once, when a module is imported."""
+    """Yield the statements that run in a call of a function. All others run once,
+    when a module is imported.
+    """
     for statement in getattr(node, "body", ()):
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from statement.body
@@ -139,7 +143,7 @@ def _in_functions(node: ast.Module | ast.stmt) -> Iterator[ast.stmt]:
 
 
 def _inert_parts(node: ast.AST) -> Iterator[ast.AST]:
-    """Left alone, since no unit test asserts them: annotations, log calls, and formatted texts."""
+    """Yield parts that no unit test checks: annotations, log calls and formatted texts."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() if node.returns is not None:
             yield node.returns

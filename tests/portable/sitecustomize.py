@@ -1,7 +1,7 @@
-"""Hides what systems other than Linux lack, from every Python that has this folder on its path.
+"""Hides functions that systems other than Linux lack, from every Python with this folder on its path.
 
-`make test-portable` runs tests with it; the brokers and workers that they start inherit it. `msvcrt` is a
-stand-in with locks only: like Windows' own they exclude each other, but they do not keep others from reading.
+`make test-portable` runs tests with it. The brokers and workers that they start use it, too. `msvcrt` is a
+fake with locks only. They exclude each other as Windows' own locks do, but they do not prevent reads.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ class Replicas:
     """The partitions of some topics (`ReplicaManager`).
 
     Args:
-        topics: by name, the partitions by their indexes.
-        ids: the topics' ids.
+        topics: the partitions of each topic, by their indexes.
+        ids: the ids of the topics.
     """
 
     def __init__(self, topics: Mapping[str, Mapping[int, Partition]], ids: Mapping[str, bytes]) -> None:
@@ -45,7 +45,7 @@ class Replicas:
 
 
 class Transport(asyncio.Transport):
-    """Keeps what is sent."""
+    """A transport that keeps the sent data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Transport(asyncio.Transport):
 
 
 def connect(dispatcher: Dispatcher) -> tuple[ClientSession, Transport]:
-    """Return a session that the dispatcher serves, and what it sends to."""
+    """Return a session that the dispatcher serves, and the transport to which it sends."""
     host: Any = SimpleNamespace(
         endpoint=Endpoint("TEST", "127.0.0.1", 0),
         config=CONFIG,

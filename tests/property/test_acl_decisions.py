@@ -1,4 +1,6 @@
-"""What the authorizer decides, quickly and by remembering, is what a naive reading of all rules decides."""
+"""The decisions of the authorizer, which uses indexes and a cache, agree with a
+simple search of all rules.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-side assignors over the lives of random groups, in which members come, go and change their minds.
+"""Assignors of the coordinator in random groups whose members join, leave and change their subscriptions.
 
 BARNABAS_THOROUGH=1 runs many more examples.
 """
@@ -44,7 +44,7 @@ Topics = Mapping[str, TopicSpec]
 
 
 def settled(name: str, members: Members, topics: Topics) -> dict[str, MemberSpec]:
-    """The members once they have what the assignor gives them."""
+    """Return the members after they have got their assignment."""
     targets = ASSIGNORS[name](members, topics)
     return {id: spec._replace(assigned=targets[id]) for id, spec in members.items()}
 

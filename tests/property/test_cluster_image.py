@@ -1,4 +1,4 @@
-"""Whatever is decided, the image that followed step by step is the one that a newcomer reads."""
+"""After any changes, an image that followed them step by step is equal to one that is read at once."""
 
 from __future__ import annotations
 

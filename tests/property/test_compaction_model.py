@@ -1,13 +1,14 @@
-"""A compacted log against a model of what its readers may count on, on a disk whose power goes at any moment.
+"""Compares a compacted log with a model of its guarantees, on a disk that can lose power at any moment.
 
-What must hold, whatever is written, cleaned and interrupted:
-- the last committed record of every key can be read, where it always was, unless it is a tombstone whose
-  time is over;
-- whatever can be read is what was written, in its place; no record of an aborted transaction is ever seen;
-- a tombstone stays for `delete.retention.ms` after the cleaning that first met it, and is gone only when no
-  older record of its key is left;
-- a transaction stays what it was for readers of committed records, and producers stay known;
-- a power cut in a cleaning loses nothing that was flushed.
+These conditions are true after any writes, cleanings and interruptions:
+
+- A reader finds the last committed record of every key at its offset, unless it is an expired tombstone.
+- Every record that a reader finds was written at this offset. Records of aborted transactions are never
+  visible.
+- A tombstone stays for `delete.retention.ms` after the first cleaning that has read it. It is removed only
+  when no older record of its key is left.
+- A transaction keeps its result for read_committed consumers, and the log keeps the states of producers.
+- A power cut during a cleaning loses no flushed record.
 
 BARNABAS_THOROUGH=1 runs many more examples.
 """
@@ -47,7 +48,7 @@ PLAIN, IDEMPOTENT, TRANSACTIONAL = -1, 1, (2, 3)
 
 @dataclass
 class Written:
-    """One batch that was answered."""
+    """One batch that was acknowledged."""
 
     data: bytes
     records: list[Record]
@@ -64,7 +65,7 @@ class Written:
 
 @dataclass
 class Model:
-    """What was written, in order: batches, and markers as (offset, producer, commit)."""
+    """All writes in order: batches, and markers as (offset, producer, commit)."""
 
     batches: list[Written] = field(default_factory=list)
     markers: list[tuple[int, int, bool]] = field(default_factory=list)
@@ -72,7 +73,7 @@ class Model:
     epochs: dict[int, int] = field(default_factory=lambda: dict.fromkeys((IDEMPOTENT, *TRANSACTIONAL), 0))
 
     def cut(self, end: int) -> None:
-        """The log ends at `end`: decide again which transactions count."""
+        """End the log at `end`, and decide again which transactions are committed."""
         for producer in {batch.producer_id for batch in self.batches if batch.end > end} - {PLAIN}:
             self.epochs[producer] += 1
         self.batches = [batch for batch in self.batches if batch.end <= end]
@@ -83,11 +84,13 @@ class Model:
                 batch.counts = None if marker is None else marker[2]
 
     def marker_of(self, batch: Written) -> tuple[int, int, bool] | None:
-        """The marker that decides on a batch of a transaction."""
+        """Return the marker that ends the batch's transaction."""
         return next((m for m in self.markers if m[1] == batch.producer_id and m[0] >= batch.end), None)
 
     def committed(self, stable: int) -> int:
-        """What has to be committed, markers further on included, for all below `stable` to be decided."""
+        """Return the offset that must be committed, with later markers, to decide all transactions below
+        `stable`.
+        """
         begun = [b for b in self.batches if b.producer_id in TRANSACTIONAL and b.records[0].offset < stable]
         markers = [marker[0] + 1 for batch in begun if (marker := self.marker_of(batch)) is not None]
         return max([stable, *markers])
@@ -96,7 +99,7 @@ class Model:
         return {r.offset: r for b in self.batches if b.counts for r in b.records if r.offset < below}
 
     def last(self, producer: int) -> Written | None:
-        """The last batch of a producer in its epoch."""
+        """Return the last batch of a producer in its epoch."""
         epoch = self.epochs[producer]
         sent = [b for b in self.batches if b.producer_id == producer and b.producer_epoch == epoch]
         return sent[-1] if sent else None
@@ -191,7 +194,9 @@ class CompactionModel(RuleBasedStateMachine):
 
     @rule()
     def send_again(self) -> None:
-        """A producer's last batch is known, though compaction may have emptied it."""
+        """Send a producer's last batch again. The log recognizes it, although compaction may have removed its
+        records.
+        """
         for producer in (IDEMPOTENT, *TRANSACTIONAL):
             last = self.model.last(producer)
             if last is not None:
@@ -224,7 +229,7 @@ class CompactionModel(RuleBasedStateMachine):
         kill=st.booleans(),
     )
     def clean_and_lose_power(self, changes: int, map_entries: int, kill: bool) -> None:
-        """The power goes, or the process, at any change that a cleaning makes to the disk."""
+        """Cut the power, or kill the process, at any change that a cleaning makes on the disk."""
         self.get_dirty()
         self.log.flush()
         self.flushed = self.log.recovery_point
@@ -236,7 +241,7 @@ class CompactionModel(RuleBasedStateMachine):
         self.reopen(power=not kill)
 
     def get_dirty(self) -> None:
-        """Something to clean, so that chance need not bring it together: several segments of all kinds."""
+        """Write segments of all kinds, so that there is something to clean."""
         chance = self.chance
         for _ in range(chance.randint(0, 4)):
             writes = [(chance.choice(KEYS), chance.random() < 0.3) for _ in range(chance.randint(1, 4))]
@@ -400,13 +405,15 @@ class CompactionModel(RuleBasedStateMachine):
         self.check_times(found)
 
     def check_times(self, found: dict[int, Record]) -> None:
-        """By time every record is found that can be read; those of aborted transactions may be, too."""
+        """Check that a search by time finds every readable record. It may find those
+        of aborted transactions.
+        """
         for record in found.values():
             at = self.log.offset_for_timestamp(record.timestamp)
             assert at is not None and at.offset <= record.offset and at.timestamp >= record.timestamp
 
     def read_committed(self, max_bytes: int) -> dict[int, Record]:
-        """What a consumer with isolation.level=read_committed gets, fetch by fetch."""
+        """Return the records that a read_committed consumer gets, fetch by fetch."""
         log = self.log
         found: dict[int, Record] = {}
         offset = log.log_start_offset

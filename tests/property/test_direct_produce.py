@@ -1,7 +1,7 @@
-"""Produce requests answered from their bytes against the handler: any sequence gets the same answers.
+"""Compares the direct function of Produce with the handler: any sequence of requests gets the same answers.
 
-Two connections get the same bytes. The requests of one are answered directly where that is possible, those of
-the other by the handler alone. Answers, files and the state in memory must be the same, byte for byte.
+Two connections send the same bytes. For one of them, the direct function answers where possible. For the
+other one, only the handler answers. Answers, files and the state in memory must be equal, byte for byte.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ VERSIONS = range(ProduceRequest.versions[0], ProduceRequest.versions[1] + 1)
 
 
 class Side:
-    """One broker and one connection."""
+    """One broker with one connection."""
 
     def __init__(self, *, is_direct: bool) -> None:
         led = [Replica(False) for _ in range(PARTITIONS)]
@@ -99,7 +99,7 @@ def frame(
     client_id: str | None = "c",
     transactional_id: str | None = None,
 ) -> bytes:
-    """The bytes of a request: its topics, each with its batches by partition."""
+    """Return the bytes of a request. Each topic has its batches by partition."""
     request = ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,
@@ -173,7 +173,7 @@ def actions(draw: Any) -> list[tuple[str, Any]]:
 
 
 async def compare(sequence: list[tuple[str, Any]]) -> int:
-    """Return how many requests were answered directly."""
+    """Return the number of requests that the direct function answered."""
     direct, general = Side(is_direct=True), Side(is_direct=False)
     for action in sequence:
         outcomes = await direct.do(action), await general.do(action)

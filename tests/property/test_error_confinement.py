@@ -1,13 +1,14 @@
-"""An error harms no more than what it is about, whatever it is and whatever meets it.
+"""An error affects only its own log or directory, whatever the error and the operation are.
 
-Three logs share a log directory: one that is compacted, one with retention, and a neighbour. Appends, rolls,
-flushes, cleanings, retention passes, checkpoints, and DeleteRecords go on while one operation of the file
-system after another fails, on the files of one log or on the checkpoints. What must hold:
-- an error that is no fault of the disk takes no log directory offline, and none but its own log;
-- the other logs take appends and are read all the time;
-- nothing that was acknowledged is lost, by the error or by a kill after it, and nothing refused is there;
-- nothing raises but what says that it was refused;
-- the log names what was harmed.
+Three logs share a log directory: a compacted one, one with retention, and another one. Appends, rolls,
+flushes, cleanings, retention, checkpoints and DeleteRecords run while one operation of the file system after
+another fails, on the files of one log or on the checkpoints. These conditions are true:
+
+- An error that is not the disk's fault takes no log directory offline, and no other log.
+- The other logs accept appends and reads all the time.
+- Neither the error nor a later kill loses an acknowledged record, and no rejected record exists.
+- The only exceptions are rejections.
+- The log output names the affected log or directory.
 
 BARNABAS_THOROUGH=1 runs many more examples.
 """
@@ -89,7 +90,7 @@ faults = st.tuples(
 
 
 class Bench:
-    """A broker's logs without its network. What is acknowledged is noted, and must be there."""
+    """A broker's logs without a network. It notes the acknowledged records, which must exist."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -122,7 +123,7 @@ class Bench:
         )
 
     async def close(self) -> None:
-        """As a kill does it: files are closed as they are."""
+        """Close the files as a kill does."""
         await self.cleaner.stop()
         await self.commit.stop()
         for removal in self.logs._removals:
@@ -210,7 +211,7 @@ class Bench:
         return {at: record for at, record in found.items() if at >= log.log_start_offset}
 
     def check(self, name: str) -> None:
-        """All that was acknowledged and not dropped is read, as it was, and nothing else."""
+        """Check that all acknowledged and not deleted records can be read, and no others."""
         log, found, acknowledged = self.log(name), self.read(name), self.acknowledged[name]
         values = {offset: (r.key, r.value) for offset, r in found.items()}
         expected = {

@@ -1,8 +1,9 @@
-"""A leader among followers that crash, fall behind and come back, and a controller whose word comes late.
+"""A leader with followers that crash, lag and return, and with a controller whose answers are late.
 
-Broker 1 leads, as the real `Partition`; followers and controller are a model of a few lines each. What the
-leader hears may be old: the state, the brokers, fetches of a former life, the answers to its proposals. After
-every step, whoever may be elected has all that the leader counts as committed.
+Broker 1 leads with a real `Partition`. Followers and controller are a model of a few lines each. The leader
+can receive old states, old brokers, fetches of a follower's earlier process, and late answers to its
+proposals. After every step, each broker that can be elected has all records that the leader counts as
+committed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ rarely = st.integers(0, 4).map(lambda number: number == 4)
 
 
 class Follower:
-    """A follower as it really is."""
+    """The real state of a follower."""
 
     def __init__(self):
         self.end = 0
@@ -142,7 +143,7 @@ class InSyncModel(RuleBasedStateMachine):
     @precondition(lambda self: self.proposals)
     @rule(data=st.data())
     def give_up_waiting_for_an_answer(self, data):
-        """The request is still under way, and may be carried out yet."""
+        """Stop waiting for an answer. The controller may still execute the request."""
         proposal = self.proposals[data.draw(st.integers(0, len(self.proposals) - 1))]
         self.partition.settle_proposal(proposal, None)
 
@@ -167,7 +168,9 @@ class InSyncModel(RuleBasedStateMachine):
     @precondition(lambda self: self.fetches)
     @rule(data=st.data(), got=st.integers(0, 4))
     def take_fetch(self, data, got):
-        """In the order of each connection; those of an earlier life come when they like."""
+        """Receive a fetch. Fetches of one connection arrive in order; those of an earlier process arrive at
+        any time.
+        """
         heads = {}
         for number, (broker, epoch, _) in enumerate(self.fetches):
             heads.setdefault((broker, epoch), number)
@@ -188,7 +191,9 @@ class InSyncModel(RuleBasedStateMachine):
 
     @rule(broker=followers, lost=st.integers(0, 5), really=rarely)
     def crash(self, broker, lost, really):
-        """It comes back with less, and the controller takes it out of ISR and ELR before it may fetch."""
+        """Crash a broker. It returns with fewer records, and the controller removes it from ISR and ELR
+        before its first fetch.
+        """
         if not really:
             return
         follower = self.followers[broker]
@@ -201,7 +206,7 @@ class InSyncModel(RuleBasedStateMachine):
 
     @rule(broker=followers, really=rarely)
     def lose_session(self, broker, really):
-        """The controller takes a broker for gone, which lives on."""
+        """Let the controller treat a broker as dead, although it lives."""
         if not really:
             return
         isr = tuple(b for b in self.state.isr if b != broker)
@@ -270,7 +275,7 @@ class InSyncModel(RuleBasedStateMachine):
         self.watermark = self.partition.log.high_watermark
 
     def teardown(self):
-        """In the end all are in sync, whatever has been."""
+        """Check that all replicas are in sync at the end."""
         if not hasattr(self, "partition"):
             return
         for follower in self.followers.values():

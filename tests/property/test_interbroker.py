@@ -1,4 +1,4 @@
-"""Under every fault of the network, each request is answered once, by its own answer, or fails truthfully."""
+"""Under every fault of the network, each request gets its own answer once, or fails with a true error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALLS = 60
 
 
 def storm(seed):
-    """What became of each call under faults drawn from `seed`, and the trace of the network."""
+    """Return the result of each call under faults from `seed`, and the trace of the network."""
     outcomes, trace = [], []
 
     async def scenario():

@@ -1,11 +1,13 @@
-"""A partition log against a plain list, on a disk that loses, tears and refuses.
+"""Compares a partition's log with a list, on a disk that loses, tears and refuses writes.
 
-What must hold, whatever is done and whenever the power goes:
-- an append that was answered is read back as it was, until it is truncated, deleted or lost in a power cut;
-- a power cut loses nothing that a flush covered, and of the rest it loses a tail: there is no hole, and
-  nothing is half there;
-- a process that is killed, and not the machine, loses nothing that was answered;
-- indexes never lie; producers' windows survive; log start <= last stable <= high watermark <= log end.
+These conditions are true after any operations, and after a power cut at any time:
+
+- An acknowledged append can be read unchanged, until it is truncated, deleted, or lost in a power cut.
+- A power cut loses no flushed record. Of the others it removes only the last ones: there is no gap and no
+  part of a batch.
+- A kill of the process alone loses no acknowledged record.
+- Indexes are right, and the states of producers survive.
+- log start <= last stable offset <= high watermark <= log end.
 
 BARNABAS_THOROUGH=1 runs many more examples.
 """
@@ -43,7 +45,7 @@ PRODUCERS = (1, 2)
 
 @dataclass
 class Batch:
-    """What the model knows of one batch."""
+    """The model's knowledge of one batch."""
 
     data: bytes
     base_offset: int
@@ -149,7 +151,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(producer=st.sampled_from(PRODUCERS), back=st.integers(1, 5))
     def send_again(self, producer: int, back: int) -> None:
-        """Any of a producer's last five batches is answered with the offset it has."""
+        """Send one of a producer's last five batches again. The answer has its offset."""
         sent = [batch for batch in self.batches if batch.producer_id == producer]
         if self.offline or len(sent) < back or sent[-back].base_offset < self.log.log_start_offset:
             return
@@ -297,7 +299,7 @@ class LogModel(RuleBasedStateMachine):
             assert self.clock.now_ms() - newest <= retention_ms
 
     def retain(self, config: TopicConfig) -> bool:
-        """Whether it was done, on a disk that lets it be."""
+        """Run retention. Return False if a fault of the disk prevented it."""
         self.log.config = config
         try:
             removal = delete_old_segments(self.log, self.clock.now_ms())
@@ -363,7 +365,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """The process dies, the machine lives: what was written is all there."""
+        """Kill the process and not the machine: all written data stays."""
         self.abandon()
         self.restart_after_kill()
 
@@ -392,7 +394,7 @@ class LogModel(RuleBasedStateMachine):
         assert self.log.log_end_offset >= self.flushed, "what was flushed was lost"
 
     def abandon(self) -> None:
-        """What the end of the process does: files are closed, and the lock is free."""
+        """Close the files and release the lock, as the end of a process does."""
         self.log.abandon()
         self.drop_flush()
         self.directory._lock.release()
@@ -406,7 +408,9 @@ class LogModel(RuleBasedStateMachine):
                 file.close()
 
     def settle(self) -> None:
-        """After a crash the log is a prefix of what was answered; a failed append may be behind it."""
+        """Check that the log after a crash has the first acknowledged batches, perhaps followed by a failed
+        append.
+        """
         end = self.log.log_end_offset
         if self.maybe and self.maybe.end == end:
             self.batches.append(self.maybe)

@@ -1,4 +1,6 @@
-"""The other stores against the memory store: the same answers to the same operations, restarts included."""
+"""Compares the other stores with the memory store: the same answers to the same operations, also after
+restarts.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The plain append against the general one: any sequence of batches leaves two replicas equal, byte for byte.
+"""Compares the plain append with the general one: any sequence of batches leaves two equal replicas.
 
-One replica's leader tries each batch with `append_plain` first, as Produce and `ReplicatedLog` do. The other
-one's never does. They get the same batches, good ones and bad ones, of clients and of coordinators. They
-have the same settings, faults and leader epochs.
+The leader of one replica tries each batch with `append_plain` first, as Produce and `ReplicatedLog` do. The
+other leader never does. Both get the same batches, valid and invalid ones, of clients and of coordinators,
+with the same settings, faults and leader epochs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 class Replica:
-    """A partition on a disk of its own, and what it tells others."""
+    """A partition on its own disk, and its notifications to others."""
 
     def __init__(self, is_plain: bool) -> None:
         self.is_plain = is_plain
@@ -105,7 +105,7 @@ class Replica:
         return tuple(info), self.partition.is_acknowledged(info.last_offset, acks)
 
     def do(self, action: tuple[str, Any]) -> Any:
-        """Return the outcome, an error included."""
+        """Execute an action. Return the result or the error."""
         try:
             return getattr(self, action[0])(*action[1:])
         except KafkaError as error:
@@ -179,7 +179,7 @@ class Replica:
         return found
 
     def facts(self) -> dict[str, Any]:
-        """The state in memory that appends change."""
+        """Return the state in memory that appends change."""
         log, partition = self.log, self.partition
         segment = log.files.segments.active
         return {
@@ -202,7 +202,7 @@ class Replica:
 
 
 class Producer:
-    """The producer whose batches are drawn: it knows the sequence that comes next."""
+    """The producer of the generated batches. It knows its next sequence."""
 
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
@@ -211,7 +211,7 @@ class Producer:
 
 
 def varied(draw: Any, producers: dict[int, Producer]) -> bytes:
-    """One batch, mostly a good one."""
+    """Generate one batch, usually a valid one."""
     count = draw(st.integers(1, 3))
     step = draw(st.sampled_from([0] * 8 + [1, -1, 500, -500, 2000, -2000, 10**12]))
     key = draw(st.sampled_from([b"k", b"k", None]))
@@ -349,7 +349,7 @@ def good(step: int = 0, **fields: Any) -> tuple[Any, ...]:
 
 
 def changed(place: int, value: int) -> tuple[Any, ...]:
-    """A batch with another byte, and the CRC that fits it."""
+    """Return a batch with another byte and a matching CRC."""
     batch = bytearray(good()[1])
     batch[place] = value
     batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")

@@ -1,4 +1,4 @@
-"""Reassignments of a partition, in any order, with replicas that come and go in between."""
+"""Reassignments of a partition in any order, while replicas leave and return."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ brokers = st.frozensets(st.sampled_from(BROKERS))
 
 @st.composite
 def states(draw: st.DrawFn) -> PartitionState:
-    """A partition after up to three reassignments that replaced one another, some replicas of which are in
-    sync."""
+    """Generate a partition after up to three successive reassignments, with some replicas in sync."""
     replicas = draw(targets)
     state = PartitionState(replicas, isr=replicas[:1], leader=replicas[0])
     for target in draw(st.lists(targets, max_size=3)):
@@ -50,7 +49,9 @@ def check(state: PartitionState) -> None:
 
 
 def check_epoch(before: PartitionState, after: PartitionState, *gone: int) -> None:
-    """A replica goes in a new leader epoch, and in no other case a move that keeps the leader begins one."""
+    """Check that a removed replica raises the leader epoch, and that no other change
+    with the same leader does.
+    """
     is_smaller = bool(gone) or not set(before.replicas) <= set(after.replicas)
     assert after.leader_epoch == before.leader_epoch + is_smaller
 

@@ -1,4 +1,4 @@
-"""Plans of reassignments: even, across racks, and with as little movement as can be."""
+"""Plans of reassignments: even, across racks, and with as few moves as possible."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ Current = Mapping[TopicPartition, Sequence[int]]
 
 @st.composite
 def clusters(draw: st.DrawFn, *, racks: bool = True) -> tuple[Current, dict[int, str | None], int]:
-    """Partitions of one replication factor somewhere on some brokers, the brokers that there are, with racks,
-    and the factor."""
+    """Generate partitions with one replication factor on some brokers, the live brokers with racks, and the
+    factor.
+    """
     count = draw(st.integers(1, 7))
     names = st.sampled_from(["a", "b", "c"]) if racks else st.none()
     brokers = {number: draw(names) for number in range(1, count + 1)}

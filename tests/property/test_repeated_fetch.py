@@ -1,7 +1,7 @@
-"""Repeated fetches that are kept against new ones: any sequence gets the same answers.
+"""Compares kept fetches with new ones: any sequence gets the same answers.
 
-Two connections send the same fetches for the same partitions. Those of one are kept when they are repeated,
-those of the other are made anew each time. In the end nobody watches the partitions any more.
+Two connections send the same fetches for the same partitions. One keeps a repeated fetch, and the other makes
+a new one each time. At the end, no fetch watches the partitions.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class World:
             await asyncio.sleep(0)
 
     def fetch(self, version: int, lags: list[int], committed: bool, wait_ms: int, min_bytes: int) -> None:
-        """Ask for all partitions, from so many records before their ends."""
+        """Fetch all partitions, from positions that lag their ends."""
         wanted = [
             FetchPartition(
                 partition=index,
@@ -104,7 +104,7 @@ class World:
         self.repeat(1)
 
     def repeat(self, times: int) -> None:
-        """Send the last request again, each with a number of its own."""
+        """Send the last request again, with new correlation ids."""
         if not self.frame:
             return
         for _ in range(times):
@@ -117,7 +117,7 @@ class World:
         self.replicas[index].do(action)
 
     def delete(self, index: int) -> None:
-        """Delete a partition; requests for it find none from now on."""
+        """Delete a partition, so that later requests do not find it."""
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self.manager.found = {
             topic: {n: each for n, each in partitions.items() if n != index}
@@ -131,7 +131,7 @@ class World:
 
 
 async def compare(actions: list[tuple[Any, ...]]) -> int:
-    """Return how many requests began as repeated ones."""
+    """Return the number of requests that began as repeated ones."""
     world = World()
     for action in actions:
         await world.do(action)

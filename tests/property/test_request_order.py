@@ -1,4 +1,6 @@
-"""Which requests of a connection begin while earlier ones are unanswered: each pair of APIs, any sequence."""
+"""The requests of a connection that may begin while earlier ones are unanswered: each pair of APIs, any
+sequence.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def test_only_a_produce_is_acknowledged_in_a_second_phase():
 
 
 def is_of_brokers(key: int, version: int) -> bool:
-    """Whether a connection has such requests of many clients: only a broker may send them."""
+    """Return whether only a broker may send such requests, on one connection for many clients."""
     needs = APIS[key].needs
     if key == AddPartitionsToTxnRequest.api_key:
         return version >= 4
@@ -56,12 +58,12 @@ def is_of_brokers(key: int, version: int) -> bool:
 
 
 def may_begin_beside(earlier: tuple[int, int], how: str, later: tuple[int, int]) -> bool:
-    """The rule, in the words of docs/reference/protocol.md."""
+    """Return whether a request may begin beside an earlier one, by the rule in docs/reference/protocol.md."""
     return earlier[0] == later[0] and (how == ACKNOWLEDGING or is_of_brokers(*earlier))
 
 
 class Transport(asyncio.Transport):
-    """Keeps the replies, by the numbers of their requests."""
+    """A transport that keeps the replies by the numbers of their requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,11 +92,12 @@ class Transport(asyncio.Transport):
 class Connection:
     """One connection whose handlers the test answers.
 
-    A request takes effect when it is answered; `seen` has by request which effects were there as it began.
+    A request takes effect with its answer. `seen` has, for each request, the effects that existed at its
+    start.
 
     Args:
-        requests: all that will be sent, by key and version.
-        ways: how each is answered.
+        requests: all requests, by key and version.
+        ways: the way in which each request is answered.
     """
 
     def __init__(self, requests: Sequence[tuple[int, int]], ways: Sequence[str]) -> None:
@@ -142,11 +145,11 @@ class Connection:
 
     @property
     def pending(self) -> list[int]:
-        """The requests that have begun and have no answer."""
+        """Return the requests that have begun and have no answer."""
         return [number for number, answer in enumerate(self.answers) if not answer.done()]
 
     def send(self, start: int, end: int) -> None:
-        """Send some of the requests in one piece; each has its place for its number."""
+        """Send some of the requests in one write. Their positions are their correlation ids."""
         data = bytearray()
         for number in range(start, end):
             key, version = self._requests[number]

@@ -1,7 +1,7 @@
-"""The records in flight of a share partition against a model that keeps one entry for each offset.
+"""Compares the records in flight of a share partition with a model of single offsets.
 
-The model is as naive as it can be. The state is compared with it after each event: with random events on many
-offsets (hypothesis), and with every sequence of a few events on four offsets.
+The test compares both after each event: with random events on many offsets (hypothesis), and with every
+sequence of a few events on four offsets.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Cell:
 
 
 class Model:
-    """What a share partition does, offset by offset."""
+    """A model of a share partition, offset by offset."""
 
     def __init__(self, start: int, limits: Limits) -> None:
         self.start = self.end = start
@@ -240,7 +240,7 @@ class Model:
 
 
 class Pair:
-    """A share partition and its model, which do the same."""
+    """A share partition and its model, with the same operations."""
 
     def __init__(self, start: int, limits: Limits) -> None:
         self.real = InFlight(start, limits)
@@ -314,7 +314,7 @@ def expanded(batches: tuple[StateBatch, ...]) -> dict[int, tuple[int, int]]:
 
 
 class ShareMachine(RuleBasedStateMachine):
-    """Random events of three members on a log that grows, is compacted and begins ever later."""
+    """Random events of three members on a log that grows, is compacted and loses its first records."""
 
     @initialize(locks=st.integers(1, 12), deliveries=st.integers(2, 6), start=st.integers(0, 3))
     def begin(self, locks: int, deliveries: int, start: int) -> None:
@@ -401,7 +401,7 @@ class ShareMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.write is not None)
     @rule(is_stored=st.booleans(), is_answered=st.booleans())
     def end_write(self, is_stored: bool, is_answered: bool) -> None:
-        """A write that fails may have been stored."""
+        """End a write. If it fails, the store may have stored it."""
         assert self.write is not None
         if is_stored:
             self.stored |= expanded(self.write.batches)
@@ -417,7 +417,9 @@ class ShareMachine(RuleBasedStateMachine):
             self.check_another_leader()
 
     def check_another_leader(self) -> None:
-        """All is stored: another leader delivers what this one would, and counts as it does."""
+        """Check that another leader, which loads the stored state, delivers the same records with the same
+        counts.
+        """
         model = self.pair.model
         batches = tuple(StateBatch(o, o, *self.stored[o]) for o in sorted(self.stored))
         other = InFlight.restored(ShareState(0, 0, model.start, 0, batches), model.limits, self.log_end)
@@ -514,7 +516,7 @@ EVENTS: dict[str, Event] = {
 
 
 def _explore(depth: int) -> int:
-    """Try every sequence of events; states that were seen before end it. Return the number of states."""
+    """Try every sequence of events, and stop at known states. Return the number of states."""
     layer: dict[bytes, list[str]] = {pickle.dumps(Pair(0, Limits(3, 3))): []}
     seen: set[object] = set()
     for _ in range(depth):
@@ -536,7 +538,7 @@ def _explore(depth: int) -> int:
 
 
 def _identity(pair: Pair) -> object:
-    """What decides the future: times count from now on."""
+    """Return a key for everything that affects later events, with times relative to now."""
     model = pair.model
     cells = tuple(
         (o, c.state, c.deliveries, c.member, c.until - pair.now if c.until else None, c.target)

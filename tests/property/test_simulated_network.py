@@ -1,4 +1,6 @@
-"""Whatever happens to a connection in memory: what arrives is what was sent, and nothing crosses a cut."""
+"""Whatever happens to a simulated connection, the received bytes are those that were sent, and none cross a
+cut.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ END = "client", "server"
 
 
 class Peer(asyncio.Protocol):
-    """Sends bytes that can be recognised, and keeps what it receives."""
+    """Sends numbered bytes, and keeps the received ones."""
 
     def __init__(self, name, world):
         self.name = name
@@ -75,7 +77,7 @@ ACTS = st.one_of(
 
 
 def play(seed, window, acts):
-    """The trace of a connection to which `acts` happen, and that is healed in the end."""
+    """Return the trace of a connection with the events in `acts`, which is healed at the end."""
     trace = []
 
     async def scenario():

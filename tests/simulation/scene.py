@@ -1,4 +1,4 @@
-"""A cluster of three in virtual time, and a client that chooses whom it asks."""
+"""A cluster of three in virtual time, and a client that chooses the broker of each request."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Scene:
         return self.cluster.running[broker_id]
 
     async def coordinator_beside_controller(self) -> int:
-        """Who coordinates `group`, which is another one from now on, and is not the controller."""
+        """Choose a new `group` whose coordinator is not the controller. Return the coordinator."""
         for self.group in _GROUPS:
             coordinator = await self.coordinator(GROUP, self.group)
             if not self.broker(coordinator).controller.active:
@@ -82,7 +82,7 @@ class Scene:
         return int(response.topics[0].partitions[0].error_code)
 
     async def committed(self, broker: int, timeout: float = 10.0) -> int | ErrorCode:
-        """The offset that a broker says is committed, or the error that it answers with."""
+        """Return the committed offset in a broker's answer, or its error."""
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=self.group, topics=None)], require_stable=True
         )
@@ -114,27 +114,29 @@ class Scene:
 
     @property
     def group_partition(self) -> TopicPartition:
-        """Where the group's offsets are."""
+        """Return the partition with the group's offsets."""
         groups = next(iter(self.cluster.running.values())).groups
         return TopicPartition("__consumer_offsets", groups.partition_for(self.group))
 
     async def successor(self, of: int) -> int:
-        """Who coordinates the group in a broker's stead, once the others have elected it."""
+        """Return the group's coordinator after `of`, when the other brokers have elected it."""
         return await self.successor_of(of, self.group_partition)
 
     def leader_of(self, partition: TopicPartition) -> int:
-        """Who leads a partition by all that the cluster has decided."""
+        """Return the leader of a partition by the decisions of the cluster."""
         decided = self.survey.stage.decided(*partition)
         assert decided is not None
         return decided.leader
 
     def partition_led_by(self, broker: int) -> TopicPartition:
-        """A partition of the topic."""
+        """Return a partition of the topic that this broker leads."""
         places = [TopicPartition("events", number) for number in range(6)]
         return next(place for place in places if self.leader_of(place) == broker)
 
     async def successor_of(self, of: int, partition: TopicPartition, within: float = 60.0) -> int:
-        """Who leads a partition in a broker's stead, and knows that, before so many seconds have passed."""
+        """Return the next leader of a partition after `of`, when it knows of its leadership, within `within`
+        seconds.
+        """
         deadline = self.survey.time() + within
         while self.leader_of(partition) in (of, -1):
             assert self.survey.time() < deadline, f"{partition} is still led by {of}"
@@ -143,7 +145,7 @@ class Scene:
         return self.leader_of(partition)
 
     async def produce(self, broker: int, partition: TopicPartition) -> ErrorCode:
-        """What a broker says to one record for a partition, with acks=all."""
+        """Send one record to a broker with acks=all, and return the error code."""
         batch = encode_batch([Record(key=b"k", value=b"v", timestamp=self.broker(broker).clock.now_ms())])
         data = PartitionProduceData(index=partition.partition, records=batch)
         request = ProduceRequest(

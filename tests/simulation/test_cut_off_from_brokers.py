@@ -1,4 +1,4 @@
-"""Brokers that reach the ensemble, and their clients, but no other broker."""
+"""Brokers that can reach the ensemble and their clients, but no other broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.base.errors import ErrorCode
 
 
 def part(scene: Scene, broker: int, *, heal: bool = False) -> None:
-    """Cut a broker from all others, both ways."""
+    """Cut a broker off from all others, in both directions."""
     network = scene.survey.stage.network
     for other in scene.cluster.brokers:
         if other != broker:

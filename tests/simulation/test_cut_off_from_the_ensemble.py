@@ -102,7 +102,7 @@ def test_leader_alone_in_sync_cannot_have_been_replaced() -> None:
 
 
 def test_broker_that_hears_of_its_later_registration_leads_and_coordinates_no_more() -> None:
-    """STALE_BROKER_EPOCH: the answer to an ISR that the deposed leader proposes."""
+    """STALE_BROKER_EPOCH is the answer to an ISR that the former leader proposes."""
 
     async def scenario(scene: Scene) -> None:
         deposed = await scene.coordinator_beside_controller()

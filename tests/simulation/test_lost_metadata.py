@@ -1,4 +1,4 @@
-"""A cluster whose ensemble has lost everything, made again from what its brokers kept on their disks."""
+"""A cluster whose ensemble has lost all data, restored from the copies on its brokers' disks."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ WHOLE = 30.0
 
 
 def backups(scene: Scene, broker: int) -> list[Backup]:
-    """The content of a broker's log directories."""
+    """Return the backups in a broker's log directories."""
     return [read_backup(scene.cluster.brokers[broker].disk, folder) for folder in FOLDERS]
 
 
 def latest(scene: Scene) -> Backup:
-    """What `barnabas cluster restore` chooses of all that the brokers keep."""
+    """Return the backup that `barnabas cluster restore` would choose."""
     return max(
         (each for broker in scene.cluster.brokers for each in backups(scene, broker)), key=lambda b: b.age
     )
 
 
 async def lose_ensemble(scene: Scene, backup: Backup) -> None:
-    """Kill all brokers. Restore the backup to an empty ensemble, which they find at their next start."""
+    """Kill all brokers, and restore the backup to an empty ensemble for their next start."""
     cluster = scene.cluster
     told = list(scene.survey.stage.violations)
     for each in cluster.brokers.values():
@@ -58,7 +58,7 @@ async def lose_ensemble(scene: Scene, backup: Backup) -> None:
 
 
 async def recycle(scene: Scene) -> None:
-    """Delete the topic and make it anew."""
+    """Delete the topic and create it again."""
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="events")], timeout_ms=3000)
     while True:
         with suppress(ChannelError):
@@ -71,14 +71,14 @@ async def recycle(scene: Scene) -> None:
 
 
 async def write(scene: Scene) -> None:
-    """One record for each partition."""
+    """Write one record to each partition."""
     for partition in EVENTS:
         while await scene.produce(scene.leader_of(partition), partition) is not ErrorCode.NONE:
             await scene.survey.pause_for(0.2)
 
 
 def ends(scene: Scene) -> list[tuple[int, list[int]]]:
-    """Each partition's high watermark, and who is in sync."""
+    """Return each partition's high watermark and ISR."""
     found = []
     for partition in EVENTS:
         led = scene.broker(scene.leader_of(partition)).replicas.find(*partition)
@@ -87,7 +87,7 @@ def ends(scene: Scene) -> list[tuple[int, list[int]]]:
 
 
 def test_topic_that_was_made_anew_has_its_records_and_not_those_of_the_deleted_one() -> None:
-    """One broker is away when the topic is deleted: its logs of that topic go when it is back."""
+    """One broker is away when the topic is deleted. It deletes its logs of the topic when it is back."""
 
     async def scenario(scene: Scene) -> None:
         await write(scene)
@@ -132,7 +132,7 @@ def test_backup_from_before_a_topic_was_made_anew_takes_no_record_of_the_new_one
 
 
 def test_cluster_is_made_again_though_disks_are_full_from_before_the_topic_to_after_the_start() -> None:
-    """The backup of a full disk is old; the other disk of each broker has a later one."""
+    """The backup on a full disk is old. The other disk of each broker has a later one."""
 
     async def scenario(scene: Scene) -> None:
         def full(operation: str, path: str) -> OSError | None:

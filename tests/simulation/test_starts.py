@@ -1,4 +1,4 @@
-"""A broker of a cluster starts though its connection to the ensemble breaks, at any point of the start."""
+"""A broker of a cluster starts although its connection to the ensemble breaks at some point of the start."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from barnabas.broker.metadata.store import SessionState
 
 
 class Breaking:
-    """Breaks one broker's connection behind the request with this number, counted from `begin` on."""
+    """Breaks one broker's connection after a given number of requests, counted from `begin`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -49,7 +49,7 @@ class Breaking:
 
 @pytest.mark.parametrize("victim", [1, 2])
 def test_start_goes_on_after_its_connection_to_the_ensemble_has_broken(victim: int) -> None:
-    """Seeds 215, 402 and 407: of a start that breaks off nothing is left but work for the next one."""
+    """Simulation seeds 215, 402 and 407: an interrupted start leaves no work except for the next start."""
 
     async def scenario() -> None:
         stage = Stage(victim, Trace(), 3)
@@ -80,13 +80,15 @@ def test_start_goes_on_after_its_connection_to_the_ensemble_has_broken(victim: i
 
 
 def full_for_logs(operation: str, path: str) -> OSError | None:
-    """A disk that has room for all but the recovery of logs."""
+    """A disk with space for everything except the recovery of logs."""
     is_log = operation == "open" and path.endswith((".log", ".index"))
     return OSError(errno.ENOSPC, "the disk is full") if is_log else None
 
 
 def test_replicas_that_a_full_disk_kept_from_opening_are_whole_again_once_there_is_space() -> None:
-    """Seed 582: the controller waited for the furthest replica, whose broker ran and did not open its log."""
+    """Simulation seed 582: the controller waited for the longest replica, whose broker ran and did not open
+    the log.
+    """
 
     async def scenario(scene: Scene) -> None:
         events = [TopicPartition("events", number) for number in range(6)]

@@ -1,4 +1,4 @@
-"""Certificates for tests of TLS, signed by an authority that nobody else knows."""
+"""Certificates for tests of TLS, signed by an authority that no system trusts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PASSWORD = "pssst"
 
 
 class Certificates:
-    """An authority, and what it has signed for the server and for a client; all as PEM files."""
+    """An authority, and certificates that it has signed for the server and for a client, as PEM files."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""What a reader of committed records only finds in a topic."""
+"""Reads the committed records of a topic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 
 def committed_values(servers: str, topic: str) -> list[str]:
-    """Every committed value of a topic up to where a transaction is open, sorted."""
+    """Return every committed value of a topic up to the first open transaction, sorted."""
     consumer = _consumer(servers)
     try:
         partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
@@ -28,7 +28,7 @@ def committed_values(servers: str, topic: str) -> list[str]:
 
 
 def last_stable_offset(servers: str, topic: str) -> int:
-    """Where a transaction is open in partition 0, or its end, markers included."""
+    """Return the last stable offset of partition 0."""
     consumer = _consumer(servers)
     try:
         last_stable: int = consumer.get_watermark_offsets(ClientPartition(topic, 0), 30)[1]

@@ -1,7 +1,7 @@
-"""A live broker for the data source, and one Spark session for each worker that has tests with one.
+"""A live broker for the data source, and one Spark session for each worker with such tests.
 
-The data source is for any broker of the Kafka protocol: `--barnabas-servers HOST:PORT` runs the tests
-against another.
+The data source works with any broker of the Kafka protocol. `--barnabas-servers HOST:PORT` runs the tests
+with another one.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def make_topic(admin: AdminClient, request: pytest.FixtureRequest) -> Callable[..., str]:
-    """Makes a topic of a name of its own, beginning with the test's."""
+    """Create a topic whose name begins with the test's name."""
 
     def make(partitions: int = 1, name: str | None = None, **config: str) -> str:
         name = name or f"{request.function.__name__[5:45]}-{os.getpid()}-{next(_numbers)}"
@@ -87,7 +87,7 @@ def make_topic(admin: AdminClient, request: pytest.FixtureRequest) -> Callable[.
 
 
 class Feeder:
-    """Produces from a test and waits for the acknowledgements."""
+    """Produces records and waits for their acknowledgements."""
 
     def __init__(self, servers: str) -> None:
         self._producer = Producer(
@@ -98,7 +98,7 @@ class Feeder:
         self._produce(topic, ({"value": str(value).encode(), "partition": partition} for value in values))
 
     def send(self, topic: str, **record: object) -> None:
-        """One record, with any of the fields `Producer.produce` takes."""
+        """Send one record, with any arguments of `Producer.produce`."""
         self._produce(topic, [record])
 
     def _produce(self, topic: str, records: Iterable[dict[str, object]]) -> None:
@@ -128,13 +128,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def barnabas_spark(spark: SparkSession) -> SparkSession:
-    """The plugin's, so that there is one session."""
+    """The plugin's fixture, replaced so that there is only one session."""
     return spark
 
 
 @pytest.fixture
 def pipeline(spark: SparkSession, servers: str, tmp_path: Path) -> Iterator[PipelineRunner]:
-    """Runs pipeline files."""
+    """Run pipeline files."""
     from tests.spark.pipeline_run import PipelineRunner
 
     runner = PipelineRunner(spark, servers, tmp_path)
@@ -144,7 +144,7 @@ def pipeline(spark: SparkSession, servers: str, tmp_path: Path) -> Iterator[Pipe
 
 @pytest.fixture
 def records(servers: str) -> Callable[[str, int], list[Message]]:
-    """Returns `count` committed records of a topic's only partition, and any records beyond them."""
+    """Return `count` committed records of a topic's only partition, and any records after them."""
 
     def records(topic: str, count: int) -> list[Message]:
         settings = {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
@@ -159,7 +159,9 @@ def records(servers: str) -> Callable[[str, int], list[Message]]:
 
 
 def _programs() -> Path | None:
-    """Where Debian's package, or the PATH, has the server."""
+    """Return the folder of PostgreSQL's programs, from Debian's package or from PATH;
+    None if there is none.
+    """
     found = shutil.which("initdb")
     homes = [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     return homes[-1] if homes else None
@@ -167,7 +169,7 @@ def _programs() -> Path | None:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """The URL of a PostgreSQL server of this run."""
+    """The URL of a PostgreSQL server for this run."""
     programs = _programs()
     if programs is None:
         pytest.skip("no PostgreSQL server: install Debian's package postgresql")

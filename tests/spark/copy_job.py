@@ -27,7 +27,7 @@ TASKS = 3
 def start_copy(
     spark: SparkSession, servers: str, source: str, target: str, folder: Path, parallelism: str = ""
 ) -> StreamingQuery:
-    """The query, which ends when all that is there now is copied; `folder` holds its checkpoint."""
+    """Start the query, which ends when all present records are copied. `folder` has its checkpoint."""
     client = {"kafka.bootstrap.servers": servers, "kafka.reconnect.backoff.max.ms": "200"}
     reader = spark.readStream.format("barnabas").options(**client)
     if parallelism:

@@ -1,4 +1,4 @@
-"""A database for tests by JDBC: Derby, whose jars come with Spark."""
+"""Derby, a database for tests of JDBC, whose jars are in PySpark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class Derby:
-    """A database in a folder, which Spark's JVM has open."""
+    """A database in a folder, open in Spark's JVM."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.url = f"jdbc:derby:{folder}/db"
@@ -27,7 +27,7 @@ class Derby:
         )
 
     def run(self, *statements: str) -> Rows:
-        """Run them; the rows of the last."""
+        """Run statements, and return the rows of the last one."""
         connection = self.connect()
         try:
             rows: Rows = []

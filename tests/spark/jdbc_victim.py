@@ -54,7 +54,7 @@ def _rows(connection: Any, table: str) -> list[list[object]]:
 
 
 def _die_after(step: str) -> None:
-    """`step` of the next batch is its last; `_commit` dies before."""
+    """Kill the process after `step` of the next batch; for `_commit`, before it."""
     acts = getattr(jdbc._Attempt, step)
 
     def die(attempt: jdbc._Attempt) -> None:

@@ -1,4 +1,4 @@
-"""Tests of what PySpark 4.1 cannot do: `docs/use/spark.md` has the table."""
+"""Marks for tests of features that PySpark 4.1 lacks: `docs/use/spark.md` has the table."""
 
 from __future__ import annotations
 

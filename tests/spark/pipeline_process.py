@@ -1,4 +1,4 @@
-"""`barnabas pipeline run` in a process of its own, to be watched, stopped and killed."""
+"""`barnabas pipeline run` in its own process, which a test can monitor, stop and kill."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class PipelineProcess:
-    """Runs a pipeline file again and again; what it says goes to a file beside it."""
+    """Runs a pipeline file repeatedly. Its output goes to a file beside it."""
 
     def __init__(self, file: Path, name: str, servers: str, master: str = "local[1]") -> None:
         self._command = [sys.executable, "-m", "barnabas.cli", "pipeline"]
@@ -43,7 +43,7 @@ class PipelineProcess:
             self._process = subprocess.Popen(command, stderr=log, start_new_session=True)
 
     def wait(self, seconds: float = 200) -> int:
-        """Its exit code, when it has ended."""
+        """Wait for the end, and return the exit code."""
         assert self._process is not None
         return self._process.wait(seconds)
 
@@ -52,28 +52,32 @@ class PipelineProcess:
         return self._process is None or self._process.poll() is not None
 
     def stop(self) -> None:
-        """Ask it to stop when its batches are done."""
+        """Request a stop after the current batches."""
         os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it and all that it has started."""
+        """Kill the process and everything that it has started."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
 
     def status(self) -> dict[str, Any]:
-        """What `barnabas pipeline status` says."""
+        """Return the output of `barnabas pipeline status`."""
         command = [*self._command, "status", str(self._file), "--json"]
         status: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
         return status
 
     def await_query(self, **at_least: int) -> dict[str, Any]:
-        """The first query of the status file once it has come so far, such as ``rows_read=1000``."""
+        """Return the first query of the status file when its fields have these values, such as
+        ``rows_read=1000``.
+        """
         return self.await_queries(1, **at_least)[0]
 
     def await_queries(self, count: int | None = None, **at_least: int) -> list[dict[str, Any]]:
-        """The first `count` queries of the status file, or all, once each of them has come so far."""
+        """Return the first `count` queries of the status file, or all, when their
+        fields have these values.
+        """
         while True:
             with contextlib.suppress(FileNotFoundError):
                 status = json.loads((self.folder / "status.json").read_text())

@@ -1,4 +1,4 @@
-"""Pipeline files run on the tests' one Spark session."""
+"""Runs pipeline files on the tests' only Spark session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 
 class PipelineRunner:
-    """Runs files that it writes into `folder`; what is run again goes on from its checkpoints."""
+    """Runs files that it writes into `folder`. A file that runs again continues from its checkpoints."""
 
     def __init__(self, spark: SparkSession, servers: str, folder: Path) -> None:
         self._spark = spark
@@ -26,7 +26,7 @@ class PipelineRunner:
         self._folder = folder
 
     def queries(self, text: str, ending: str = "py", *, once: bool = True) -> dict[str, Query]:
-        """The queries of a file with this text, by name; views of a file before it are gone."""
+        """Return the queries of a file with this text, by name. It removes the views of an earlier file."""
         self.close()
         path = self._folder / f"shop.{ending}"
         path.write_text((HEAD if ending == "py" else "") + text)
@@ -34,7 +34,7 @@ class PipelineRunner:
         return {query.name: query for query in build(self._spark, read_pipeline(path), run)}
 
     def __call__(self, text: str, ending: str = "py") -> list[str]:
-        """Run a file to its end; the names of its queries."""
+        """Run a file to its end, and return the names of its queries."""
         made = self.queries(text, ending)
         for query in made.values():  # one by one: each starts Python processes of its own
             assert supervise(query).failed is None
@@ -46,7 +46,7 @@ class PipelineRunner:
 
 
 def supervise(query: Query, restarts: int = 10) -> Supervisor:
-    """Run a query to its end; when Spark gives up on a slow Python process it is run again."""
+    """Run a query to its end. If Spark stops because of a slow Python process, run it again."""
     supervisor = Supervisor([query], restarts, time.monotonic, print)
     while not supervisor.finished:
         time.sleep(0.1)

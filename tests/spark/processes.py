@@ -1,4 +1,4 @@
-"""The processes of a Spark job, by what the kernel tells of them, so that tests can kill them."""
+"""Finds the processes of a Spark job from the kernel's data, so that tests can kill them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def workers_of(pid: int, daemon: str = _ANY) -> list[int]:
-    """The Python workers of the Spark that `pid` started: what its daemons, or those named so, forked.
+    """Return the Python workers of the Spark process `pid`: the children of its daemons, or of this daemon.
 
-    Spark looks for data sources once only: a session whose worker for that is killed never finds any.
+    Spark looks for data sources only once. If a test kills the worker for this, the session finds none.
     """
     lines = {each: command_line(each) for each in descendants(pid)}
     daemons = [each for each, line in lines.items() if daemon in line and "lookup_data_sources" not in line]

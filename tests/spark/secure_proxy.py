@@ -1,4 +1,4 @@
-"""What stands before a broker that speaks in the clear: TLS, SASL, or both."""
+"""A proxy in front of a broker without security, with TLS, SASL, or both."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Step = Callable[[bytes], tuple[bytes, bool]]
 
 
 class Refused(Exception):
-    """The client is not who it says."""
+    """The client's login failed."""
 
 
 class SecureProxy:
-    """Listens on a free port until it is closed; `start` says which broker it stands before."""
+    """Listens on a free port until it is closed. `start` sets the broker behind it."""
 
     def __init__(
         self, tls: ssl.SSLContext | None = None, mechanism: str = "", begin: Callable[[], Step] | None = None
@@ -162,9 +162,9 @@ def secured(
     mechanism: str = "",
     begin: Callable[[], Step] | None = None,
 ) -> Iterator[SecureProxy]:
-    """A broker behind a proxy, whose address it gives to clients as its own; its data go to `folder`.
+    """Run a broker behind a proxy. Clients get only the proxy's address. The broker's data is in `folder`.
 
-    The clients that are kept for the next task meanwhile are closed first.
+    At the end, it closes the clients that are kept for later tasks.
     """
     proxy = SecureProxy(tls, mechanism, begin)
     settings = {

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on this machine, from PySpark's own jars: a master, and workers of one core."""
+"""A standalone Spark cluster on this machine, from PySpark's jars: a master, and workers with one core."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 class StandaloneCluster:
-    """Each of its processes leads a group of its own, which its executors and their Python workers are in."""
+    """A cluster. Each of its processes leads a process group, with its executors and their Python workers."""
 
     def __init__(self, folder: Path, workers: int, *, with_our_packages: bool = True) -> None:
-        """Start it; `folder` gets its logs and the executors' files.
+        """Start the cluster. `folder` gets its logs and the executors' files.
 
-        `with_our_packages` lets the executors' Python workers import what this run imports.
+        With `with_our_packages`, the executors' Python workers can import the packages of this run.
         """
         self._folder = folder
         self._path = os.pathsep.join(sys.path) if with_our_packages else ""
@@ -52,11 +52,11 @@ class StandaloneCluster:
         return (self._folder / f"{name}.log").read_text()
 
     def executors(self, worker: int) -> int:
-        """How many executors this worker has started."""
+        """Return the number of executors that this worker has started."""
         return len(list((self._folder / f"worker-{worker}").glob("app-*/*")))
 
     def kill_worker(self, number: int) -> None:
-        """End a worker and all it has started, as when its machine goes away."""
+        """Kill a worker and all its processes, as when its machine fails."""
         self._kill(self._processes[1 + number])
 
     def stop(self) -> None:
@@ -91,7 +91,7 @@ class StandaloneCluster:
 
 
 def wait_for(what: str, condition: Callable[[], T], seen: Callable[[], object] = lambda: "nothing") -> T:
-    """What `condition` says once it is something; a failure tells what was waited for, and what is `seen`."""
+    """Wait until `condition` returns a true value, and return it. A failure names `what` and shows `seen`."""
     deadline = time.monotonic() + PATIENCE_S
     while not (found := condition()):
         assert time.monotonic() < deadline, f"waited {PATIENCE_S:g} s for {what}; there is: {seen()}"

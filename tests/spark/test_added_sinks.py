@@ -1,4 +1,4 @@
-"""A sink of another package: that of the page, installed beside Barnabas by pip."""
+"""A sink of another package: the example in the documentation, which pip installs beside Barnabas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def table(sales):
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A folder into which pip has installed the package of the page."""
+    """A folder into which pip has installed the package of the documentation."""
     project, installed = tmp_path / "project", tmp_path / "installed"
     project.mkdir()
     for block in blocks_of(PAGE):

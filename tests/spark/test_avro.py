@@ -1,4 +1,4 @@
-"""Registered Avro in DataFrames: against a live registry, broker and Spark, in batch and in streams."""
+"""Registered Avro in DataFrames, with a live registry, broker and Spark, in batch and in streams."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def subject():
 
 @pytest.fixture
 def payloads(client, subject):
-    """Payloads as Confluent's serializer writes them."""
+    """Return payloads that Confluent's serializer writes."""
 
     def make(schema, *records):
         conf = {"subject.name.strategy": lambda context, record: subject}

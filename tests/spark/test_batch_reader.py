@@ -1,4 +1,4 @@
-"""A batch's bounds held against what the logs have."""
+"""The range of a batch, compared with the contents of the logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Plan = Callable[..., list[tuple[int, int, int]]]
 
 @pytest.fixture
 def plan(servers: str) -> Plan:
-    """The ranges that a batch with these options would read: partition, start, end."""
+    """Return the ranges that a batch with these options reads: partition, start, end."""
 
     def plan(**options: str) -> list[tuple[int, int, int]]:
         options |= {"kafka.bootstrap.servers": servers}
@@ -32,7 +32,7 @@ def plan(servers: str) -> Plan:
 
 @pytest.fixture
 def topic(make_topic: MakeTopic, feed: Callable[..., None], admin: AdminClient) -> str:
-    """Offsets 3 to 10: those before are deleted."""
+    """A topic with the offsets 3 to 10. Earlier records are deleted."""
     name = make_topic()
     feed(name, range(10))
     partition = ClientPartition(name, 0, 3)

@@ -1,4 +1,4 @@
-"""A broker that is killed under a task and comes back: the task goes on where it was."""
+"""A broker is killed and restarts while a task reads: the task continues at its position."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Checkpoints that are copies, older, deleted or used for another topic: nothing is lost or doubled silently.
+"""Checkpoints that are copied, older, deleted or used for another topic: no row is silently lost or
+duplicated.
 
-A `Query` stands for a streaming query of Spark: it numbers its batches as the checkpoint does, writes each by
-its tasks and closes it. `test_exactly_once_jobs.py` has the same with Spark.
+A `Query` replaces a streaming query of Spark. It numbers its batches as the checkpoint does, writes each with
+its tasks, and closes it. `test_exactly_once_jobs.py` does the same with Spark.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ ROWS = 50
 
 
 class Query:
-    """A checkpoint (a sink's id and the next batch), and what its query does. Each task has `ROWS` rows."""
+    """A checkpoint (a sink's id and the next batch), and the query's operations. Each
+    task has `ROWS` rows.
+    """
 
     def __init__(self, servers: str, topic: str | None, tasks: int = 2) -> None:
         client = {"bootstrap.servers": servers, "log_level": "0"}
@@ -37,7 +40,7 @@ class Query:
         self.tasks = tasks
 
     def copy(self, **changes: object) -> Query:
-        """A query on a copy of the checkpoint, with other options."""
+        """Return a query on a copy of the checkpoint, with other options."""
         made = Query("", None, self.tasks)
         made.sink, made.next = self.sink, self.next
         made.options = replace(self.options, **changes)
@@ -48,7 +51,7 @@ class Query:
         yield pa.RecordBatch.from_pydict({"value": values})
 
     def write(self, task: int, count: int = ROWS) -> TaskReport:
-        """One task of the next batch."""
+        """Write one task of the next batch."""
         what = WriteId(self.sink, self.next, task, is_stream=True)
         return write_once(self.options, what, self.rows(self.next, task, count))
 
@@ -77,7 +80,7 @@ def delete(admin: AdminClient, topic: str) -> None:
 
 
 def marked(query: Query, group: str) -> list[ClientPartition]:
-    """The offsets of a group of the sink, for its topic."""
+    """Return the offsets of a group of the sink for its topic."""
     settings = {"bootstrap.servers": query.options.client["bootstrap.servers"], "group.id": group}
     with Consumer(settings) as consumer:
         found = consumer.committed([ClientPartition(query.options.topic or "", 0)], timeout=30)
@@ -103,7 +106,7 @@ def test_a_copied_checkpoint_in_another_topic_is_refused_and_the_original_goes_o
 def test_a_copied_checkpoint_may_adopt_its_topic_and_both_go_on(
     servers: str, make_topic: MakeTopic, query: Query
 ) -> None:
-    """The cure that the refusal names: each topic has progress of its own."""
+    """The error message names this cure: each topic then has its own progress."""
     other = make_topic()
     query.run()
     copy = query.copy(topic=other, adopt_topic=True)
@@ -160,7 +163,7 @@ def test_a_copy_that_writes_the_same_batches_to_the_same_topic_writes_none_twice
 
 
 def test_a_copy_that_writes_other_batches_to_the_same_topic_is_refused(servers: str, query: Query) -> None:
-    """Of the two, whoever comes second; neither rows nor their number need be the same."""
+    """The second of the two fails, even if its rows or their number differ."""
     query.run()
     query.copy().run()
     with pytest.raises(ReplayError, match=r"was written with 50 rows and now has 20.*copy of the checkpoint"):
@@ -176,7 +179,7 @@ def test_a_copy_that_writes_other_batches_to_the_same_topic_is_refused(servers: 
 
 
 def test_a_copy_whose_batch_has_other_tasks_is_refused(servers: str, query: Query) -> None:
-    """The rows that its second task had would come again in the next batch."""
+    """The rows of its second task would otherwise be written again in the next batch."""
     query.run()
     query.copy().run()
     query.tasks = 1
@@ -204,7 +207,9 @@ def test_an_older_checkpoint_that_is_restored_is_refused_before_any_task_writes(
 
 
 def test_a_query_whose_checkpoint_is_deleted_is_a_new_sink(servers: str, query: Query) -> None:
-    """Nothing tells it from another query that writes to the same topic: docs/reference/spark.md says so."""
+    """The broker cannot distinguish it from another query to the same topic, as
+    docs/reference/spark.md says.
+    """
     query.run()
     again = Query(servers, query.options.topic)
     again.run()
@@ -232,7 +237,7 @@ def test_a_topic_that_was_deleted_and_created_again_is_refused_until_it_is_adopt
 def test_marks_that_outlive_their_topic_are_not_taken_for_those_of_the_next_one(
     servers: str, make_topic: MakeTopic, admin: AdminClient, query: Query
 ) -> None:
-    """Not every broker deletes a group's offsets with the topic: here they are put back."""
+    """Not every broker deletes a group's offsets with the topic. The test restores them."""
     topic = query.options.topic or ""
     query.run()
     groups = [f"barnabas-spark-{query.sink}-{each}" for each in ("batches", 0, 1)]
@@ -262,7 +267,9 @@ def test_a_batch_without_rows_counts_as_a_batch(servers: str, query: Query) -> N
 
 
 def test_a_query_whose_marks_have_expired_goes_on(servers: str, admin: AdminClient, query: Query) -> None:
-    """After offsets.retention.minutes without a batch: the topic's records show that it is no new one."""
+    """The offsets expire after offsets.retention.minutes without a batch. The records show that the topic is
+    not new.
+    """
     query.run()
     groups = [f"barnabas-spark-{query.sink}-{each}" for each in ("batches", 0, 1)]
     for done in admin.delete_consumer_groups(groups).values():
@@ -273,7 +280,7 @@ def test_a_query_whose_marks_have_expired_goes_on(servers: str, admin: AdminClie
 
 @pytest.mark.parametrize("batch_is_half_written", [False, True])
 def test_marks_of_the_last_release_are_read(servers: str, query: Query, batch_is_half_written: bool) -> None:
-    """It marked tasks only, by number of rows and keys, and knew no ids of topics."""
+    """It marked only tasks, by the number of rows and keys, and without topic ids."""
     topic = query.options.topic or ""
     for task in range(1 if batch_is_half_written else 2):
         old = KeysContent()
@@ -350,7 +357,7 @@ def test_a_topic_that_rows_name_and_that_was_created_again_is_refused_until_it_i
 
 
 def test_a_number_of_a_sink_is_for_one_topic(servers: str, make_topic: MakeTopic) -> None:
-    """As when a function of foreachBatch writes to two topics under one name."""
+    """This is as if a function of foreachBatch wrote to two topics under one name."""
     topic, other = make_topic(), make_topic()
     what = WriteId(uuid.uuid4().hex, 7, 0)
     given = WriteOptions({"bootstrap.servers": servers, "log_level": "0"}, topic, exactly_once=True)

@@ -1,4 +1,4 @@
-"""A pipeline on a real cluster: Spark standalone, a master and two workers as processes of their own."""
+"""A pipeline on a real cluster: Spark standalone, with a master and two workers as separate processes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_pipeline_whose_worker_is_killed_under_it_writes_each_row_once(
         return last_stable_offset(servers, target) > ROWS / 10
 
     def seen() -> str:
-        """How far it came: an executor that is missing, a batch without an end and a retry look different."""
+        """Return the progress as text, to distinguish a missing executor, a hanging batch and a retry."""
         batches = {
             kind: len(list((tmp_path / ".barnabas" / "copy").glob(f"checkpoints/copy/{kind}/[0-9]*")))
             for kind in ("offsets", "commits")

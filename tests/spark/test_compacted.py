@@ -1,4 +1,4 @@
-"""A task whose range was compacted after it was planned reads what is left, and calls nothing lost."""
+"""A task whose range was compacted after its plan reads the remaining records, and reports no loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Rows that a Delta table rejects: each once a dead letter, the others of their batch once in the table."""
+"""Rows that a Delta table rejects become dead letters once. The other rows of their batch are in the table
+once.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def table(tmp_path: Path) -> DeltaTable:
 
 @pytest.fixture
 def shop(make_topic: MakeTopic, table: DeltaTable, tmp_path: Path) -> dict[str, str]:
-    """What a pipeline to the table is written with."""
+    """The parameters of a pipeline to the table."""
     return {"source": make_topic(), "bad": make_topic(), "sink": f'delta="{tmp_path}/people"', "more": ""}
 
 

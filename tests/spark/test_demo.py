@@ -1,4 +1,4 @@
-"""The demo as a stranger runs it, and its parts by themselves."""
+"""The demo as a user runs it, and its parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def made_up_logs(folder: Path) -> list[Path]:
-    """Three logs with 300 lines each; the database's has a burst of 40 errors in its second hour."""
+    """Write three logs with 300 lines each. The database's log has a burst of 40
+    errors in its second hour.
+    """
     began = datetime(2026, 3, 1)
     files = []
     for name in ("orders.log", "nginx.log", "postgres.log"):
@@ -37,7 +39,7 @@ def made_up_logs(folder: Path) -> list[Path]:
 
 
 def cells(row: str) -> list[str]:
-    """The cells of a table's row, however wide its columns are."""
+    """Return the cells of a table's row, for any widths of the columns."""
     return [cell.strip() for cell in row.strip().strip("│").split("│")]
 
 

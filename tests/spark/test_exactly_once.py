@@ -1,4 +1,4 @@
-"""Tasks that write exactly once: tried again, killed, overtaken, beside each other. No Spark needed."""
+"""Tasks that write exactly once: repeated, killed, overtaken, and at the same time. They need no Spark."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def options(servers: str, topic: str | None, **changes: object) -> WriteOptions:
 
 
 def attempt(servers: str, topic: str, what: WriteId, die_after: bool = False) -> None:
-    """One attempt of a task, in a process of its own; `die_after` it has committed and before it says so."""
+    """Run one attempt of a task in its own process. With `die_after`, it dies after its commit and before its
+    report.
+    """
     write_once(options(servers, topic), what, rows(what.batch, what.partition))
     if die_after:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -178,7 +180,7 @@ def test_a_replay_with_another_number_of_rows_is_refused_or_left_out(
 def test_a_replay_with_other_rows_is_refused_and_one_in_another_order_is_not(
     servers: str, make_topic: MakeTopic, sink: str, other: dict[str, object]
 ) -> None:
-    """A shuffle gives the same rows in another order each time; in all else they must be the same."""
+    """A shuffle can change the order of rows, but the rows must be the same."""
     topic, what = make_topic(2), WriteId(sink, 0, 0)
 
     def keyed(keys: str, **changes: object) -> Iterator[pa.RecordBatch]:
@@ -228,7 +230,7 @@ def test_a_group_that_is_in_use_by_another_is_left_alone(
 def test_a_mark_whose_transaction_has_not_quite_ended_is_waited_for(
     servers: str, make_topic: MakeTopic, sink: str, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    """The first of all marks, and one that takes an older one's place."""
+    """The mark is the first one, or replaces an older one."""
     topic, what = make_topic(), WriteId(sink, batch, 0)
     for earlier in range(batch):
         write_once(options(servers, topic), WriteId(sink, earlier, 0), rows(earlier))
@@ -270,7 +272,7 @@ def test_an_attempt_killed_between_its_commit_and_its_word_is_not_repeated(
 def test_attempts_killed_at_any_moment_write_each_row_once(
     servers: str, make_topic: MakeTopic, sink: str, seed: int
 ) -> None:
-    """Of every batch two attempts run, often side by side; they are killed or stopped at any moment."""
+    """Each batch has two attempts, often at the same time, which are killed or paused at any moment."""
     chance = random.Random(seed)
     topic = make_topic(2)
     for batch in range(BATCHES):

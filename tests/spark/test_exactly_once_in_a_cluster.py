@@ -1,4 +1,4 @@
-"""Tasks that write exactly once, tried again while their cluster changes or suffers. No Spark needed."""
+"""Tasks that write exactly once, repeated while their cluster changes or has faults. They need no Spark."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_each_row_is_written_once_though_tasks_run_again_while_the_cluster(barna
     failures: list[Exception] = []
 
     def write(batch: int) -> None:
-        """As Spark: a task that fails is tried again."""
+        """Write a batch as Spark does: repeat a task that fails."""
         deadline = time.monotonic() + 120
         while True:
             try:

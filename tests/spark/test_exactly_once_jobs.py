@@ -1,4 +1,5 @@
-"""Whole jobs that write exactly once, with workers, drivers and brokers killed at seeded moments.
+"""Whole jobs that write exactly once. Workers, drivers and brokers are killed at moments that a seed
+determines.
 
 BARNABAS_KILL_SEEDS=50 kills many more.
 """
@@ -56,12 +57,12 @@ def everything() -> list[str]:
 
 
 def batches_to_kill(chance: random.Random, count: int) -> list[int]:
-    """Which of a job's batches to kill its driver in, so many times; with no limits there is only one."""
+    """Return the batches in which to kill the job's driver. Without limits there is only one batch."""
     return chance.sample(range(5), count) if HAS_LIMITS else [0] * count
 
 
 def copy(spark: SparkSession, servers: str, source: str, target: str, folder: Path) -> str | None:
-    """Run the copying query to its end; what stopped it, or None when all is copied."""
+    """Run the copying query to its end. Return the error that stopped it; None when all is copied."""
     try:
         query = copy_job.start_copy(spark, servers, source, target, folder)
         assert query.awaitTermination(120), "the query hangs"
@@ -73,7 +74,7 @@ def copy(spark: SparkSession, servers: str, source: str, target: str, folder: Pa
 def test_a_job_killed_after_its_last_commit_and_before_sparks_writes_nothing_twice(
     spark: SparkSession, servers: str, source: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """Spark's word that a batch is done is a file: without the last one the batch is run once more."""
+    """Spark marks a finished batch with a file. Without the last file, it runs the batch once more."""
     target = make_topic(2)
     assert copy(spark, servers, source, target, tmp_path) is None
     commits = tmp_path / "checkpoint" / "commits"
@@ -143,7 +144,9 @@ def test_a_broker_killed_at_any_moment_under_a_job_gives_each_row_once(
 def test_brokers_of_a_cluster_killed_at_any_moment_under_a_job_give_each_row_once(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
-    """Leaders, coordinators and the controller among them: others take over, and the job goes on."""
+    """The killed brokers include leaders, coordinators and the controller. Others take over, and the job
+    continues.
+    """
     chance = random.Random(seed)
     with BarnabasCluster(3) as cluster:
         cluster.create_topic("source", 2)
@@ -182,7 +185,7 @@ def test_brokers_of_a_cluster_killed_at_any_moment_under_a_job_give_each_row_onc
 def test_drivers_killed_at_any_moment_give_each_row_once(
     servers: str, source: str, make_topic: MakeTopic, tmp_path: Path, seed: int
 ) -> None:
-    """Its Python workers die with the driver's JVM, at once or, left alone, a little later."""
+    """Its Python workers end with the driver's JVM, at once or a little later."""
     target, chance = make_topic(2), random.Random(seed)
     for batch in sorted(batches_to_kill(chance, KILLS)):
         with job("local[2]", servers, source, target, tmp_path) as process:
@@ -204,7 +207,7 @@ def test_drivers_killed_at_any_moment_give_each_row_once(
 def test_drivers_killed_and_moved_to_other_machines_give_each_row_once(
     servers: str, source: str, make_topic: MakeTopic, tmp_path: Path, seed: int
 ) -> None:
-    """Each of them takes the cluster to have another number of cores; nothing is shuffled."""
+    """Each driver assumes another number of cores in the cluster. The job has no shuffle."""
     target, chance = make_topic(2), random.Random(seed)
     for batch in sorted(batches_to_kill(chance, 2)):
         cores = str(chance.randint(1, 4))
@@ -224,7 +227,7 @@ def test_drivers_killed_and_moved_to_other_machines_give_each_row_once(
 def test_executors_killed_at_any_moment_give_each_row_once(
     servers: str, source: str, make_topic: MakeTopic, tmp_path: Path, seed: int
 ) -> None:
-    """A small cluster with executors of their own; a killed one's tasks are tried again on another."""
+    """The cluster is small and has executors. The tasks of a killed one run again on another."""
     target, chance = make_topic(2), random.Random(seed)
     with (
         job("local-cluster[2,1,512]", servers, source, target, tmp_path) as process,
@@ -259,7 +262,7 @@ def test_tasks_killed_at_any_moment_and_tried_again_by_spark_give_each_row_once(
 def job(
     master: str, servers: str, source: str, target: str, folder: Path, *more: str
 ) -> Iterator[subprocess.Popen[str]]:
-    """The copying job in a session of processes of its own, once its query has started."""
+    """Run the copying job in its own process session. Yield it when its query has started."""
     arguments = [master, servers, source, target, str(folder), *more]
     command = [sys.executable, "-m", "tests.spark.copy_job", *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
@@ -285,7 +288,7 @@ def killing(
     moments: tuple[float, float],
     times: int = 1000,
 ) -> Iterator[list[int]]:
-    """Kill one of `candidates` -9 up to so many times, at random moments; gives those it has killed."""
+    """Kill some of `candidates` (SIGKILL) at random moments, at most `times` times. Yield the killed ones."""
     stop = threading.Event()
     killed: list[int] = []
 
@@ -355,7 +358,7 @@ def test_a_copied_checkpoint_in_another_topic_takes_nothing_from_the_original(
 def test_a_topic_that_is_new_to_a_stream_that_began_at_the_latest_offset_is_written_to(
     spark: SparkSession, servers: str, make_topic: MakeTopic, feed: Feed, tmp_path: Path
 ) -> None:
-    """The batch that only notes the start has no records, and counts as one that was written."""
+    """The batch that only notes the start has no records, and counts as written."""
     source, target = make_topic(), make_topic()
     reader = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", servers)
     writer = reader.option("subscribe", source).load().select("value").writeStream.format("barnabas")

@@ -1,4 +1,4 @@
-"""A task reads its ranges: exactly them, and honestly when they are not there."""
+"""A task reads exactly its ranges, and reports missing records."""
 
 from __future__ import annotations
 

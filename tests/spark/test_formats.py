@@ -214,7 +214,7 @@ TIMES = "id INT, at TIMESTAMP, day DATE, price DECIMAL(10,2)"
 
 
 def with_schema(names: dict[str, str], row: dict[str, Any]) -> dict[str, Any]:
-    """An event with the schema that Kafka Connect's JSON converter puts beside it."""
+    """Return an event with the schema that Kafka Connect's JSON converter adds."""
     fields = [{"field": field, "name": name, "type": "int64"} for field, name in names.items()]
     sides = [{"field": side, "type": "struct", "fields": fields} for side in ("before", "after")]
     return {"schema": {"type": "struct", "fields": sides}, "payload": event("c", None, row)}

@@ -1,4 +1,4 @@
-"""A query that hangs in a batch: its state, the age of its batch, the metric and the alert all say so."""
+"""A query that hangs in a batch: its state, the batch's age, the metric and the alert show it."""
 
 from __future__ import annotations
 

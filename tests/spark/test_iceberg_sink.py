@@ -1,4 +1,4 @@
-"""Batches into an Iceberg table: each once, whatever dies on the way; a SQL catalog and a local warehouse."""
+"""Batches in an Iceberg table, each once after any crash, with a SQL catalog and a local warehouse."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_values_keep_their_types(spark: SparkSession, lake: Lake) -> None:
 
 
 class Died(Exception):
-    """What stands for the end of the driver."""
+    """Simulates the end of the driver."""
 
 
 @pytest.mark.parametrize("step", ["_write", "_commit"])

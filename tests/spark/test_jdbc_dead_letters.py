@@ -1,4 +1,4 @@
-"""Rows that a database rejects by JDBC: each once a dead letter, the others once in the table."""
+"""Rows that a database rejects by JDBC become dead letters once. The others are in the table once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def derby(spark: SparkSession, tmp_path: Path) -> Iterator[Derby]:
 
 @pytest.fixture
 def shop(make_topic: MakeTopic, derby: Derby) -> dict[str, str]:
-    """What a pipeline to Derby is written with."""
+    """The parameters of a pipeline to Derby."""
     return {
         "source": make_topic(),
         "bad": make_topic(),

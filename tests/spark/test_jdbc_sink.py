@@ -1,4 +1,6 @@
-"""Batches into a database by JDBC: each once, whatever dies on the way. Derby, whose jars come with Spark."""
+"""Batches in a database by JDBC, each once after any crash. The database is Derby,
+whose jars are in PySpark.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +145,7 @@ def test_what_does_not_fit_is_named_and_leaves_nothing(derby: Derby, rows: Any) 
 
 
 class Died(Exception):
-    """What stands for the end of the driver."""
+    """Simulates the end of the driver."""
 
 
 @pytest.mark.parametrize("step", ["prepare", "fill", "take_over", "_commit", "clean_up"])

@@ -1,4 +1,4 @@
-"""The SQL of the JDBC sink on SQLite and PostgreSQL, too, whose JDBC drivers do not come with Spark."""
+"""The SQL of the JDBC sink on SQLite and PostgreSQL, whose JDBC drivers are not in PySpark."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def database(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any]]:
 def take_over(
     database: tuple[str, Any], key: list[str], staged: list[Row], *parts: tuple[int, int] | None
 ) -> list[Row]:
-    """Stage rows (id, place, name, number, deletes) and merge them, or parts; the table's rows then."""
+    """Stage rows (id, place, name, number, deletes) and merge them, or parts. Return the table's rows
+    afterwards.
+    """
     kind, opened = database
     columns = ["id", "place", "Name"]
     statements = Statements(kind, "shop", "staged_1", columns, key, lambda name: f'"{name}"')

@@ -1,4 +1,4 @@
-"""What the planner asks the brokers: partitions, offsets, times; and what it commits."""
+"""The planner's requests to the brokers: partitions, offsets, times and commits."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def committed(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
 
 
 class Coordinator:
-    """A group's coordinator, as a fake: how it answers for one partition, one answer a request."""
+    """A fake coordinator of a group, with one answer for one partition in each request."""
 
     def __init__(self, brokers: Brokers, *answers: ErrorCode) -> None:
         self._brokers = brokers
@@ -267,7 +267,7 @@ def test_a_group_has_another_coordinator_when_one_hangs(
 
 
 class ChangingLeader:
-    """The brokers of a lookup, as a fake: at first its partition has no leader, or another one."""
+    """Fake brokers of a lookup, whose partition first has no leader or another one."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A query goes on from its checkpoint though the cluster has lost its ZooKeeper. No Spark needed."""
+"""A query continues from its checkpoint after the cluster has lost its ZooKeeper. It needs no Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCE, SINK = "orders", "copies"
 
 
 class Query:
-    """Copies one topic to another as Spark does: its checkpoint outlives the cluster."""
+    """Copies one topic to another as Spark does. Its checkpoint outlives the cluster."""
 
     def __init__(self) -> None:
         self.sink = uuid.uuid4().hex
@@ -30,7 +30,7 @@ class Query:
         self.checkpoint: list[PositionJson] = []
 
     def run(self, cluster: BarnabasCluster, *, again: bool = False) -> None:
-        """Run the next batch; with `again`, the last one, of which the driver has not heard."""
+        """Run the next batch; with `again`, the last one, whose end the driver does not know."""
         given = {"subscribe": SOURCE, "kafka.bootstrap.servers": cluster.bootstrap_servers}
         reader = TopicStreamReader(
             ReadOptions.parse({**given, "startingOffsets": "earliest"}, streaming=True)
@@ -54,7 +54,7 @@ class Query:
 
 
 def leave_open(cluster: BarnabasCluster) -> None:
-    """A producer that dies in the middle of a transaction."""
+    """Leave an open transaction of a dead producer."""
     producer = Producer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,

@@ -1,6 +1,6 @@
-"""A pipeline on a cluster whose machines have Spark and a Python, and no Barnabas.
+"""A pipeline on a cluster whose machines have Spark and Python, but not Barnabas.
 
-What docs/use/pipelines.md says of packed environments is done here: executors are given one as an archive.
+The test follows docs/use/pipelines.md about packed environments: the executors get one as an archive.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def copy(words):
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What venv-pack makes; one that was made before, by BARNABAS_PACKED_ENVIRONMENT."""
+    """The archive that venv-pack makes, or the existing one in BARNABAS_PACKED_ENVIRONMENT."""
     if made := os.environ.get("BARNABAS_PACKED_ENVIRONMENT"):
         return Path(made)
     folder = tmp_path_factory.mktemp("packed")

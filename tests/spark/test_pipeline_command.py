@@ -1,4 +1,4 @@
-"""`barnabas pipeline run` as it is used: beside the broker, stopped by a signal, killed, and gone on with."""
+"""`barnabas pipeline run` in practice: beside the broker, stopped by a signal, killed, and continued."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Pipelines whose processes are killed -9 at seeded moments: each row once, and no count that counts twice.
+"""Pipelines whose processes are killed at moments that a seed determines: each row once, and no wrong count.
 
-`make kills` runs it over many seeds.
+`make kills` runs many seeds.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def ids_in(servers: str, topic: str) -> list[int]:
 
 
 def kill_and_finish(process: PipelineProcess, chance: random.Random) -> None:
-    """Run a pipeline, kill it or its workers at moments of `chance`, and let the last run end."""
+    """Run a pipeline, kill it or its workers at random moments, and let the last run end."""
     for _ in range(DEATHS):
         process.start("--once")
         done = len(commits(process))
@@ -259,7 +259,7 @@ def check_counts(servers: str, topic: str, expected: Mapping[int, int] = EVERY_R
 
 
 def commits(process: PipelineProcess) -> list[Path]:
-    """Spark's words that a batch is done."""
+    """Return the files with which Spark marks finished batches."""
     return list(process.folder.glob("checkpoints/*/commits/[0-9]*"))
 
 
@@ -267,7 +267,9 @@ def commits(process: PipelineProcess) -> list[Path]:
 def test_a_pipeline_under_which_the_brokers_of_a_cluster_are_killed_gives_each_row_once(
     tmp_path: Path, seed: int
 ) -> None:
-    """Leaders, coordinators and the controller among them: others take over, and the pipeline goes on."""
+    """The killed brokers include leaders, coordinators and the controller. Others take over, and the pipeline
+    continues.
+    """
     chance = random.Random(seed)
     (tmp_path / "killed.py").write_text(
         PIPELINE.format(source="lines", copy="copies", counts="counts", kinds=KINDS)

@@ -1,4 +1,4 @@
-"""What a pipeline's sources and sinks can be told, each on a live broker and on real files."""
+"""The options of a pipeline's sources and sinks, each with a live broker and real files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines on a live broker: what comes out of topics and files, and what is said when it cannot."""
+"""Pipelines on a live broker: the output in topics and files, and the errors."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ FROM orders GROUP BY window(at, '1 minute');
 def test_a_query_of_a_sql_pipeline_can_be_started_again_and_again(
     pipeline: PipelineRunner, tmp_path: Path
 ) -> None:
-    """As it is when it has failed."""
+    """A query that has failed starts in the same way."""
     text = f"""/*
 [source.lines]
 files = "{tmp_path}/lines"
@@ -592,7 +592,7 @@ def test_reasons_say_what_is_wrong_with_a_value(spark: SparkSession) -> None:
 def test_a_record_is_parsed_once_however_often_its_columns_are_used(
     spark: SparkSession, format: str, reads: int
 ) -> None:
-    """JSON is also read without its columns, to see whether anything follows it."""
+    """JSON is also parsed without its columns, to find text after it."""
     rows, decoded = decode_text(spark.range(1).selectExpr("string(id) AS value"), format, "id INT", {})
     good = rows.where(decoded.reason.isNull()).select(decoded.columns["id"].alias("id"))
     plan = good.where("id > 3").selectExpr("id", "id + 1")._jdf.queryExecution().optimizedPlan().toString()

@@ -1,4 +1,4 @@
-"""The pytest harness for pipelines: rows in, rows out, steps alone, restarts."""
+"""The pytest harness for pipelines: input and output rows, single steps, restarts."""
 
 from __future__ import annotations
 

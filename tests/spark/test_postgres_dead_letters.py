@@ -1,4 +1,6 @@
-"""Rows that PostgreSQL rejects: each once a dead letter, the others of their batch once in the table."""
+"""Rows that PostgreSQL rejects become dead letters once. The other rows of their
+batch are in the table once.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ REASONS = {
 
 @pytest.fixture
 def shop(make_topic: MakeTopic, postgres_server: str) -> dict[str, str]:
-    """What a pipeline to PostgreSQL is written with."""
+    """The parameters of a pipeline to PostgreSQL."""
     sink = f'postgres="{postgres_server}", table="people"'
     return {"source": make_topic(), "bad": make_topic(), "sink": sink, "more": ""}
 

@@ -1,4 +1,4 @@
-"""Pipelines whose partitions fall quiet, and whose registry gains a version while they run."""
+"""Pipelines whose partitions get no more records, and whose registry gets a new version while they run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def counts(busy, quiet):
 
 
 def look_until(running: Supervisor, reached: Callable[[], bool]) -> None:
-    """Look after the queries until they have come so far; what is started too slowly is started again."""
+    """Supervise the queries until they have reached a state. Start a query again if its start is too slow."""
     while not reached():
         assert not running.finished, running.statuses
         time.sleep(0.1)

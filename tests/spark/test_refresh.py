@@ -1,4 +1,6 @@
-"""Static sources that streams are joined with, read anew: of a topic its offsets, of a folder its files."""
+"""Static sources that are joined with streams and read again: the offsets of a topic,
+the files of a folder.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Registered Protobuf and JSON, beside Confluent's serializers, by a live registry and without Spark."""
+"""Registered Protobuf and JSON, compared with Confluent's serializers, with a live
+registry and without Spark.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,7 @@ def encode(encoder: Any, arrow: pa.DataType, *rows: Any) -> list[bytes]:
 
 
 def message_of(schema: Registered, name: str) -> Any:
-    """The class of a message, for Confluent's serdes, which read the name of its file."""
+    """Return the class of a message for Confluent's serdes, which read the name of its file."""
     return GetMessageClass(ProtobufFile(schema).message(name))
 
 

@@ -1,4 +1,4 @@
-"""A micro-batch that is planned again, by another driver or after losses: its tasks are what they were."""
+"""A micro-batch that is planned again, by another driver or after losses: its tasks are the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Feed = Callable[..., None]
 
 
 class Query:
-    """A query's driver, on a machine of so many cores."""
+    """The driver of a query, on a machine with this number of cores."""
 
     def __init__(self, servers: str, cores: int, topic: str, **options: str) -> None:
         options |= {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"}
@@ -81,7 +81,9 @@ def everything() -> list[str]:
 def test_a_driver_with_fewer_cores_writes_no_row_twice(
     servers: str, source: str, make_topic: MakeTopic, query: Callable[..., Query]
 ) -> None:
-    """The first task of a batch fails after the others have committed, and the query moves."""
+    """The first task of a batch fails after the others have committed, and the query
+    moves to another machine.
+    """
     target, sink = make_topic(), uuid.uuid4().hex
     first = query(4, source)
     start = first.reader.initialOffset()
@@ -137,7 +139,7 @@ def test_records_that_are_gone_leave_the_other_tasks_where_they_were(
 def test_a_new_partition_that_loses_records_leaves_the_tasks_as_they_were(
     source: str, query: Callable[..., Query], admin: AdminClient
 ) -> None:
-    """Where it starts is not in the checkpoint's start, and moves."""
+    """The checkpoint does not have the start of the new partition, and this start moves."""
     first = query(4, source, minPartitions="8", failOnDataLoss="false")
     start = {source: {"0": 300}}
     end = first.next(start)
@@ -154,7 +156,7 @@ def test_a_new_partition_that_loses_records_leaves_the_tasks_as_they_were(
 def test_a_first_batch_starts_where_it_was_planned_to_though_the_earliest_offsets_have_moved(
     source: str, query: Callable[..., Query], admin: AdminClient
 ) -> None:
-    """No checkpoint holds the start of the first batch: Spark asks for it again."""
+    """No checkpoint has the start of the first batch: Spark asks for it again."""
     first = query(4, source)
     start = first.reader.initialOffset()
     end = first.next(start)
@@ -176,7 +178,7 @@ def test_a_first_batch_starts_where_it_was_planned_to_though_the_earliest_offset
 
 
 def test_nothing_new_is_the_same_position(source: str, query: Callable[..., Query]) -> None:
-    """Spark takes any other for a batch to run."""
+    """For any other position, Spark would run a batch."""
     first, second = query(4, source), query(1, source)
     end = first.next(first.reader.initialOffset())
     assert second.next(end) == end
@@ -185,7 +187,7 @@ def test_nothing_new_is_the_same_position(source: str, query: Callable[..., Quer
 def test_a_batch_that_was_planned_nobody_knows_how_is_refused(
     source: str, query: Callable[..., Query]
 ) -> None:
-    """Checkpoints of before do not tell how many cores their driver had."""
+    """Earlier checkpoints do not contain the number of their driver's cores."""
     start, end = {source: {"0": 0, "1": 0}}, {source: {"0": 300, "1": 300}}
     with pytest.raises(PlanError, match="does not say how its tasks were planned"):
         query(1, source).plan(start, end)

@@ -1,4 +1,4 @@
-"""What a pipeline with a password leaves behind: Spark's log at DEBUG, its events and plans, the status."""
+"""The traces of a pipeline with a password: Spark's log at DEBUG, its events and plans, the status."""
 
 from __future__ import annotations
 

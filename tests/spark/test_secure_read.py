@@ -1,4 +1,4 @@
-"""A task reads over TLS and SASL, and says in one line what keeps it from that."""
+"""A task reads over TLS and SASL, and reports each problem in one line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 def stand(tmp_path: Path) -> Iterator[Stand]:
-    """Puts a broker behind a proxy."""
+    """Put a broker behind a proxy."""
     with ExitStack() as stack:
 
         def stand(tls: ssl.SSLContext | None = None, mechanism: str = "", begin: Begin = None) -> SecureProxy:
@@ -78,7 +78,7 @@ def dotted(settings: dict[str, str]) -> dict[str, str]:
 
 
 def write(proxy: SecureProxy, **settings: str) -> None:
-    """By librdkafka, to which the same settings go."""
+    """Write with librdkafka, which gets the same settings."""
     producer = Producer({"bootstrap.servers": proxy.address, "log_level": 0, **dotted(settings)})
     for value in VALUES:
         producer.produce("t", value)
@@ -134,7 +134,7 @@ def knows_password(message: bytes) -> tuple[bytes, bool]:
 
 
 def scram_server(mechanism: str) -> Begin:
-    """Of the library that the client has, too; tests/compat holds it against Kafka."""
+    """Run SCRAM with the library of the client. tests/compat compares it with Kafka."""
     known = ScramMechanism(mechanism).make_auth_info(PASSWORD)
 
     def begin() -> Step:
@@ -159,7 +159,7 @@ def scram_server(mechanism: str) -> Begin:
 
 
 def takes_token(check: Callable[[str, dict[str, str]], None]) -> Begin:
-    """As Kafka does: a bad token is answered with a reason first, and refused when the client has it."""
+    """Accept a token as Kafka does: a bad one gets an answer with a reason first, and then an error."""
     refused = b'{"status":"invalid_token"}'
 
     def begin() -> Step:
@@ -230,7 +230,7 @@ def test_a_token_that_nobody_has_signed(stand: Stand, read: Read) -> None:
 
 @pytest.fixture(params=["http", "https"])
 def token_endpoint(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[str]:
-    """Gives clients that know the secret a token."""
+    """Give a token to clients that know the secret."""
 
     class Endpoint(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -1,4 +1,4 @@
-"""Security settings reach every client that a job makes: over TLS, with certificates on both sides."""
+"""Security settings reach every client of a job, over TLS with certificates on both sides."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Options = dict[str, str]
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Options]:
-    """The options of a job that may come in; the broker behind tells clients of its TLS port only."""
+    """The options of an authorized job. The broker names only its TLS port to clients."""
     folder = tmp_path_factory.mktemp("tls")
     certificates = Certificates(folder)
     with secured(folder / "data", certificates.server_context(asks_client=True)) as proxy:

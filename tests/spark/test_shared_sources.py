@@ -1,4 +1,4 @@
-"""Sources that are read and parsed once for several outputs: one query, and still each row once."""
+"""Sources that are read and parsed once for several outputs, in one query, with each row once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole Spark jobs on the data source: what a user writes, by its short name."""
+"""Whole Spark jobs with the data source, as a user writes them with its short name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def stream(spark: SparkSession, servers: str) -> DataStreamReader:
 
 @pytest.fixture
 def to_topic(servers: str, tmp_path: Path) -> Callable[..., DataStreamWriter]:
-    """Writes a stream to a topic until all is written; a second call goes on from its checkpoint."""
+    """Write a stream to a topic until all records are written. A second call
+    continues from its checkpoint.
+    """
 
     def to_topic(rows: DataFrame, topic: str, mode: str = "append") -> list[int]:
         # a column partition would be obeyed, and the topics have not the same number of them

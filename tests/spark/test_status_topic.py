@@ -1,4 +1,4 @@
-"""A pipeline's status in a topic: what a reader finds there, and what becomes of a writer in trouble."""
+"""A pipeline's status in a topic: its records, and a writer with errors."""
 
 from __future__ import annotations
 

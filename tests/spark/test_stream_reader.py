@@ -1,4 +1,4 @@
-"""A query's source from trigger to trigger, driven as Spark drives it but without the wait for Spark."""
+"""A query's source from trigger to trigger, called as Spark calls it, without the waits of Spark."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def open_reader(servers: str) -> Iterator[Open]:
 
 
 def numbers(position: PositionJson) -> dict[str, dict[str, int]]:
-    """A position's offsets, without its topics' ids."""
+    """Return a position's offsets, without its topic ids."""
     return to_json(Position.from_json(position).offsets)
 
 
@@ -479,7 +479,9 @@ def test_a_partition_that_is_gone_is_data_loss(make_topic: MakeTopic, feed: Feed
 def test_a_log_that_was_cut_is_read_on_from_its_end(
     make_topic: MakeTopic, feed: Feed, open_reader: Open, limit: ReadAllAvailable | ReadMaxRows
 ) -> None:
-    """As after an unclean election: the topic is the same, and its end lies before the query's position."""
+    """This happens after an unclean election: the topic is the same, and it ends
+    before the query's position.
+    """
     topic = make_topic()
     feed(topic, range(900))
     earliest = {"subscribe": topic, "startingOffsets": "earliest"}

@@ -1,4 +1,4 @@
-"""Streams that start at the same moment share a map of Spark's, to which none of them may add."""
+"""Streams that start at the same moment share a map of Spark, to which they must not add entries."""
 
 from __future__ import annotations
 

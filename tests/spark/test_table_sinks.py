@@ -1,4 +1,4 @@
-"""Batches into PostgreSQL and Delta: each once, on a real server and in real files."""
+"""Batches in PostgreSQL and Delta, each once, with a real server and real files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(*ids: int | None, name: str = "a") -> pa.Table:
 
 @pytest.fixture
 def table(postgres_server: str, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A cursor on that server; its tables go with the test."""
+    """A cursor on the server. Its tables are deleted after the test."""
     import psycopg
 
     with psycopg.connect(postgres_server, autocommit=True) as connection, connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Records that a topic rejects: each once a dead letter, the others of their batch once in the topic."""
+"""Records that a topic rejects become dead letters once. The others of their batch are in the topic once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def committed(found: list[Message]) -> list[str]:
 
 @pytest.fixture
 def copying(make_topic: MakeTopic) -> dict[str, str]:
-    """What a pipeline to a topic that takes small records is written with."""
+    """The parameters of a pipeline to a topic that accepts small records."""
     sink = make_topic(max_message_bytes="1000")
     return {"source": make_topic(), "sink": sink, "bad": make_topic(), "options": "", "more": ""}
 

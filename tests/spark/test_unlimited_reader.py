@@ -1,4 +1,4 @@
-"""The source for PySpark 4.1, driven in its order: it asks for the end before it tells the start."""
+"""The source for PySpark 4.1, called in its order: it requests the end before it gives the start."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Feed = Callable[..., None]
 
 @dataclass
 class Query:
-    """A query's checkpoint, and the runs of Spark 4.1 that go on from it.
+    """A query's checkpoint, and the runs of Spark 4.1 that continue from it.
 
     `wraps` is its setting spark.sql.streaming.triggerAvailableNowWrapper.enabled, with the trigger.
     """
@@ -37,7 +37,7 @@ class Query:
     readers: list[TopicStreamReader] = field(default_factory=list)
 
     def plan(self, **options: str) -> list[Task]:
-        """A new run's next micro-batch."""
+        """Return the tasks of the next micro-batch of a new run."""
         reader = self._start(options)
         end = reader.latestOffset() if self.wraps else None
         if self.ends:
@@ -48,14 +48,14 @@ class Query:
         return tasks(reader, start, self.ends[-1])
 
     def plan_another(self) -> list[Task]:
-        """The same run's next micro-batch."""
+        """Return the tasks of the next micro-batch of the same run."""
         reader = self.readers[-1]
         assert isinstance(reader, UnlimitedStreamReader)
         self.ends.append(json.loads(json.dumps(reader.latestOffset())))
         return tasks(reader, *self.ends[-2:])
 
     def replay(self, **options: str) -> list[Task]:
-        """The last micro-batch once more, by a new run: the last one was killed in it."""
+        """Return the tasks of the last micro-batch, which a new run repeats after a kill."""
         reader = self._start(options)
         if self.wraps:
             reader.latestOffset()
@@ -63,7 +63,7 @@ class Query:
         return self._last_batch(reader)
 
     def replay_with_a_newer_spark(self) -> list[Task]:
-        """The last micro-batch once more, by PySpark 4.2 or later."""
+        """Return the tasks of the last micro-batch, which PySpark 4.2 or later repeats."""
         reader = TopicStreamReader(ReadOptions.parse(self.options, streaming=True))
         self.readers.append(reader)
         reader.prepareForTriggerAvailableNow()

@@ -1,4 +1,4 @@
-"""`barnabas pipeline validate`: what is refused before anything runs; and folders that remember batches."""
+"""`barnabas pipeline validate`: the errors that it finds before a run, and folders that remember batches."""
 
 from __future__ import annotations
 

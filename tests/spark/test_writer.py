@@ -1,4 +1,4 @@
-"""Rows as records: where they go, what they carry, and what is said when they cannot."""
+"""Rows as records: their topic and partition, their fields, and the errors."""
 
 from __future__ import annotations
 

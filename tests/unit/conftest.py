@@ -1,4 +1,4 @@
-"""What tests of several packages share."""
+"""Fixtures for tests of several packages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names do not resolve, at once: a machine's own resolver may take its time to say so."""
+    """Let host names fail to resolve at once, because the machine's own resolver can take long."""
 
     def resolve(host: str, *arguments: object, **options: object) -> object:
         if host[0].isalpha():

@@ -1,4 +1,4 @@
-"""Error codes: the few facts the rest leans on."""
+"""The properties of error codes on which other code depends."""
 
 import pytest
 

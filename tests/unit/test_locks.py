@@ -1,4 +1,4 @@
-"""The lock files by which `make setup` installs: what constraints.txt pins, each with its hashes."""
+"""The lock files of `make setup`: the versions in constraints.txt, each with its hashes."""
 
 from __future__ import annotations
 

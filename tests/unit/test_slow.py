@@ -1,4 +1,4 @@
-"""`make test` leaves out slow tests only: every package and every client keeps a test in it."""
+"""`make test` leaves out only slow tests: every package and every client keeps a test."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_pytest_finds_each_fast_test_with_its_parameters() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_each_package_has_a_fast_test(package: str) -> None:
-    """Its test imports it, or is called like it: commands are tested by their names."""
+    """A test of the package imports it or has its name. Commands are tested by their names."""
     name = package.rpartition(".")[2]
     named = [file for file in TESTS if file.stem in (f"test_{name}", f"test_cli_{name}")]
     is_imported = re.search(rf"\b{re.escape(package)}\b", kept())

@@ -1,7 +1,7 @@
 """Groups of the consumer protocol (KIP-848), alone and with members of the classic protocol.
 
-Regular expressions are resolved beside the requests, so they are waited for; what is asked of each broker in
-between differs and is not compared.
+The coordinator evaluates regular expressions outside of the requests, so a scenario waits for the result. It
+does not compare the requests meanwhile, because their number differs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ GROUP_RESOURCE = 32
 def beat(
     wire, member: str, epoch: int, owned=None, group: str = "g", **more
 ) -> ConsumerGroupHeartbeatRequest:
-    """A heartbeat; `owned` are partitions by topic name."""
+    """Return a heartbeat. `owned` are partitions by topic name."""
     if owned is not None:
         owned = [
             TopicPartitions(topic_id=wire.topic_id(topic), partitions=list(partitions))
@@ -61,7 +61,7 @@ def beat(
 
 
 def enter(wire, member: str, *topics: str, **more) -> ConsumerGroupHeartbeatRequest:
-    """The full heartbeat that joins."""
+    """Return the full heartbeat that joins."""
     names = [wire.name(topic) for topic in topics]
     return beat(
         wire,
@@ -72,7 +72,7 @@ def enter(wire, member: str, *topics: str, **more) -> ConsumerGroupHeartbeatRequ
 
 
 def known_topic(wire, suffix: str, partitions: int = 1) -> str:
-    """A new topic that the group coordinator has heard of, too."""
+    """Create a topic, and wait until the group coordinator knows it."""
     topic = wire.topic(suffix, partitions)
     probe = f"probe-{suffix}-{partitions}"
     answer = wire.ask(enter(wire, probe, suffix, group=probe), 1)
@@ -91,7 +91,7 @@ def describe(wire, *groups: str, operations: bool = False) -> ConsumerGroupDescr
 
 
 def id_of(name: str, wire) -> str:
-    """A member id, another at every level: each has a group of its own."""
+    """Return a member id for each level, because each level has its own group."""
     return f"{name}-{wire.level}"
 
 
@@ -330,7 +330,7 @@ def an_empty_group_changes_its_kind(wire):
 
 
 def subscription(*topics: str, owned=()) -> bytes:
-    """ConsumerProtocolSubscription v1; `owned` are pairs of a topic and its partitions."""
+    """Return ConsumerProtocolSubscription v1. `owned` are pairs of a topic and its partitions."""
 
     def array(items):
         return struct.pack(">i", len(items)) + b"".join(items)
@@ -343,7 +343,7 @@ def subscription(*topics: str, owned=()) -> bytes:
 
 
 def assignment(topic: str, *partitions: int) -> bytes:
-    """ConsumerProtocolAssignment v1."""
+    """Return ConsumerProtocolAssignment v1."""
     return (
         struct.pack(">hih", 1, 1, len(topic))
         + topic.encode()
@@ -497,7 +497,7 @@ def settings_of_groups(wire):
 
 
 def _settled(wire, wanted: DescribeConfigsResource) -> None:
-    """Until the broker itself has heard of the change."""
+    """Wait until the broker itself has seen the change."""
     for _ in range(100):
         (result,) = wire.ask(DescribeConfigsRequest(resources=[wanted]), 4).results
         if any(config.value == "6000" for config in result.configs):
@@ -507,7 +507,7 @@ def _settled(wire, wanted: DescribeConfigsResource) -> None:
 
 
 def _until_epoch(wire, member: str, epoch: int, owned, wanted: int) -> None:
-    """Heartbeats until the member is at `wanted`: what it waits for happens beside the requests."""
+    """Send heartbeats until the member has the epoch `wanted`, which changes outside of the requests."""
     for _ in range(200):
         answer = wire.ask(beat(wire, member, epoch, owned), 1)
         assert not answer.error_code, answer

@@ -1,4 +1,4 @@
-"""Produce, Fetch and what tells where a log begins, ends and was at a time."""
+"""Produce, Fetch, and requests for a log's start, end, and offset at a time."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def committed(wire, group: str, topic: str | None, partitions: tuple[int, ...] =
 
 
 def joined(wire, group: str, **more):
-    """Join as the only member, by one request or by two: since v4 a member is first told its id."""
+    """Join as the only member, by one request or by two: since v4, the first answer has the member id."""
     answer = yield join(group, **more)
     if answer.error_code:
         answer = yield join(group, answer.member_id, **more)

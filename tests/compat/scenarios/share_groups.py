@@ -1,7 +1,7 @@
-"""Share groups (KIP-932): members, their epochs, start offsets, and what other APIs say of such a group.
+"""Share groups (KIP-932): members, their epochs, start offsets, and other APIs' answers about such a group.
 
-Partitions are initialized beside the requests: the first heartbeats are not compared. The scenarios ask once,
-as the APIs have one version in Apache Kafka 4.2.
+Partitions are initialized outside of the requests, so the scenarios do not compare the first heartbeats. The
+APIs have one version in Apache Kafka 4.2, so each scenario runs once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from barnabas.kafka.protocol.messages.update_features import FeatureUpdateKey, U
 
 
 def use_share_groups(wire) -> None:
-    """Let Barnabas use the feature, as Apache Kafka does from its start."""
+    """Enable the feature in Barnabas. Apache Kafka has it from its start."""
     update = FeatureUpdateKey(feature="share.version", max_version_level=1)
     assert wire.ask(UpdateFeaturesRequest(feature_updates=[update]), 1).error_code == 0
 
@@ -61,7 +61,7 @@ def describe(wire, group: str = "g") -> ShareGroupDescribeRequest:
 
 
 def joined(wire, member: str, *topics: str, partitions: int, group: str = "g") -> int:
-    """The epoch of a member that has joined and got its partitions."""
+    """Return the epoch of a member that has joined and got its partitions."""
     answer = wire.ask(beat(wire, member, 0, *topics, group=group))
     for _ in range(600):
         assert not answer.error_code, answer

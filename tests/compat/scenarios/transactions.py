@@ -1,4 +1,4 @@
-"""Transactions: producers and their epochs, what is added and written, how it ends, who may see it."""
+"""Transactions: producers and their epochs, additions, writes, ends, and the records that readers see."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def coordinated(wire, name: str) -> None:
 
 
 def started(wire):
-    """A name, a topic of two partitions, and the name's first producer."""
+    """Return a transactional id, a topic of two partitions, and the id's first producer."""
     name, topic = wire.name("x"), wire.topic("t", 2)
     coordinated(wire, name)
     answer = yield init(name)
@@ -156,7 +156,7 @@ def started(wire):
 
 
 def ended(wire, name: str, producer, commit: bool):
-    """End a transaction; what the producer goes on with."""
+    """End a transaction, and return the producer for the next one."""
     answer = yield end(name, producer, commit)
     settled(wire, name)
     current = wire.ask(describe(name), 0).transaction_states[0]

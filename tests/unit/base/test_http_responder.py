@@ -1,4 +1,4 @@
-"""The HTTP server of metrics: what it answers, and what it bounds."""
+"""The HTTP server of metrics: its answers and its limits."""
 
 import asyncio
 from contextlib import asynccontextmanager

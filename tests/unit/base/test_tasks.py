@@ -1,4 +1,4 @@
-"""A task in the background never fails in silence."""
+"""The failure of a background task is always reported."""
 
 import ast
 import asyncio
@@ -24,7 +24,7 @@ async def fails():
 
 @pytest.fixture
 def reported():
-    """Collects the errors that the event loop's exception handler receives after `listen`."""
+    """Return the errors that the event loop's exception handler gets after `listen`."""
     return []
 
 
@@ -61,7 +61,9 @@ def test_a_task_that_ends_or_is_stopped_is_not_reported(reported):
 
 
 def unwatched(tree):
-    """The lines at which a task is made that reports no error: also one that a statement makes and drops."""
+    """Return the lines that create a task whose errors are not reported, or a task
+    that is dropped at once.
+    """
     for node in ast.walk(tree):
         is_dropped = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
         if (isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "create_task") or (

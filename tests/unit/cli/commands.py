@@ -1,4 +1,4 @@
-"""Every command, found by walking, with arguments that it can be called with."""
+"""Finds every command, and makes valid arguments for it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SENSIBLE = {
 
 
 def arguments(path: Name, folder: Path) -> list[str]:
-    """A call of a command: its required parameters, and what `SENSIBLE` adds."""
+    """Return a call of the command: its required parameters, and those in `SENSIBLE`."""
     words = [*path]
     for parameter in LEAVES[path].params:
         if parameter.required:
@@ -67,7 +67,7 @@ def arguments(path: Name, folder: Path) -> list[str]:
 
 
 def value_of(parameter: click.Parameter, folder: Path) -> str:
-    """A value that a parameter accepts; files and folders of `folder` (`fill`) where it wants one."""
+    """Return a valid value for a parameter. Files and folders are in `folder` (`fill`)."""
     kind = parameter.type
     if isinstance(kind, click.Choice):
         return str(next(iter(kind.choices)))
@@ -94,7 +94,7 @@ def value_of(parameter: click.Parameter, folder: Path) -> str:
 
 
 def calls_in(line: str) -> Iterator[list[str]]:
-    """The words of each call of `barnabas` in a shell line, without pipes and redirections."""
+    """Yield the words of each call of `barnabas` in a shell line, without pipes and redirections."""
     words = shlex.shlex(line, posix=True, punctuation_chars="|<>;&")
     words.whitespace_split = True
     call: list[str] | None = None
@@ -112,7 +112,11 @@ def calls_in(line: str) -> Iterator[list[str]]:
 
 
 def parse(words: list[str]) -> None:
-    """Parse a call as click does, down to the command that would run. Raises click.UsageError."""
+    """Parse a call as click does, up to the command that would run.
+
+    Raises:
+        click.UsageError: the call is not valid.
+    """
     command: click.Command | None = app
     context = click.Context(app, info_name="barnabas", **app.context_settings)
     while isinstance(command, click.Group):
@@ -124,7 +128,7 @@ def parse(words: list[str]) -> None:
 
 
 def fill(folder: Path) -> None:
-    """The files that calls name."""
+    """Create the files that the calls name."""
     (folder / "a.log").write_text("a line\n")
     (folder / "shop.sql").write_text("")
     (folder / "plan.json").write_text('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}')
@@ -133,7 +137,7 @@ def fill(folder: Path) -> None:
 
 
 def stopped_brokers_data(folder: Path) -> Path:
-    """A log directory with a damaged file, the same in each call: a command may repair it."""
+    """Create a log directory with a damaged file, the same for each call, because a command may repair it."""
     shutil.rmtree(folder, ignore_errors=True)
     partition = folder / "t-0"
     partition.mkdir(parents=True)
@@ -142,7 +146,7 @@ def stopped_brokers_data(folder: Path) -> Path:
 
 
 def options(path: Name) -> Iterator[click.Option]:
-    """The options of a command, without --help."""
+    """Yield the options of a command, without --help."""
     for parameter in LEAVES[path].params:
         if isinstance(parameter, click.Option):
             yield parameter

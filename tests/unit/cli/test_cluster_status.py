@@ -1,4 +1,4 @@
-"""What `barnabas cluster status` prints."""
+"""The output of `barnabas cluster status`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.cli.cluster.commands import _print_status
 
 
 def status(*states: str) -> dict[str, Any]:
-    """Of a cluster whose first broker is the controller and leads all."""
+    """Return the status of a cluster whose first broker is the controller and leads all partitions."""
     return {
         "brokers": [
             {

@@ -1,8 +1,8 @@
-"""Every command, called wrongly in every way, and where no broker is.
+"""Every command with each kind of wrong call, and without a broker.
 
-Commands are found by walking, so a new one is tried too. Whatever happens: one line on stderr, the right exit
-code, no traceback. `make test` tries a sample, in which each command and each value has its turn, and
-`make test-all` every combination.
+The test finds the commands itself, so it also tests a new one. Each call must give one line on stderr, the
+right exit code and no traceback. `make test` tries a sample with each command and each value, and `make
+test-all` tries every combination.
 """
 
 import itertools
@@ -36,12 +36,12 @@ BY_BROKER = [path for path in LEAVES if any(option.name == "bootstrap_server" fo
 
 
 class Ran(BarnabasError):
-    """A command that lasts would run now."""
+    """Raised instead of running a command that would run for a long time."""
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """The working folder; what would last ends at once."""
+    """The working folder. Commands that would run for a long time end at once."""
 
     def run(*arguments, **others):
         raise Ran("it runs")
@@ -62,7 +62,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def call(words):
-    """Exit code and stderr of a call that cannot succeed, and said why in one line."""
+    """Run a call that must fail with one line. Return the exit code and stderr."""
     result = CliRunner().invoke(app, words, prog_name="barnabas")
     shown = [word[:80] for word in words]
     assert result.exception is None or isinstance(result.exception, SystemExit), (shown, result.exception)
@@ -79,7 +79,7 @@ def test_what_is_said_of_commands_is_said_of_commands_that_exist():
 
 
 def sample_of(values, path, count=1):
-    """Some of the values; for each command, others."""
+    """Return some of the values. Each command gets others."""
     return in_turn(values, [*LEAVES].index(path), count)
 
 

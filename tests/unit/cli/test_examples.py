@@ -1,4 +1,4 @@
-"""The examples in help texts: each is a call that its command accepts."""
+"""The examples in help texts: their commands accept each of them."""
 
 import click
 import pytest
@@ -6,7 +6,7 @@ from tests.unit.cli.commands import COMMANDS, calls_in, parse
 
 
 def examples():
-    """Each call of barnabas in an example, without what it is piped to and read from."""
+    """Yield each call of barnabas in an example, without pipes and redirections."""
     for command in COMMANDS.values():
         for line in (command.epilog or "").splitlines():
             if not line.startswith("  ") or "barnabas " not in line:

@@ -1,4 +1,4 @@
-"""What every command says of itself, and what it loads to say so."""
+"""The help text of every command, and the modules that it loads."""
 
 import subprocess
 import sys

@@ -23,7 +23,7 @@ P0 = TopicPartition("t", 0)
 
 
 class FakeAdmin:
-    """A partition that holds offsets 10 to 20; its record of time 1000 lies at 15."""
+    """A partition with the offsets 10 to 20, whose record of time 1000 has offset 15."""
 
     def offsets(self, partitions, spec):
         found = {"earliest": 10, "latest": 20}.get(spec, 15 if spec == 1000 else -1)

@@ -1,4 +1,4 @@
-"""Records as JSON lines and through templates."""
+"""Records as JSON lines and in templates."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`barnabas start` with settings that cannot be honoured: it does not start, and one line says why."""
+"""`barnabas start` with invalid settings: it does not start, and one line gives the reason."""
 
 import pytest
 from click.testing import CliRunner
@@ -11,7 +11,7 @@ from barnabas.cli.app import app
 
 @pytest.fixture
 def refused(tmp_path, monkeypatch):
-    """Runs `barnabas start`, which must not come to open anything; its one line on stderr."""
+    """Run `barnabas start`, which must not open anything. Return its line on stderr."""
 
     def never(*_arguments):
         pytest.fail("the broker went on to open its listeners and its data")

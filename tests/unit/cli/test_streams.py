@@ -1,4 +1,4 @@
-"""A command whose standard streams are closed, full, or have nobody at the other end."""
+"""A command whose standard streams are closed, full, or without a reader."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ BARNABAS = [sys.executable, "-m", "barnabas.cli"]
 
 
 def run(*arguments, closed=(), **streams):
-    """Runs a command with the descriptors in `closed` closed; its exit code, stdout and stderr."""
+    """Run a command with the descriptors in `closed` closed. Return its exit code, stdout and stderr."""
 
     def close():
         for number in closed:

@@ -1,4 +1,4 @@
-"""What `barnabas top` says of two looks at a cluster."""
+"""The output of `barnabas top` for two samples of a cluster."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Calls go to the broker that can answer them, and to the next one when that has changed or died."""
+"""Calls go to the broker that can answer them, and to the next one if that broker changes or dies."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FIRST, SECOND = ("one", 1), ("two", 2)
 
 
 class FakeCluster:
-    """Two brokers. `coordinator` coordinates every group; `silent` ones do not answer."""
+    """Two brokers. `coordinator` coordinates every group. The brokers in `silent` do not answer."""
 
     def __init__(self) -> None:
         self.coordinator = 1

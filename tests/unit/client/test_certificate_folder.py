@@ -1,4 +1,4 @@
-"""A folder with an authority and what it has signed."""
+"""A folder with a certificate authority and the certificates that it has signed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def folder(tmp_path: Path) -> CertificateFolder:
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> str:
-    """The common name that the server sees of the client; raises what the client raises."""
+    """Make a TLS handshake. Return the client's common name as the server sees it.
+    Raises the client's error.
+    """
     seen = []
     ours, theirs = socket.socketpair()
 

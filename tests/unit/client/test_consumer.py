@@ -1,4 +1,4 @@
-"""What `Consumer` makes of librdkafka's messages."""
+"""The results of `Consumer` for messages of librdkafka."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_no_more_records_are_returned_than_asked_for():
 
 
 def test_a_consumer_that_ctrl_c_has_interrupted_can_be_closed():
-    """Just after a read has begun, and before its `with` block: nothing ends that read."""
+    """The interrupt happens just after a read has begun and before the `with` block,
+    so nothing ends that read.
+    """
 
     def interrupted():
         consumer = Consumer("127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""What any broker answers is asked of each that was named, until one does."""
+"""A request that any broker can answer goes to each named broker until one answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barnabas.testing import BarnabasBroker
 
 @pytest.fixture
 def hanging() -> Iterator[str]:
-    """The address of a broker that was suspended: the kernel still takes its connections."""
+    """Yield the address of a suspended broker: the kernel still accepts its connections."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 

@@ -1,4 +1,4 @@
-"""Lines as real systems write them, and what is read from them."""
+"""Log lines of real systems, and their parsed fields."""
 
 import json
 from datetime import datetime, timedelta

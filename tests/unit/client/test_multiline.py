@@ -1,4 +1,4 @@
-"""Which lines make one record."""
+"""The lines that make one record."""
 
 import pytest
 

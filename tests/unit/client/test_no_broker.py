@@ -1,4 +1,4 @@
-"""Clients of a cluster that is not there: each says so in time, and names it."""
+"""Clients of a cluster that cannot be reached: each reports this in time, with the address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's client properties as librdkafka's, and what is said where that cannot be."""
+"""Java's client properties as librdkafka's settings, and the errors for those without an equivalent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECRET = b"changeit"
 
 
 def accepted(given: dict[str, str]) -> dict[str, str]:
-    """What `given` comes to, once librdkafka and our own connection have taken it."""
+    """Return the settings from `given`, after librdkafka and our own connection have accepted them."""
     settings = translate(given).settings
     _ = Servers("127.0.0.1:1", settings).security
     AdminClient({**settings, "bootstrap.servers": "127.0.0.1:1", "log_level": 0})

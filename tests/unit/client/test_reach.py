@@ -1,4 +1,4 @@
-"""Whether a broker can be reached, and what is said when it cannot."""
+"""Checks whether a broker can be reached, and the errors if not."""
 
 import socket
 import threading
@@ -17,7 +17,9 @@ from barnabas.testing import BarnabasBroker
 
 @contextmanager
 def server(*replies):
-    """Answers each message of a connection with one of `replies`, then closes it; None stays silent."""
+    """A server that answers each message of a connection with one of `replies`, then closes it. None sends
+    nothing.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listening:
         ended = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Reading a log that grows, rotates and is truncated, in one life or several, without loss or repeats."""
+"""Reads a log that grows, rotates and is truncated, in one or several processes, without loss or repeats."""
 
 import gzip
 import os
@@ -23,7 +23,7 @@ def log(tmp_path):
 
 @pytest.fixture
 def follow():
-    """Makes tails that are closed when the test ends."""
+    """Make tails that are closed when the test ends."""
     with ExitStack() as stack:
 
         def make(*args, **kwargs):
@@ -46,7 +46,7 @@ def read(tail, *, final=False):
 
 
 def make_room(path, keep):
-    """Move .1 to .2 and so on, compressed or not."""
+    """Rename .1 to .2 and so on, compressed or not."""
     for number in range(keep, 0, -1):
         for form in ("", ".gz"):
             older = path.with_name(f"{path.name}.{number}{form}")
@@ -324,9 +324,9 @@ def test_a_position_that_is_not_one_is_refused():
 
 
 class TailMachine(RuleBasedStateMachine):
-    """Random writes, rotations of each kind, looks and restarts: the lines read are the lines written.
+    """Random writes, rotations, reads and restarts: the lines read are the lines written.
 
-    A restart goes on behind the last line that was read, as a shipper does.
+    After a restart, the reader continues after the last line read, as a shipper does.
     """
 
     @initialize()

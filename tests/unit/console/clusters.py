@@ -1,4 +1,4 @@
-"""A cluster that answers what pages ask, and notes it."""
+"""A simulated cluster that answers the requests of pages and notes them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ SIZE = 100
 
 
 class Cluster:
-    """One broker with topics of ten partitions, and groups that have committed 0 in one; it notes what it is
-    asked. Each partition ends at 7; what asks for many of them is answered when `answers` is set."""
+    """One broker with topics of ten partitions, and groups that have committed offset 0 in one partition.
+
+    It notes the requests. Each partition ends at 7. A request for many partitions is answered when `answers`
+    is set.
+    """
 
     def __init__(self, topics: int, groups: int = 0) -> None:
         self.servers = "127.0.0.1:1"

@@ -1,4 +1,4 @@
-"""Views of clusters that are not there."""
+"""Views of simulated clusters."""
 
 from __future__ import annotations
 

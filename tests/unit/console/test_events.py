@@ -1,4 +1,4 @@
-"""What the overview tells of changes between two looks."""
+"""The changes between two samples in the overview."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people write to find records."""
+"""Filters of records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster with a broker that is gone: pages show it, and say what it held."""
+"""A cluster with a killed broker: the pages show it and its replicas."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def partition(n, *, leader=ALIVE):
 
 @pytest.fixture
 def killed():
-    """Broker 1 leads 61 partitions of a topic and an internal one; broker 2 held replicas and is gone."""
+    """Broker 1 leads 61 partitions of a topic and an internal one. Broker 2, which had replicas, is dead."""
     cluster = Cluster(topics=1)
     (topic,) = cluster.metadata().topics
     topic.name, topic.partitions = "orders", [partition(n) for n in range(PARTITIONS)]

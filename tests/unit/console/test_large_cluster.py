@@ -1,4 +1,4 @@
-"""What pages ask of a cluster that is large: a bounded number of requests, none of which is large itself."""
+"""The requests of pages in a large cluster: a limited number of them, none of which is large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lanes of the live picture: each record is shown one by one, unless there are too many."""
+"""The lanes of the live picture: they show each record, unless there are too many."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from barnabas.kafka.records.builder import encode_batch
 
 
 class Log:
-    """One partition; a fetch returns batches until `most_bytes`, as a broker does, and at least one."""
+    """One partition. A fetch returns batches of at most `most_bytes`, but at least
+    one batch, as a broker does.
+    """
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, bytes]] = []
@@ -74,7 +76,7 @@ def log():
 
 @pytest.fixture
 def look(log, monkeypatch):
-    """``look()``: the lane of the next look."""
+    """``look()``: return the lane of the next sample."""
 
     def offsets_at(brokers, led, which, committed=False):
         return dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Offsets of groups whose coordinator has gone."""
+"""Offsets of groups whose coordinator is dead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACE = TopicPartition("orders", 0)
 
 
 class Fleeting:
-    """A cluster that knows no coordinator of "lost", one that is gone for "silent", and one that answers."""
+    """A cluster without a coordinator for "lost", with a dead one for "silent", and with one that answers."""
 
     def coordinators(self, groups):
         return {group: {"silent": 1, "told": 2}[group] for group in groups if group != "lost"}

@@ -1,4 +1,4 @@
-"""Records a second, now and over the last half hour."""
+"""Records a second, now and in the last half hour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group's lag in time: for each of its partitions, at the cost of what has changed."""
+"""A group's lag in time, for each of its partitions. Only changed partitions cause requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ PARTITIONS, NOW_S, PRODUCED_S = 6, 1_000_000.0, 999_910
 
 
 class Kafka:
-    """One leader. As a broker does, it sends a batch beyond the partition's bound only first in an answer."""
+    """One leader. As a broker does, it sends a batch above the partition's limit only as the first in an
+    answer.
+    """
 
     def __init__(self, size: int) -> None:
         self.asked = 0

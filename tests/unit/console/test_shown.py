@@ -1,4 +1,4 @@
-"""Bytes of records as people read them."""
+"""The bytes of records as text for people."""
 
 from __future__ import annotations
 

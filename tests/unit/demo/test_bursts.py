@@ -1,4 +1,4 @@
-"""Bursts of errors, found in counts made up here."""
+"""Bursts of errors in invented counts."""
 
 from __future__ import annotations
 

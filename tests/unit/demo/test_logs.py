@@ -1,4 +1,4 @@
-"""Which files the demo takes, where they go, and how long its windows are."""
+"""The files that the demo chooses, their topics, and the length of its windows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write_log(path: Path, *minutes: int) -> Path:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that stands for the places where a system keeps its logs."""
+    """A folder that replaces the usual folders of log files."""
     monkeypatch.setattr(logs, "_PLACES", (str(tmp_path),))
     return tmp_path
 

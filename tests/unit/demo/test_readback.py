@@ -1,4 +1,4 @@
-"""Pulses that are read back: what counts as once each and in order."""
+"""Records of `Pulse` that are read back: each once and in order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from demo.readback import Readback, pulse_value
 
 
 def read(*pulses: tuple[int, int]) -> Readback:
-    """One that has read pulses, each a partition and a number, written at 10 s and read at 12 s."""
+    """Return a reader that has read records, each a partition and a number, written
+    at 10 s and read at 12 s.
+    """
     readback = Readback("nowhere:1", "pulse", 2)
     for partition, number in pulses:
         readback.take(partition, pulse_value(number, 10.0), 12.0)

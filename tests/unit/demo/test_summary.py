@@ -1,4 +1,4 @@
-"""What the demo prints, from numbers made up here."""
+"""The output of the demo for invented numbers."""
 
 from __future__ import annotations
 

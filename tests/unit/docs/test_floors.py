@@ -1,4 +1,4 @@
-"""Rooms on floors, and the arrows that are left when what follows from others is not drawn."""
+"""Rooms on floors, and the arrows that do not follow from others."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ LONG = " ".join(["word"] * (LONGEST + 1))
 
 @pytest.fixture
 def found(tmp_path: Path):
-    """The findings of a text, as (line, rule without `barnabas.`)."""
+    """Return the findings in a text: (line, rule without `barnabas.`)."""
 
     def find(text: str, name: str = "page.md") -> list[tuple[int, str]]:
         path = tmp_path / name

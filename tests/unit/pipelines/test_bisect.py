@@ -1,4 +1,4 @@
-"""The rows of a batch that a sink rejects are found by trying parts of it."""
+"""A search finds the rows of a batch that a sink rejects: it tries parts of the batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COUNT = 200
 
 
 class Sink:
-    """Takes all parts without a bad row, and remembers in which order."""
+    """A sink that accepts all parts without a bad row, and remembers their order."""
 
     def __init__(self, bad: set[int]) -> None:
         self.bad = bad

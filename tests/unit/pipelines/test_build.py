@@ -1,4 +1,4 @@
-"""What is a mistake of the file when a query cannot be made, and what is not."""
+"""Errors when a query cannot be made: those that the file causes, and others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.pipelines.model import Pipeline, Step, Transform
 
 
 def made(answer: Callable[[], int], step: Callable[[], Any]) -> None:
-    """A pipeline of one step, on a Spark whose JVM answers so."""
+    """Return a pipeline of one step, with a Spark whose JVM gives this answer."""
     spark: Any = SimpleNamespace(
         sparkContext=SimpleNamespace(_jvm=SimpleNamespace(System=SimpleNamespace(currentTimeMillis=answer)))
     )

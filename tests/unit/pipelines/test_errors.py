@@ -1,4 +1,4 @@
-"""Spark's errors in one line. The texts are those of Spark 4.3, as it gave them."""
+"""Spark's errors in one line. The texts are from Spark 4.3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline's own folder: one run at a time, and a status that says whether it runs."""
+"""A pipeline's own folder: one run at a time, and a status that shows whether a run is active."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When Spark's JVM need not verify the classes that it loads."""
+"""The conditions under which Spark's JVM need not verify its classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An alert begins when a query has been too far behind for too long, and ends when it has caught up."""
+"""An alert begins when a query has lagged too much for too long, and ends when it has caught up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from barnabas.pipelines.status import QueryStatus
 
 
 class Watch:
-    """A `LagAlert` of 100 records for 60 seconds, with a clock that is set."""
+    """A `LagAlert` of 100 records for 60 seconds, with a clock that the test sets."""
 
     def __init__(self, most: int = 100) -> None:
         self.now = 0.0

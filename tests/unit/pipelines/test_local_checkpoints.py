@@ -1,4 +1,4 @@
-"""Where checkpoints are renamed by the file system's own rename, and where Spark's default stays."""
+"""The checkpoints for which the file system's rename is used, and those for which Spark's default is."""
 
 from __future__ import annotations
 

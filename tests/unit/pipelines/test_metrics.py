@@ -1,4 +1,4 @@
-"""A pipeline's metrics: what a status becomes in Prometheus' format, and that it is served."""
+"""A pipeline's metrics: a status in Prometheus' format, and the page with it."""
 
 from __future__ import annotations
 

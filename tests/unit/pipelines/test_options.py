@@ -1,4 +1,4 @@
-"""What a pipeline can be told, and what is said when it is told something else."""
+"""The options of a pipeline, and the errors for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipeline files as they are read, before Spark: what they declare, and where a mistake is."""
+"""Pipeline files before Spark: their declarations, and the places of errors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def read(folder: Path, file: str, text: str, /, **parameters: str) -> Pipeline:
 
 
 def refused(folder: Path, file: str, text: str, /, **parameters: str) -> str:
-    """What is said of a file, without the folder it is in."""
+    """Return the error for a file, without the path of its folder."""
     with pytest.raises(PipelineError) as caught:
         read(folder, file, text, **parameters)
     said = str(caught.value).removeprefix(f"{folder}/")

@@ -1,4 +1,4 @@
-"""What `barnabas pipeline reset` shows, removes, and leaves alone."""
+"""The files that `barnabas pipeline reset` lists, removes and keeps."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ Install = Callable[[str], None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Installs a package whose entry point `lake` has the given value."""
+    """Install a package whose entry point `lake` has this value."""
 
     def forget() -> None:
         sink_options.installed.cache_clear()

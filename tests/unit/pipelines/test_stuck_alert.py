@@ -1,4 +1,4 @@
-"""A query that is stuck in one batch is not taken for a healthy one."""
+"""A query that hangs in one batch does not count as healthy."""
 
 from __future__ import annotations
 

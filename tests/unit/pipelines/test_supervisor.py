@@ -1,4 +1,4 @@
-"""Queries that fail, come back, end and are stopped, by a clock of the test's own."""
+"""Queries that fail, restart, end and are stopped, with a clock of the test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAITS = {**IDLE, "message": "Waiting for data to arrive"}
 
 
 class Handle:
-    """What a streaming query shows of itself."""
+    """The visible state of a streaming query."""
 
     def __init__(self) -> None:
         self.isActive = True
@@ -65,7 +65,7 @@ class Handle:
 
 
 class Scene:
-    """One query under a supervisor."""
+    """One query with a supervisor."""
 
     def __init__(self, restarts: int = 10) -> None:
         self.now = 0.0
@@ -249,7 +249,7 @@ def test_a_pipeline_of_which_spark_refuses_a_query_stops_those_it_has_started() 
 
 
 class Many:
-    """Queries under a supervisor, whose Spark is slow to set them up."""
+    """Several queries with a supervisor, whose Spark needs long to start them."""
 
     def __init__(self, count: int) -> None:
         self.now = 0.0
@@ -331,7 +331,7 @@ def test_an_error_is_cured_by_the_first_batch_after_it(scene: Scene) -> None:
 
 
 def test_the_age_of_a_batch_grows_until_the_next_one_ends(scene: Scene) -> None:
-    """In the middle of a batch Spark says nothing: neither the state nor the lag shows that it is stuck."""
+    """Within a batch, Spark reports nothing: neither the state nor the lag shows a hanging batch."""
     scene.look(after=100)
     assert scene.status.busy_s is None  # it waits for rows
     scene.handle.status = {"isTriggerActive": True, "isDataAvailable": True, "message": "Processing new data"}

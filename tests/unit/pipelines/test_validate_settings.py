@@ -1,4 +1,4 @@
-"""Settings of Spark that `barnabas pipeline validate` is given."""
+"""Settings of Spark for `barnabas pipeline validate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every URL of a registry checks the canonical subject and id, however a client spells them."""
+"""Every URL of a registry checks the canonical subject and id, however a client writes them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ OPERATIONS = (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER
 
 
 class Log:
-    """Carries a decision out at once."""
+    """A log that executes each decision at once."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -106,7 +106,7 @@ class Log:
 
 
 class Users:
-    """Users, each with permissions on topics; a topic that ends in * is a prefix. admin may do all."""
+    """Users with permissions on topics. A topic that ends in * is a prefix. admin has all permissions."""
 
     def __init__(self, allowed: dict[str, list[str]], operations: Sequence[Operation] = OPERATIONS) -> None:
         acls = Acls.of(
@@ -136,7 +136,7 @@ USERS = {
 
 
 class Registry:
-    """One with two subjects and another in a context, asked by `Users`."""
+    """A registry with two subjects, and another one in a context, with requests of `Users`."""
 
     def __init__(self, client: TestClient[Any, Any], state: State, log: Log) -> None:
         self.state = state
@@ -146,7 +146,7 @@ class Registry:
     async def ask(
         self, user: str, route: str, body: dict[str, Any] | None = None, query: str = "", **names: str
     ) -> tuple[int, Any]:
-        """Status and body for a route of the table, whose names are filled in without encoding."""
+        """Request a route of the table, with names that are not encoded. Return the status and the body."""
         method, template = route.split(" ")
         for name, value in {"version": "1", **names}.items():
             template = template.replace(f"{{{name}}}", value)
@@ -169,7 +169,7 @@ def run(
     users: Users | None = None,
     more: Sequence[web.AbstractRouteDef] = (),
 ) -> None:
-    """Run `use` with a registry of its own."""
+    """Run `use` with a new registry."""
 
     async def running() -> None:
         state = State()
@@ -235,7 +235,7 @@ def _encoded(name: str, which: list[bool], upper: bool) -> str:
 
 @st.composite
 def spellings(draw: st.DrawFn) -> tuple[str, str]:
-    """A canonical subject and another spelling of it."""
+    """Generate a canonical subject and another spelling of it."""
     subject = draw(st.sampled_from(["orders-value", ":.staging:orders-value"]))
     name = subject
     if not subject.startswith(":") and draw(st.booleans()):
@@ -360,7 +360,7 @@ def test_a_whole_contexts_settings_have_a_spelling_of_their_own(name: str) -> No
 
 @pytest.mark.parametrize("route", sorted(route for route in BY_SUBJECT if route.startswith("POST")))
 def test_a_reference_is_guarded_as_the_subject_that_it_means_there(route: str) -> None:
-    """Within a context, a name without one means the context's subject."""
+    """In a context, a name without a context means a subject of this context."""
 
     async def use(registry: Registry) -> None:
         async def refers(user: str, subject: str, to: str) -> tuple[int, str]:
@@ -388,7 +388,7 @@ def test_a_reference_is_guarded_as_the_subject_that_it_means_there(route: str) -
 
 
 def test_a_url_without_a_rule_is_denied() -> None:
-    """A route that is added later opens nothing before the guard knows what it requires."""
+    """A new route is closed until the guard knows its permissions."""
 
     async def handler(request: web.Request) -> web.Response:
         return web.json_response("open")

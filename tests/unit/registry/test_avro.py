@@ -1,4 +1,4 @@
-"""Avro schemas: what is refused, how they are written out, and what can be read as what."""
+"""Avro schemas: rejected ones, their canonical text, and compatible pairs."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ _schemas = st.recursive(_primitives | _enums | _fixed, _deeper, max_leaves=5)
 
 
 def _valid(form):
-    """A name defined twice makes a schema that nobody takes."""
+    """Return whether the schema is valid: a name that is defined twice makes it invalid."""
     try:
         return schema(form)
     except InvalidSchemaError:

@@ -1,4 +1,4 @@
-"""Answers that take long: computed elsewhere, asked for again, kept as long as there is room."""
+"""Answers that take long: a worker computes them, and the registry caches them within a size limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.registry.errors import Code, InvalidSchemaError, RegistryError
 
 
 class Questions:
-    """Asks `Computed` with room for ten characters; notes what is computed."""
+    """Requests to a `Computed` with room for ten characters. It notes the computations."""
 
     def __init__(self):
         self.known = Computed(size=10)

@@ -1,4 +1,4 @@
-"""JSON Schemas: what is refused, and which accepts what another accepts."""
+"""JSON Schemas: rejected ones, and compatible pairs."""
 
 from __future__ import annotations
 

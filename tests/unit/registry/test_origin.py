@@ -1,4 +1,4 @@
-"""Pages of other sites, in a browser on this machine, learn and change nothing at a registry."""
+"""Pages of other sites in a browser on this machine cannot read or change anything in a registry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Log:
 def ask(
     method: str, path: str, headers: Mapping[str, str], hosts: Collection[str] | None, body: bytes = b""
 ) -> tuple[int, Any, int]:
-    """Status, body, and how many changes were asked of the log."""
+    """Send a request. Return the status, the body, and the number of changes in the log."""
 
     async def scenario() -> tuple[int, Any, int]:
         log = Log()
@@ -97,7 +97,7 @@ SCHEMA = json.dumps({"schema": '"string"'}).encode()
     ],
 )
 def test_a_page_of_another_site_changes_nothing(origin: str, method: str, path: str, body: bytes) -> None:
-    """A POST without a content type needs no permission of ours: a browser sends it."""
+    """A browser sends a POST without a content type without asking the registry."""
     headers = {"Host": NAMES[0], "Origin": origin}
     for hosts in (NAMES, None):
         status, answer, asked = ask(method, path, headers, hosts, body)

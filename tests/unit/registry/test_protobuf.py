@@ -1,4 +1,4 @@
-"""Protobuf schemas: one text for both forms, imports, and what is refused with which reason."""
+"""Protobuf schemas: one text for both forms, imports, and rejected schemas with their reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Confluent's rules for Protobuf, each by its name, and what they let pass."""
+"""Confluent's rules for Protobuf, each by its name, and the changes that they allow."""
 
 from __future__ import annotations
 

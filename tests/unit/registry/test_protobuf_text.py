@@ -1,4 +1,4 @@
-"""Descriptors written as text, of which protoc makes the same descriptors again."""
+"""Descriptors as text, from which protoc makes the same descriptors again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def round_trip(text: str, *references: tuple[str, str]) -> str:
 
 
 class _Builder:
-    """Declares things in the order of a text, so that there is one for the descriptor."""
+    """Declares items in the order of a text, so that there is one text for the descriptor."""
 
     def __init__(self, draw, file):
         self.draw, self.file = draw, file

@@ -1,4 +1,4 @@
-"""Records of the schemas topic that nobody should write: left out with a warning; the next is replayed."""
+"""Malformed records in the topic of schemas: the registry skips each with a warning and continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that read schemas: whatever a job does, the next one is done."""
+"""The worker processes that parse schemas: after any job, they can do the next one."""
 
 from __future__ import annotations
 

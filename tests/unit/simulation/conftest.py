@@ -1,4 +1,4 @@
-"""Protocols that keep what they were told, on a network in virtual time."""
+"""Protocols that keep the data that they get, on a network in virtual time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulation.virtual_time import run_virtual
 
 
 class Recorder(asyncio.Protocol):
-    """Keeps what arrives, and how the connection ended."""
+    """Keeps the received data, and the way in which the connection ended."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -47,7 +47,7 @@ class Recorder(asyncio.Protocol):
 
 
 class World:
-    """A network of a client and a server; each protocol that the server has made is in `served`."""
+    """A network with a client and a server. `served` has the protocols that the server has made."""
 
     def __init__(self, seed: int = 0, **conditions) -> None:
         self.network = SimulatedNetwork(random.Random(seed), NetworkConditions(**conditions))
@@ -72,7 +72,7 @@ class World:
         return protocol
 
     async def pair(self):
-        """Both ends of a connection."""
+        """Return both ends of a new connection."""
         await self.listen()
         client = await self.connect()
         return client, self.served[-1]
@@ -80,7 +80,7 @@ class World:
 
 @pytest.fixture
 def run() -> Callable[..., None]:
-    """Runs a scenario on a `World` in virtual time."""
+    """Run a scenario with a `World` in virtual time."""
 
     def run_scenario(scenario: Callable[[World], Awaitable[None]], seed: int = 0, **conditions) -> None:
         async def main() -> None:

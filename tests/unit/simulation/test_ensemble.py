@@ -1,4 +1,4 @@
-"""The simulated ensemble does to its clients what a real one does, and does it again from the same seed."""
+"""The simulated ensemble behaves as a real one, and repeats a run with the same seed."""
 
 import asyncio
 from dataclasses import replace

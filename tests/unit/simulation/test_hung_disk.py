@@ -1,4 +1,4 @@
-"""Threads whose disk does not answer make nothing of what they were asked, until it answers again."""
+"""Threads of a hanging disk make no call until the disk answers again."""
 
 import asyncio
 from random import Random

@@ -1,4 +1,4 @@
-"""The network in memory: connections, back-pressure and each fault, in virtual time."""
+"""The simulated network: connections, back-pressure and each fault, in virtual time."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A process on the virtual loop ends where it is killed, and takes nobody with it."""
+"""A process on the virtual loop ends where it is killed, and other processes continue."""
 
 import asyncio
 import gc
@@ -61,7 +61,7 @@ def test_finally_blocks_of_a_killed_process_begin_nothing() -> None:
 
 
 def test_a_process_that_ends_itself_waits_for_nothing_in_a_finally_block() -> None:
-    """The loop's end would wait for it."""
+    """Otherwise the end of the loop would wait for it."""
 
     async def scenario() -> list[str]:
         seen: list[str] = []
@@ -127,7 +127,7 @@ def test_what_a_dead_process_waited_for_may_come() -> None:
 
 @pytest.mark.parametrize("is_killed_first", [True, False])
 def test_error_that_a_dead_process_would_have_been_told_is_not_reported(is_killed_first: bool) -> None:
-    """Seeds 254 and 260 of clusters: as if the broker had forgotten to look at it."""
+    """Simulation seeds 254 and 260: otherwise it looks as if the broker had not read the error."""
 
     async def scenario() -> list[object]:
         reported: list[object] = []
@@ -154,7 +154,7 @@ def test_error_that_a_dead_process_would_have_been_told_is_not_reported(is_kille
 
 
 def test_errors_that_a_dead_process_had_gathered_are_not_reported() -> None:
-    """gather() looks at them when the last answer is there (seed 78028)."""
+    """gather() reads them only after the last result (simulation seed 78028)."""
 
     async def scenario() -> list[object]:
         reported: list[object] = []

@@ -1,4 +1,4 @@
-"""Virtual time: hours pass in no time, in order, and a deadlock is said."""
+"""Virtual time: hours pass at once and in order, and a deadlock is reported."""
 
 import asyncio
 import time

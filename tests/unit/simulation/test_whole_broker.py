@@ -1,4 +1,4 @@
-"""A whole broker runs in virtual time: days pass in seconds, and a seed decides all that happens."""
+"""A whole broker in virtual time: days pass in seconds, and the seed determines all events."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def test_a_seed_decides_a_brokers_life_whatever_the_hashes_of_python():
-    """The life itself (`whole_broker.life`) checks what clients see; here its traces are compared."""
+    """`whole_broker.life` checks the results for clients. This test compares the traces of two runs."""
     plays = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.unit.simulation.whole_broker", seed],

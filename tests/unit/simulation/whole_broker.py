@@ -83,7 +83,7 @@ TRANSACTION = "transaction"
 
 
 class Trace(logging.Handler):
-    """Hashes what the network delivers, what is done to the disk, and what is logged."""
+    """A hash of the network's segments, the disk's operations and the log lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class Trace(logging.Handler):
 
 
 class Machine:
-    """The broker's machine: its disk outlives its processes."""
+    """The broker's machine. Its disk stays when a process ends."""
 
     def __init__(self, seed: int, trace: Trace) -> None:
         self._seed = seed
@@ -149,7 +149,7 @@ class Machine:
 
 
 class Client:
-    """Speaks to the broker in frames."""
+    """A client that sends requests to the broker in frames."""
 
     def __init__(self, machine: Machine, seed: int, name: str) -> None:
         self.name = name
@@ -192,7 +192,9 @@ class Client:
         return offset
 
     async def read(self, topic: tuple[str, bytes], partition: int) -> list[bytes | None]:
-        """The values of a partition, up to its last stable offset; those of aborted transactions, too."""
+        """Return the values of a partition up to its last stable offset, also those
+        of aborted transactions.
+        """
         name, topic_id = topic
         values: list[bytes | None] = []
         offset, end = await self.offset(name, partition, -2), await self.offset(name, partition, -1)
@@ -222,7 +224,7 @@ class Client:
 
 
 async def life(seed: int, trace: Trace) -> None:
-    """Clients use every part of a broker over ten virtual days, in which it stops once and crashes once."""
+    """Use every part of a broker for ten virtual days, with one stop and one crash."""
     machine = Machine(seed, trace)
     await machine.start()
     client = Client(machine, seed, "client")
@@ -269,7 +271,7 @@ async def life(seed: int, trace: Trace) -> None:
 
 
 async def join_group(machine: Machine, seed: int) -> None:
-    """Three members of a group of the consumer protocol, which leave again."""
+    """Let three members join a group of the consumer protocol and leave again."""
     members = [Client(machine, seed, f"member {number}") for number in range(3)]
     held: list[int] = []
 
@@ -300,7 +302,7 @@ async def join_group(machine: Machine, seed: int) -> None:
 
 
 async def transact(client: Client, ids: dict[str, bytes], committed: bool, now_ms: int) -> None:
-    """One transaction over all topics, with an offset of the group."""
+    """Run one transaction over all topics, with an offset of the group."""
     await client.ask(FindCoordinatorRequest(coordinator_keys=[TRANSACTION], key_type=1))
     await asyncio.sleep(1)  # the new coordinator loads what there is
     producer = await client.ask(
@@ -325,7 +327,7 @@ async def transact(client: Client, ids: dict[str, bytes], committed: bool, now_m
 
 
 async def committed_offset(client: Client, topic_id: bytes) -> int:
-    """The group's offset in the first partition of the topic that the transactions have named."""
+    """Return the group's offset in the first partition of the transactions' topic."""
     group = OffsetFetchRequestGroup(
         group_id=GROUP,
         topics=[OffsetFetchRequestTopics(name=NAMES[5], topic_id=topic_id, partition_indexes=[0])],
@@ -336,7 +338,7 @@ async def committed_offset(client: Client, topic_id: bytes) -> int:
 
 
 def run(seed: int) -> Trace:
-    """Play one life; its trace."""
+    """Run one life, and return its trace."""
     trace = Trace()
     logger = logging.getLogger("barnabas")
     level = logger.level

@@ -1,4 +1,4 @@
-"""The checker finds what is planted, names it, and finds nothing else; clean histories have nothing."""
+"""The checker finds and names each planted anomaly and nothing else. Correct histories have no findings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def found(world: World) -> list[str]:
 
 
 def drop(world: World, place, identity: str) -> None:
-    """The record is in the log no more, for nobody."""
+    """Remove the record from the log, for all readers."""
     for isolation in ("read_uncommitted", "read_committed"):
         shown = world.shown(place, isolation)
         shown["records"] = [record for record in shown["records"] if record[1] != identity]
@@ -167,7 +167,7 @@ def test_aborted_record_in_the_hands_of_a_reader_of_committed_ones():
 
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_compaction_between_the_two_readings_of_a_log_makes_no_aborted_read(in_transaction):
-    """The reading of committed records came later: 3,810 findings of one run."""
+    """The committed records were read later. One run had 3,810 wrong findings because of this."""
     world = World(A, compacted=("a",))
     consumer = world.consumer(isolation="read_committed")
     consumer.assign(A)
@@ -216,7 +216,9 @@ def test_record_read_before_its_transaction_was_to_be_committed_is_a_dirty_read(
 
 
 def past_stable(end: bool) -> World:
-    """A reader gets what lies behind an open transaction, without what lies in it."""
+    """Let a reader receive a record after an open transaction's first record, but not the transaction's
+    records.
+    """
     world = World(A)
     consumer = world.consumer()
     consumer.assign(A)
@@ -258,7 +260,7 @@ def test_transaction_may_be_ended_by_its_age_a_successor_or_a_zombie(ended_by):
 
 
 def read_three(world: World) -> list[dict]:
-    """Three records, each read by itself."""
+    """Return three records, each received in a separate poll."""
     producer, consumer = world.producer(), world.consumer()
     consumer.assign(A)
     for _ in range(3):
@@ -342,7 +344,7 @@ def test_transaction_that_nobody_ends_hangs():
 
 
 def loop(world: World, rounds: int = 3) -> None:
-    """Two inputs a round, each with its output; the second round is aborted and done again."""
+    """Run a loop with two inputs a round, each with an output. The second round is aborted and repeated."""
     source, consumer = world.producer(), world.consumer("c", "g", role="transform")
     producer = Loop(world, consumer)
     consumer.assign(A)
@@ -409,7 +411,9 @@ def test_loop_that_forgets_its_offsets_is_found():
 
 
 def group(world: World, *, second_at: int | None = None, answered: bool = True) -> World:
-    """One member reads four records, commits and goes; a second begins at what is committed, or elsewhere."""
+    """Let one member read four records, commit and leave. A second one begins at the committed offset, or
+    elsewhere.
+    """
     producer = world.producer()
     first, second = world.consumer("c", "g"), world.consumer("d", "g")
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""A record that is in the log twice: by the broker, or by a client that raised its epoch."""
+"""A record that is in the log twice, because of the broker, or because a client raised its epoch."""
 
 from __future__ import annotations
 

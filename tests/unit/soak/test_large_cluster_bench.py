@@ -1,4 +1,4 @@
-"""`python -m bench.large_cluster`, with as few brokers and partitions as it takes."""
+"""`python -m bench.large_cluster` with the fewest possible brokers and partitions."""
 
 from __future__ import annotations
 

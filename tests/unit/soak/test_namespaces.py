@@ -1,4 +1,4 @@
-"""Hosts in network namespaces, and what is dropped between them."""
+"""Hosts in network namespaces, and dropped packets between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The soak's own parts: the schedule, the files of histories, excuses."""
+"""Parts of the soak: the schedule, the files of histories, the excuses."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_only_librdkafka_may_take_a_record_for_delivered_while_its_topic_is_made
 @pytest.mark.parametrize("client", ["kafka_python", "confluent"])
 @pytest.mark.parametrize("first", [2, 1])
 def test_only_kafka_python_may_go_on_where_it_was(client, first):
-    """After a rebalance that leaves it the partition, and though it has not committed what it read."""
+    """This happens after a rebalance in which the consumer keeps the partition without a commit."""
     world = World(A)
     producer, consumer = world.producer(), world.consumer("c", "g", client=client)
     consumer.assign(A)

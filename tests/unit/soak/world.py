@@ -1,5 +1,7 @@
-"""A world in which everything goes right: logs, transactions and groups in memory, and clients that note what
-they do as the soak's clients do. Its histories are clean; a test spoils what it is about."""
+"""A simulated world without faults: logs, transactions and groups in memory, and clients with histories.
+
+The histories are those of the soak's clients, without anomalies. A test then changes them.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class World:
         return Consumer(self, name, group, **about)
 
     def visible(self, place: Place, isolation: str) -> list[tuple[int, str, str | None]]:
-        """What a reader may be given now."""
+        """Return the records that a reader may receive now."""
         found = []
         for offset, (identity, key, transaction) in enumerate(self.logs[place]):
             if isolation == "read_committed" and transaction is not None and transaction["state"] == "open":
@@ -52,7 +54,7 @@ class World:
         return found
 
     def expire(self, place: Place, offset: int) -> None:
-        """Retention takes what lies before `offset`, as far as it is stable."""
+        """Delete records before `offset` by retention, up to the last stable offset."""
         self.retention[place[0]] = {"retention_bytes": 0}
         self.starts[place] = max(self.starts[place], min(offset, self._stable(place)))
 
@@ -61,7 +63,7 @@ class World:
         return next((o for o, (_, _, t) in enumerate(log) if t and t["state"] == "open"), len(log))
 
     def delete(self, place: Place, offset: int, *, answered: bool = True) -> None:
-        """An administrator deletes the records before `offset`."""
+        """Let an administrator delete the records before `offset`."""
         number = next(self._deletes)
         self.note("keep", "delete", number=number, offsets=[[*place, offset]])
         self.starts[place] = max(self.starts[place], min(offset, len(self.logs[place])))
@@ -69,26 +71,28 @@ class World:
             self.note("keep", "deleted", number=number, ok=True, error=None)
 
     def look(self, place: Place) -> dict[str, Any]:
-        """An administrator asks where the log begins and ends; what is noted, to be spoilt."""
+        """Let an administrator request the start and the end of the log. Return the event, which a test can
+        change.
+        """
         self.now += SECOND
         bounds = [*place, self.starts[place], len(self.logs[place])]
         return self.note("keep", "bounds", asked=self.now, bounds=[bounds])
 
     def create(self, place: Place, topic_id: str | None = None) -> dict[str, Any]:
-        """A topic of one partition is made; what is noted, to be spoilt."""
+        """Create a topic of one partition. Return the event, which a test can change."""
         self.note("recycle", "create", topic=place[0])
         self.logs[place] = []
         self.starts[place] = 0
         return self.note("recycle", "created", topic=place[0], ok=True, topic_id=topic_id, existed=False)
 
     def remove(self, place: Place) -> dict[str, Any]:
-        """A topic is deleted; what is noted, to be spoilt."""
+        """Delete a topic. Return the event, which a test can change."""
         self.note("recycle", "remove", topic=place[0])
         del self.logs[place]
         return self.note("recycle", "removed", topic=place[0], ok=True, existed=True)
 
     def scan(self, place: Place) -> dict[str, Any]:
-        """A reader reads all there is; what is noted, to be spoilt."""
+        """Read all present records. Return the event, which a test can change."""
         self.now += SECOND
         records = [list(record) for record in self.visible(place, "read_uncommitted")]
         return self.note(
@@ -96,7 +100,7 @@ class World:
         )
 
     def survey(self) -> World:
-        """The end: what the soak itself writes down."""
+        """Add the events of the soak's final reads."""
         for topic in {topic for topic, _ in self.logs}:
             self.note(
                 "soak",
@@ -124,7 +128,7 @@ class World:
         return self
 
     def shown(self, place: Place, isolation: str = "read_uncommitted") -> dict[str, Any]:
-        """The survey's event of a log, to be spoilt."""
+        """Return the event of the final read of a log, which a test can change."""
         (event,) = [
             event
             for event in self.events("soak", "log")
@@ -134,7 +138,7 @@ class World:
 
 
 class Producer:
-    """`transactional_id` makes it a transactional one."""
+    """A producer, which is transactional if it has a `transactional_id`."""
 
     def __init__(self, world: World, name: str, **about: Any) -> None:
         self._world = world
@@ -156,7 +160,7 @@ class Producer:
         answered: bool = True,
         tombstone: bool = False,
     ) -> str:
-        """The record's id; `answered=False` leaves its outcome unknown."""
+        """Send a record and return its id. With `answered=False` its outcome is unknown."""
         world = self._world
         identity = f"{self.name}:{next(self._numbers)}"
         txn = self._open["number"] if self._open else None
@@ -214,7 +218,7 @@ class Consumer:
         self.positions.clear()
 
     def rewind(self) -> None:
-        """As a loop does after an abort: on from what is committed."""
+        """Go back to the committed offsets, as a loop does after an abort."""
         for place in self.positions:
             self.positions[place] = self._world.committed.get((self._group, place), 0)
         offsets = [[*place, offset] for place, offset in self.positions.items()]

@@ -22,7 +22,7 @@ from barnabas.spark.payloads import RowUnfitError
 
 
 class Schemas:
-    """Stands in for a registry: what is registered is in a dict, and what is asked for is counted."""
+    """A fake registry. Its schemas are in a dict, and it counts the requests."""
 
     def __init__(self, schemas):
         self.schemas = schemas

@@ -1,4 +1,4 @@
-"""Settings given as kafka.*: they reach the client as they are, and what it refuses is named as an option."""
+"""Settings kafka.*: the client gets them unchanged, and its errors name the option."""
 
 from __future__ import annotations
 

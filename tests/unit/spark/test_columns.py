@@ -1,4 +1,4 @@
-"""The columns of a topic: what may be written, and that Arrow's schema is Spark's."""
+"""The columns of a topic: those that can be written, and the equality of Arrow's and Spark's schemas."""
 
 from __future__ import annotations
 

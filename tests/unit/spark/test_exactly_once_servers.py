@@ -1,4 +1,4 @@
-"""The servers that an exactly-once sink asks for its progress are those that its producer writes to."""
+"""An exactly-once sink reads its progress from the servers to which its producer writes."""
 
 from __future__ import annotations
 

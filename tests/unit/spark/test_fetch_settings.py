@@ -1,4 +1,4 @@
-"""What reading takes from kafka.*: the names are librdkafka's, and what cannot be done is refused by name."""
+"""The kafka.* settings of reads: librdkafka's names, and errors for those without an effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task does when leaders move, refuse or fall silent; a stand-in cluster plays the leaders."""
+"""A task when leaders move, reject requests or do not answer, with a simulated cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AT_ONCE = FetchSettings.parse({"bootstrap.servers": "a:1", "retry.backoff.ms": "
 
 
 class Leader:
-    """A connection that says what it is told to."""
+    """A connection with prepared answers."""
 
     def __init__(self, node: int, left: list[int]) -> None:
         self._node, self._left = node, left
@@ -58,7 +58,7 @@ class Leader:
 
 
 class StandIn:
-    """A cluster of one topic `t`; partition 0 is led by broker 1, partition 1 by broker 2."""
+    """A cluster with one topic `t`. Broker 1 leads partition 0, and broker 2 partition 1."""
 
     def __init__(self) -> None:
         self.topic: Topic | Exception = Topic(ErrorCode.NONE, ID, {0: 1, 1: 2})
@@ -106,7 +106,7 @@ def answer(
 
 
 def wanted(request: FetchRequest) -> list[tuple[int, int]]:
-    """Partition and offset of all that a request asks for."""
+    """Return the partitions and offsets in a request."""
     return [(each.partition, each.fetch_offset) for topic in request.topics for each in topic.partitions]
 
 

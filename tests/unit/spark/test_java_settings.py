@@ -1,4 +1,4 @@
-"""Options of a job of Spark's own connector go on working: taken over, translated, or ignored with a line."""
+"""Options for Spark's own connector stay valid: they are used, translated, or ignored with a log line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the table says lies in a batch is what lies in it."""
+"""The table of messages agrees with the contents of a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a task has come, and what is lost of its ranges."""
+"""The progress of a task, and the lost records of its ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options as a job writes them: taken as Spark's own connector takes them, or refused in one line."""
+"""Options of a job: accepted as by Spark's own connector, or rejected with one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a stream stands, as its checkpoint has it."""
+"""The position of a stream, in its checkpoint's format."""
 
 from __future__ import annotations
 

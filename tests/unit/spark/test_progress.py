@@ -1,4 +1,4 @@
-"""Lag by Spark's progress reports."""
+"""Lag from Spark's progress reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What filters leave to be read: never less than they let through."""
+"""The offsets to read after filters: never fewer than the filters accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans over offsets: what a micro-batch takes, and how it is cut into tasks."""
+"""Plans of offsets: the range of a micro-batch, and its division into tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record batches become the Arrow columns that decoding them record by record would give."""
+"""Record batches become the same Arrow columns as with a decoder for single records."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def plain(rows: list[dict[str, Any]]) -> list[tuple[object, ...]]:
 
 
 def log(*contents: Sequence[Record], compression: Compression = Compression.NONE, at: int = 0) -> bytes:
-    """Batches one after another, from offset `at` on."""
+    """Return batches one after another, from offset `at` on."""
     data = b""
     for records in contents:
         data += encode_batch(records, base_offset=at, compression=compression)
@@ -103,7 +103,7 @@ def test_columns_are_what_the_records_are(
 
 @given(RECORDS, st.data())
 def test_damage_is_noticed_or_changes_nothing_else(records: list[Record], data: st.DataObject) -> None:
-    """With any byte changed and the CRC made to fit, decoding fails or gives what the other decoder gives."""
+    """With any byte changed and a matching CRC, the decoder fails or agrees with the other decoder."""
     payload = bytearray(encode_records(records, range(len(records)), 0))
     payload[data.draw(st.integers(0, len(payload) - 1))] ^= data.draw(st.integers(1, 255))
     header = parse_header(encode_batch(records))._replace(base_timestamp=0)

@@ -1,4 +1,4 @@
-"""How much a sink lets its producer hold."""
+"""The limit of the records in a sink's producer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.spark.record_sink import RecordSink
 
 
 class SlowProducer:
-    """Holds what it is told, and lets go of the first of it each time it is waited for."""
+    """A producer that keeps its records, and delivers the first one at each wait."""
 
     def __init__(self) -> None:
         self.held: deque[int] = deque()

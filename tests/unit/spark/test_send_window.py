@@ -1,4 +1,6 @@
-"""What a bulk write tells an idempotent producer at a time, and where its rows without keys go."""
+"""The records that a bulk write passes to an idempotent producer at a time, and the partitions of rows
+without keys.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def settings(**given: str) -> dict[str, Any]:
 
 
 class Topics:
-    """Two partitions of each topic have a leader, 0 and 2."""
+    """Two partitions of each topic have a leader: 0 and 2."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -35,7 +37,7 @@ class Topics:
 
 
 def rows(count: int, **columns: Any) -> MessageTable:
-    """Each of ten bytes; of the values nobody reads but the lengths."""
+    """Return rows of ten bytes each. Only the lengths of the values are used."""
     return message_table(pa.RecordBatch.from_pydict({"value": [b"v" * 10] * count, **columns}))
 
 

@@ -1,4 +1,4 @@
-"""What is said when Spark would not find a Java it can run on."""
+"""The error if Spark finds no suitable Java."""
 
 from __future__ import annotations
 

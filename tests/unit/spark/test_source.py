@@ -1,4 +1,4 @@
-"""What every Spark session on a machine imports."""
+"""The modules that every Spark session on a machine imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a task, told from others."""
+"""The digest of a task's rows, which distinguishes them from others."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from barnabas.spark.topics import TopicLookup
 
 
 class Broker:
-    """A connection; asked for metadata, it names the brokers that live."""
+    """A connection that answers Metadata with the live brokers."""
 
     alive: tuple[int, ...] = (1, 2)
     opened: ClassVar[list[int]] = []

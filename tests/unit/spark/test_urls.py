@@ -1,4 +1,4 @@
-"""A URL with a user and a password may be shown: in no message, however malformed it is, is the password."""
+"""A URL with a user and a password in messages: the password never appears, however malformed the URL is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ odd = st.text(":/@?#[]% \tü℀&=;", max_size=3)
 
 @st.composite
 def urls(draw: st.DrawFn) -> tuple[str, str]:
-    """A URL in any state, and a piece of its password."""
+    """Generate any URL, and a part of its password."""
     scheme = draw(
         st.sampled_from(["http://", "https://", "postgresql://", "http:/", "http//", "://", "", "ht tp://"])
     )

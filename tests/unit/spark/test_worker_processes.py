@@ -1,4 +1,4 @@
-"""Spark's Python workers: imports come before the fork, and the collector leaves them alone."""
+"""Spark's Python workers: imports happen before the fork, and the garbage collector ignores their objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's Python processes find the installed PySpark, and all else that was on their path."""
+"""Spark's Python processes find the installed PySpark, and everything else on their path."""
 
 from __future__ import annotations
 

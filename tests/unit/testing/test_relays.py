@@ -12,7 +12,7 @@ from barnabas.testing.relays import Relays
 
 
 class Peer:
-    """What listens where a broker would."""
+    """A server in place of a broker."""
 
     def __init__(self) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""The store that brokers of one process share, each on a thread of its own."""
+"""The store that brokers of one process share, each in its own thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE = 60.0
 
 
 class Client:
-    """A client on an event loop and a thread of its own."""
+    """A client with its own event loop and thread."""
 
     def __init__(self, server: SharedServer) -> None:
         self.loop = asyncio.new_event_loop()
@@ -58,7 +58,7 @@ def connect(server: SharedServer) -> Iterator[Callable[[], Client]]:
 
 
 def heard_by(client: Client, path: str) -> tuple[list[tuple[Event, str]], threading.Event]:
-    """What a watch reports, and a signal that it has reported something."""
+    """Return the events of a watch, and a signal for the first event."""
     heard: list[tuple[Event, str]] = []
     some = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Both kinds of pools keep the same promises; the virtual one is the same at every run of a seed."""
+"""Both kinds of pools give the same guarantees. The virtual pool does the same in every run of a seed."""
 
 import asyncio
 import threading

@@ -1,6 +1,6 @@
-"""A broker's code reaches nothing outside but through its environment: the calls that imports do not show.
+"""A broker's code uses the system only through its environment: this finds calls that need no import.
 
-The imports themselves are a contract in pyproject.toml.
+A contract in pyproject.toml forbids the imports.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""The operating system's files, and the disk in memory that stands in for them."""
+"""The operating system's files, and the disk in memory that replaces them in tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from barnabas.base.system.files import IOV_MAX, is_cached
 
 @pytest.fixture(params=["system", "memory"])
 def place(request, tmp_path):
-    """A file system and a folder in it."""
+    """A file system, and a folder in it."""
     if request.param == "system":
         return OsFileSystem(), str(tmp_path)
     disk = FaultyDisk()

@@ -1,4 +1,4 @@
-"""What this machine says of itself to clients."""
+"""The name and address of this machine for clients."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ from barnabas.base.environment import machine
 
 @pytest.fixture
 def resolver(monkeypatch):
-    """A name of this machine, and what it resolves to: (address, canonical name), or nothing."""
+    """Set the name of this machine, and the (address, canonical name) to which it resolves, or nothing."""
 
     def know(name, *found):
         def resolve(*_arguments, **_options):

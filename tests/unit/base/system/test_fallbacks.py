@@ -1,4 +1,6 @@
-"""The fallbacks for what a system may lack, called directly: `make test-portable` runs everything on them."""
+"""The fallbacks for functions that a system may lack, called directly. `make test-portable` runs all tests
+with them.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,7 @@ def test_without_sendfile_a_socket_takes_nothing_and_the_broker_reads():
 
 @pytest.fixture
 def windows_locks(monkeypatch):
-    """`locks` on a stand-in for msvcrt, which knows which descriptor has the lock of which file."""
+    """`locks` with a fake msvcrt, which knows the descriptor that has the lock of each file."""
     held: dict[int, int] = {}
 
     def locking(fd, mode, count):

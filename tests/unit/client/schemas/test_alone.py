@@ -1,4 +1,4 @@
-"""Values that are encoded in a process of their own: whatever they are, it ends."""
+"""Values that a separate process encodes: it ends for every value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""JSON values as registered Avro: the bytes that fastavro writes, and errors that name the place."""
+"""JSON values as registered Avro: the bytes are those of fastavro, and errors have
+the path to the wrong part.
+"""
 
 from __future__ import annotations
 

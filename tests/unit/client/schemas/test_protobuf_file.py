@@ -17,7 +17,7 @@ def text(file):
 
 
 def file_of(*imports, **types):
-    """A file with one message, whose fields are of these messages."""
+    """Return a file with one message, whose fields are of these messages."""
     file = FileDescriptorProto(name="x", package="p", syntax="proto3", dependency=imports)
     message = file.message_type.add(name="M")
     for number, (name, type_) in enumerate(types.items(), 1):

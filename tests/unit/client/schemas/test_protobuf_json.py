@@ -1,4 +1,6 @@
-"""JSON values as registered Protobuf: what the library makes of the same, and errors that name the place."""
+"""JSON values as registered Protobuf: equal to the library's result, and errors have the path to the wrong
+part.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas by their names, and what they refer to."""
+"""Schemas by their names, and the schemas to which they refer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_what_names_no_schema_is_refused(name):
 
 
 class Fake:
-    """A registry whose schemas are in a dict, by address."""
+    """A registry whose schemas are in a dict, by path."""
 
     def __init__(self, answers):
         self.answers = answers

@@ -1,4 +1,4 @@
-"""A registry's client against an HTTP server whose answers the test gives."""
+"""A registry's client with an HTTP server whose answers the test gives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA = {"schema": '"string"', "schemaType": AVRO}
 
 @pytest.fixture
 def serve():
-    """Start a server that gives these answers: each a status and a body. Returns it and its requests."""
+    """Start a server with these answers, each a status and a body. Return it and its requests."""
     servers = []
 
     def start(*answers):

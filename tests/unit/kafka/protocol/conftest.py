@@ -1,4 +1,4 @@
-"""Every message, and examples of each."""
+"""All messages, and examples of each."""
 
 import random
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from barnabas.kafka.protocol.schema import Message, Struct
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test for every message of those that it asks for by the name of its argument."""
+    """Run a test for each message of the kind that its argument names."""
     requests: list[type[Message]] = [*request_classes()]
     arguments = {"message": API_MESSAGES + RECORDS, "api_message": API_MESSAGES, "request_type": requests}
     for name, messages in arguments.items():
@@ -21,7 +21,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def examples() -> Callable[[type[Message], int], list[Struct]]:
-    """``examples(message, version)``: a few random instances, always the same ones."""
+    """``examples(message, version)``: return a few random instances, always the same ones."""
 
     def make(message: type[Message], version: int) -> list[Struct]:
         rng = random.Random(f"{message.__name__} {version}")

@@ -1,4 +1,4 @@
-"""One test for all versions of a message: a test for each would be 3,000, which take seconds to collect."""
+"""One test for all versions of a message, because 3,000 separate tests would take seconds to collect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 
 def each_version(test: Callable[..., None]) -> Callable[..., None]:
-    """Run a test with each `version` of its first argument, a message; a failure names the version.
+    """Run a test with each `version` of the message in its first argument. A failure names the version.
 
     The test is skipped if it skips every version.
     """

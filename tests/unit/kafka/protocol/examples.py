@@ -1,4 +1,4 @@
-"""Random messages made from our own declarations, and the list of all messages."""
+"""Random messages from our own declarations, and the list of all messages."""
 
 import os
 import random
@@ -53,7 +53,7 @@ def _value(field: Field, version: int, rng: random.Random) -> Any:
 
 
 def random_struct(cls: type[Any], version: int, rng: random.Random) -> Any:
-    """An instance whose fields of `version` are random; tagged ones keep their default now and then."""
+    """Return an instance with random fields of `version`. Tagged fields sometimes keep their defaults."""
     return cls(
         **{
             field.name: _value(field, version, rng)

@@ -1,4 +1,4 @@
-"""What the codecs promise beyond agreeing with the oracles: bounds, one error type, no copies of records."""
+"""Further guarantees of the codecs: limits, one type of error, no copies of records."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""An array whose items were encoded before: the message has the same bytes as with the items."""
+"""An array with items that were encoded before: the message has the same bytes as with the items."""
 
 import pytest
 

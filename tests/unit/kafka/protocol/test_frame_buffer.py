@@ -1,4 +1,4 @@
-"""Frames received in place are those that a copying decoder finds, whatever the pieces they come in."""
+"""Frames received in place are those of a copying decoder, for any division of the stream."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from barnabas.kafka.protocol.frame_buffer import FrameBuffer
 
 
 def feed(buffer, data, sizes):
-    """The frames in `data`, received in pieces of at most those sizes, in turn."""
+    """Return the frames in `data`, received in pieces of at most `sizes` bytes, in turn."""
     frames, position, turn = [], 0, 0
     while position < len(data):
         into = buffer.writable()

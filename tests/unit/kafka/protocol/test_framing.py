@@ -1,4 +1,4 @@
-"""Frames and headers: any split of a stream gives the same frames; only the protocol error escapes."""
+"""Frames and headers: any division of a stream gives the same frames, and only protocol errors are raised."""
 
 import subprocess
 import sys
@@ -218,7 +218,7 @@ def test_librdkafkas_bytes_too_many_are_let_pass_where_it_sends_them() -> None:
 
 
 def test_the_byte_that_kafka_go_leaves_behind_describe_acls_is_excused():
-    """Its filter is a struct of its own, with tagged fields; a second byte is not excused."""
+    """Its filter is a separate struct with tagged fields. A second extra byte is an error."""
     request = DescribeAclsRequest(resource_type_filter=2, resource_name_filter=None, operation=1)
     header = RequestHeader(DescribeAclsRequest.api_key, 3, 1, "kafka-go")
     sent = b"".join(map(bytes, encode_request(header, request)))[4:]

@@ -1,4 +1,4 @@
-"""kafka-python is the second oracle: an independent reading of the bytes that we write."""
+"""Compares our encoding with kafka-python, an independent decoder."""
 
 import uuid
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def _theirs(name: str, version: int) -> Any:
 
 
 def _in_our_terms(theirs: Any, field: Field, version: int) -> Any:
-    """A value that kafka-python decoded, as we would hold it."""
+    """Convert a value that kafka-python has decoded to our representation."""
     if isinstance(theirs, list):
         single = field.element()
         return [_in_our_terms(item, single, version) for item in theirs]

@@ -1,8 +1,7 @@
-"""kio, generated from the protocol specification, is the first oracle.
+"""Compares our codecs with kio, which is generated from the protocol specification.
 
-Random instances of its dataclasses are written by it; decoding them with ours must give the same values field
-by field (two swapped fields of one type would survive a mere round trip), and encoding those again the same
-bytes.
+kio encodes random instances of its dataclasses. Our decoder must return the same value in each field. (A
+round trip alone would not find two swapped fields of one type.) Our encoder must then return the same bytes.
 """
 
 import dataclasses
@@ -78,7 +77,7 @@ def _random_value(kind: Any, wire: str | None, rng: random.Random) -> Any:
 
 
 def _assert_same(ours: Any, kios: Any, wire: str | None = None) -> None:
-    """Field by field; kio's names drop the unit (throttle_time for throttle_time_ms)."""
+    """Compare field by field. kio's names lack the unit (throttle_time for throttle_time_ms)."""
     if dataclasses.is_dataclass(kios):
         assert isinstance(ours, Struct)
         theirs = _our_name(type(kios))
@@ -98,7 +97,9 @@ def _assert_same(ours: Any, kios: Any, wire: str | None = None) -> None:
 
 
 def _our_name(kio_class: Any) -> str:
-    """Where a request and its response have structs of one name, ours is called a result in the response."""
+    """Return our name of a struct. If a request and its response have structs of one name, ours in the
+    response is a result.
+    """
     name: str = kio_class.__name__
     if kio_class.__module__ in _RESULTS:
         return name.replace("Data", "Result")
@@ -142,7 +143,7 @@ def test_kio_writes_what_we_read_and_we_write_it_back(
 
 
 def _structs(kio_class: Any) -> Any:
-    """A kio class, and all that it is made of."""
+    """Return a kio class and all classes that it contains."""
     yield kio_class
     for field in dataclasses.fields(kio_class):
         for part in (field.type, *typing.get_args(field.type)):

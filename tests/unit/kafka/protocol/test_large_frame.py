@@ -1,4 +1,4 @@
-"""A large frame is received where it stays, and takes memory as its bytes come."""
+"""A large frame is received into its final buffer, and takes memory as its bytes arrive."""
 
 import pytest
 from hypothesis import given

@@ -1,6 +1,6 @@
-"""What coordinators store, byte by byte: no client library knows these, so they are written by hand.
+"""The records of coordinators, byte by byte, written by hand, because no client library has them.
 
-`make compat` has Apache Kafka's own codecs read them as well.
+In `make compat`, Apache Kafka's own codecs also decode them.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""The declared classes as their users see them."""
+"""The declared classes, as their users see them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tagged fields (KIP-482). kio refuses unknown ones, so these are written by hand."""
+"""Tagged fields (KIP-482). kio rejects unknown ones, so this test has them by hand."""
 
 import pytest
 

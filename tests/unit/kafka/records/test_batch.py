@@ -1,4 +1,4 @@
-"""Batch headers, checksums, and what a log changes of a batch."""
+"""Batch headers, checksums, and a log's changes of a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The codecs, other clients' forms of them, and the bound on what comes out."""
+"""The codecs, other clients' forms of them, and the limit of the decompressed size."""
 
 from __future__ import annotations
 

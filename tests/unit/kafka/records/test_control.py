@@ -1,4 +1,4 @@
-"""Transaction markers, with kafka-python's reading of the same batch."""
+"""Transaction markers, compared with kafka-python's decoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Message indexes: which message of a registered Protobuf schema a payload has."""
+"""Message indexes: the message of a registered Protobuf schema in a payload."""
 
 from __future__ import annotations
 
