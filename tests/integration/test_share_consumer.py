@@ -66,6 +66,10 @@ class Queue:
         self._open.append(consumer)
         return consumer
 
+    def leave(self, consumer):
+        self._open.remove(consumer)
+        consumer.close()
+
     def close(self):
         for consumer in self._open:
             consumer.close()

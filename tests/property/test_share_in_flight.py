@@ -21,6 +21,7 @@ from barnabas.broker.sharing.in_flight import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     GAP,
     REJECT,
@@ -36,7 +37,7 @@ from barnabas.broker.sharing.in_flight import (
 LOCK = 10
 MEMBERS = ("a", "b")
 FINISHED = (ACKNOWLEDGED, ARCHIVED)
-TARGETS = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARCHIVED}
+TARGETS = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED}
 
 
 @dataclass
@@ -48,9 +49,11 @@ class Cell:
     member: str = ""
     until: float = 0.0
     target: int | None = None
+    is_rejected: bool = False
 
     def become(self, state: int) -> None:
         self.state, self.member, self.until, self.target = state, "", 0.0, None
+        self.is_rejected = self.is_rejected and state == ARCHIVING
 
     def stored(self) -> tuple[int, int]:
         if self.target is not None:
@@ -68,6 +71,10 @@ class Model:
         self.dirty: set[int] = set()
         self.marked: set[int] = set()
         self.writing: tuple[set[int], set[int]] | None = None
+        #: whose dead letter is written, until that is stored
+        self.lettered: set[int] = set()
+        #: how many ranges the real state has: there is a bound while dead letters are due
+        self.ranges = 0
 
     @property
     def next_offset(self) -> int:
@@ -76,12 +83,44 @@ class Model:
     def held(self) -> int:
         return sum(not (c.state == ARCHIVED and c.deliveries == 0) for c in self.cells.values())
 
+    def room(self) -> int:
+        """How many records may come in flight: none but dead letters keep back the settled ones here."""
+        locks = self.limits.record_locks
+        waiting = sum(c.state == ARCHIVING for c in self.cells.values())
+        if not waiting:
+            return locks - self.held()
+        if self.ranges >= 2 * locks:
+            return 0
+        in_use = [o for o, c in self.cells.items() if c.state in (AVAILABLE, ACQUIRED)]
+        settled = [c for o, c in self.cells.items() if o < min(in_use, default=self.end)]
+        held = self.held() - sum(not (c.state == ARCHIVED and c.deliveries == 0) for c in settled)
+        return locks - max(waiting, held)
+
+    def due_letters(self) -> dict[int, tuple[int, bool]]:
+        unstored = self.dirty | (self.writing[1] if self.writing else set())
+        self.lettered &= unstored
+        if self.lettered:
+            return {}
+        return {
+            o: (c.deliveries, c.is_rejected)
+            for o, c in self.cells.items()
+            if c.state == ARCHIVING and o not in unstored
+        }
+
+    def letters_written(self, first: int, last: int) -> None:
+        for offset in range(max(first, self.start), min(last + 1, self.end)):
+            if self.cells[offset].state == ARCHIVING:
+                self.cells[offset].become(ARCHIVED)
+            self.dirty.add(offset)
+            self.lettered.add(offset)
+        self.advance()
+
     def acquire(
         self, member: str, at: int, batches: list[ReadBatch], until: float, most: int, is_strict: bool
     ) -> dict[int, int]:
         taken: dict[int, int] = {}
         gaps: list[int] = []
-        room = self.limits.record_locks - self.held()
+        room = self.room()
         position = at
         for batch in batches:
             if batch.last < position:
@@ -165,13 +204,16 @@ class Model:
             if kind == RENEW:
                 cell.until = until
                 continue
-            cell.target = self.released(cell) if kind == RELEASE else TARGETS[kind]
+            given_up = ARCHIVING if self.limits.has_dead_letters else ARCHIVED
+            cell.target = {RELEASE: self.released(cell), REJECT: given_up, **TARGETS}[kind]
+            cell.is_rejected = kind == REJECT and cell.target == ARCHIVING
             self.marked.add(offset)
             self.dirty.add(offset)
         return any(kind != RENEW for _, kind in parts)
 
     def released(self, cell: Cell) -> int:
-        return ARCHIVED if cell.deliveries >= self.limits.deliveries else AVAILABLE
+        given_up = ARCHIVING if self.limits.has_dead_letters else ARCHIVED
+        return given_up if cell.deliveries >= self.limits.deliveries else AVAILABLE
 
     def expire(self, now: float) -> None:
         for offset, cell in self.cells.items():
@@ -228,7 +270,7 @@ class Model:
         for offset in marked:
             cell = self.cells.get(offset)
             if cell is not None:
-                cell.target = None
+                cell.target, cell.is_rejected = None, False
                 if cell.until <= now:
                     cell.become(self.released(cell))
         self.advance()
@@ -252,6 +294,7 @@ class Pair:
     ) -> None:
         at = self.real.next_offset
         until = self.now + LOCK
+        self.model.ranges = len(self.real.ranges())
         found = self.real.acquire(
             member,
             at,
@@ -276,6 +319,10 @@ class Pair:
                 results.append(error.code)
         assert results[0] == results[1]
 
+    def letters_written(self, first: int, last: int) -> None:
+        self.model.letters_written(first, last)
+        self.real.letters_written(first, last)
+
     def begin_write(self) -> StateWrite:
         start, finished, changed = self.model.begin_write()
         write = self.real.begin_write()
@@ -292,14 +339,24 @@ class Pair:
             assert each.first == position
             position = each.last + 1
             for offset in range(each.first, each.last + 1):
-                cells[offset] = Cell(each.state, each.deliveries, each.member, each.until, each.target)
+                cells[offset] = Cell(
+                    each.state, each.deliveries, each.member, each.until, each.target, each.is_rejected
+                )
         assert position == real.end
         assert cells == model.cells
         for one, other in zip(real.ranges(), real.ranges()[1:], strict=False):
             assert not one.is_like(other)
         assert real.is_dirty == bool(model.dirty)
-        is_full = model.held() >= model.limits.record_locks and model.next_offset == model.end
+        model.ranges = len(real.ranges())
+        is_full = model.room() <= 0 and model.next_offset == model.end
         assert real.is_full == is_full
+        assert real.has_letters == any(c.state == ARCHIVING for c in model.cells.values())
+        due = {
+            o: (letters.deliveries, letters.is_rejected)
+            for letters in real.due_letters()
+            for o in range(letters.first, letters.last + 1)
+        }
+        assert due == model.due_letters()
         locks = [c.until for c in model.cells.values() if c.state == ACQUIRED and c.target is None]
         assert real.next_expiry == min(locks, default=None)
 
@@ -316,9 +373,14 @@ def expanded(batches: tuple[StateBatch, ...]) -> dict[int, tuple[int, int]]:
 class ShareMachine(RuleBasedStateMachine):
     """Random events of three members on a log that grows, is compacted and loses its first records."""
 
-    @initialize(locks=st.integers(1, 12), deliveries=st.integers(2, 6), start=st.integers(0, 3))
-    def begin(self, locks: int, deliveries: int, start: int) -> None:
-        self.pair = Pair(start, Limits(locks, deliveries))
+    @initialize(
+        locks=st.integers(1, 12),
+        deliveries=st.integers(2, 6),
+        start=st.integers(0, 3),
+        has_dead_letters=st.booleans(),
+    )
+    def begin(self, locks: int, deliveries: int, start: int, has_dead_letters: bool) -> None:
+        self.pair = Pair(start, Limits(locks, deliveries, has_dead_letters))
         self.log: list[ReadBatch] = []
         self.log_end = start
         self.log_start = 0
@@ -392,6 +454,15 @@ class ShareMachine(RuleBasedStateMachine):
     def compact(self, data: st.DataObject) -> None:
         if self.log:
             self.log.remove(data.draw(st.sampled_from(self.log)))
+
+    @precondition(lambda self: self.pair.model.due_letters())
+    @rule(data=st.data(), more=st.integers(0, 3))
+    def letters_written(self, data: st.DataObject, more: int) -> None:
+        first = data.draw(st.sampled_from(sorted(self.pair.model.due_letters())))
+        last = first
+        while more and last + 1 in self.pair.model.due_letters():
+            last, more = last + 1, more - 1
+        self.pair.letters_written(first, last)
 
     @precondition(lambda self: self.write is None)
     @rule()
@@ -489,6 +560,12 @@ def _write_ends(pair: Pair) -> None:
         pair.real.written()
 
 
+def _letter_is_written(pair: Pair) -> None:
+    due = pair.model.due_letters()
+    if due:
+        pair.letters_written(min(due), min(due))
+
+
 def _write_fails(pair: Pair) -> None:
     if pair.model.writing is not None:
         pair.model.write_failed(pair.now)
@@ -512,12 +589,13 @@ EVENTS: dict[str, Event] = {
     "a write begins": _write_begins,
     "it is stored": _write_ends,
     "it fails": _write_fails,
+    "a dead letter is written": _letter_is_written,
 }
 
 
-def _explore(depth: int) -> int:
+def _explore(depth: int, limits: Limits) -> int:
     """Try every sequence of events, and stop at known states. Return the number of states."""
-    layer: dict[bytes, list[str]] = {pickle.dumps(Pair(0, Limits(3, 3))): []}
+    layer: dict[bytes, list[str]] = {pickle.dumps(Pair(0, limits)): []}
     seen: set[object] = set()
     for _ in range(depth):
         after: dict[bytes, list[str]] = {}
@@ -541,18 +619,24 @@ def _identity(pair: Pair) -> object:
     """Return a key for everything that affects later events, with times relative to now."""
     model = pair.model
     cells = tuple(
-        (o, c.state, c.deliveries, c.member, c.until - pair.now if c.until else None, c.target)
+        (o, c.state, c.deliveries, c.member, c.until - pair.now if c.until else None, c.target, c.is_rejected)
         for o, c in sorted(model.cells.items())
     )
     writing = tuple(map(frozenset, model.writing)) if model.writing else None
     ranges = tuple(each.first for each in pair.real.ranges())
-    return model.start, model.end, cells, frozenset(model.dirty), frozenset(model.marked), writing, ranges
+    offsets = frozenset(model.dirty), frozenset(model.marked), frozenset(model.lettered)
+    return model.start, model.end, cells, offsets, writing, ranges
 
 
-def test_every_short_sequence_of_events_on_four_offsets() -> None:
-    assert _explore(5) > 500
+LIMITS = [Limits(3, 3), Limits(3, 2, has_dead_letters=True)]
 
 
-@pytest.mark.timeout(300)
-def test_every_sequence_of_seven_events_on_four_offsets() -> None:
-    assert _explore(7) > 5000
+@pytest.mark.parametrize("limits", LIMITS)
+def test_every_short_sequence_of_events_on_four_offsets(limits: Limits) -> None:
+    assert _explore(5, limits) > 500
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("limits", LIMITS)
+def test_every_sequence_of_seven_events_on_four_offsets(limits: Limits) -> None:
+    assert _explore(7, limits) > 5000

@@ -1151,6 +1151,18 @@ class BrokerConfig(Settings):
         minimum=1,
         doc="The largest number of share sessions of a broker.",
     )
+    errors_deadletterqueue_auto_create_topics_enable: bool = boolean(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        False,
+        update=Update.CLUSTER_WIDE,
+        doc="Whether the broker creates a group's dead-letter queue if the topic does not exist.",
+    )
+    errors_deadletterqueue_topic_name_prefix: str = string(
+        "errors.deadletterqueue.topic.name.prefix",
+        "dlq.",
+        update=Update.CLUSTER_WIDE,
+        doc="The prefix that the name of each dead-letter queue must have. Empty: no prefix is required.",
+    )
     share_coordinator_state_topic_num_partitions: int = integer(
         "share.coordinator.state.topic.num.partitions",
         50,

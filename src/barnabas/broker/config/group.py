@@ -74,6 +74,19 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
         True,
         doc="Whether members of a share group can extend the locks of their records (KIP-1222).",
     )
+    errors_deadletterqueue_topic_name: str = string(
+        "errors.deadletterqueue.topic.name",
+        "",
+        items=(r"(?!__)[a-zA-Z0-9._-]{0,249}", "write the name of a topic that does not begin with __"),
+        doc="The dead-letter queue of a share group (KIP-1191): the topic for records that the group gives "
+        "up. Empty: there is none. The topic needs `errors.deadletterqueue.group.enable`.",
+    )
+    errors_deadletterqueue_copy_record_enable: bool = boolean(
+        "errors.deadletterqueue.copy.record.enable",
+        False,
+        doc="Whether a dead letter has the key, the value and the headers of its record. Without them, it "
+        "has only the headers that name the record.",
+    )
 
     def capped(self, broker: BrokerConfig) -> tuple[GroupConfig, list[str]]:
         """Return these settings with the group's own values moved into the broker's limits (KIP-1240).

@@ -50,6 +50,11 @@ class TopicConfig(Settings, update=Update.CLUSTER_WIDE):
         doc="The time, in milliseconds, that compaction keeps a tombstone or a transaction marker that has "
         "no more effect.",
     )
+    errors_deadletterqueue_group_enable: bool = boolean(
+        "errors.deadletterqueue.group.enable",
+        False,
+        doc="Whether groups can use the topic as their dead-letter queue (KIP-1191).",
+    )
     file_delete_delay_ms: int = long(
         "file.delete.delay.ms",
         60_000,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from barnabas.base.errors import ErrorCode, KafkaError, error_code
 from barnabas.base.text import logger_of
@@ -21,6 +22,7 @@ from barnabas.kafka.protocol.messages.create_topics import (
 
 log = logger_of(__name__)
 
+_NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 _REPLICATION_SETTINGS = {
     GROUP_METADATA_TOPIC: "offsets.topic.replication.factor",
     TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
@@ -45,8 +47,14 @@ class AutoCreation:
         #: by internal topic, the last logged reason why it could not be created
         self._logged: dict[str, str] = {}
 
-    async def create(self, names: Iterable[str]) -> dict[str, KafkaError]:
+    async def create(
+        self, names: Iterable[str], configs: Mapping[str, str] = _NO_CONFIGS
+    ) -> dict[str, KafkaError]:
         """Create topics, and wait until this broker's image has them.
+
+        Args:
+            names: names of the topics.
+            configs: settings of those topics that are not internal.
 
         Returns:
             The errors of topics that could not be created. There is no error for a topic that another client
@@ -54,7 +62,7 @@ class AutoCreation:
         """
         config, image = self._view.config, self._view.image
         running, known = len(eligibility_of(image).in_sync), len(known_brokers(image))
-        topics = [_defaults(name, config, running, known) for name in dict.fromkeys(names)]
+        topics = [_defaults(name, config, running, known, configs) for name in dict.fromkeys(names)]
         try:
             response = await self._create(CreateTopicsRequest(topics=topics))
         except KafkaError as error:
@@ -84,7 +92,9 @@ class AutoCreation:
         log.error("%s cannot be created, and its clients wait for it: %s%s", name, error.message, cure)
 
 
-def _defaults(name: str, config: BrokerConfig, running: int, known: int) -> CreatableTopic:
+def _defaults(
+    name: str, config: BrokerConfig, running: int, known: int, configs: Mapping[str, str]
+) -> CreatableTopic:
     replicas, min_isr = 1, 1
     if config.zookeeper_connect is not None:
         min_isr = 2
@@ -128,7 +138,7 @@ def _defaults(name: str, config: BrokerConfig, running: int, known: int) -> Crea
                 "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
             },
         )
-    return _topic(name, DEFAULT, DEFAULT, {})
+    return _topic(name, DEFAULT, DEFAULT, configs)
 
 
 def _topic(name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> CreatableTopic:

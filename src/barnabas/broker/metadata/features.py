@@ -30,11 +30,16 @@ SUPPORTED: Mapping[str, Feature] = MappingProxyType(
         TRANSACTION_VERSION: Feature(0, 2, default=2),
         # 1 with groups of the consumer protocol (KIP-848)
         GROUP_VERSION: Feature(0, 1, default=1),
-        # 1 with share groups (KIP-932)
-        SHARE_VERSION: Feature(0, 1, default=1),
+        # 1 with share groups (KIP-932), 2 with their dead-letter queues (KIP-1191)
+        SHARE_VERSION: Feature(0, 2, default=1),
     }
 )
 
+
+#: the levels of a new cluster, as far as they differ from those of a cluster that has never decided
+HIGHEST: Mapping[str, int] = MappingProxyType(
+    {name: feature.highest for name, feature in SUPPORTED.items() if feature.highest > feature.default}
+)
 
 #: a feature that this software does not know
 _NONE = Feature(0, 0, 0)

@@ -17,6 +17,7 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.copies import FILE_NAMES
 from barnabas.broker.metadata.embedded import EmbeddedStore
+from barnabas.broker.metadata.features import HIGHEST
 from barnabas.broker.metadata.folders import belong_to_cluster, check_alone
 from barnabas.broker.metadata.importing import check_imported
 from barnabas.broker.metadata.reconnection import persistently
@@ -111,6 +112,7 @@ async def prepare(store: MetadataStore, random: Random) -> str:
         nodes.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
         nodes.append(Create(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(0)))
         nodes.append(Create(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs({})))
+        nodes.append(Create(znodes.FEATURES, znodes.encode_features(dict(HIGHEST))))
         try:
             await store.multi(nodes)
         except NodeExistsError:  # another broker was first

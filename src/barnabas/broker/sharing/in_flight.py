@@ -13,6 +13,11 @@ a lock (`expire`, `end_session`) changes the state at once.
 write its acknowledged ranges are acquired again, or available if their locks have ended (KAFKA-19476). A
 write that failed may still have been stored. So the next write contains the current state of the same
 records.
+
+If the group has a dead-letter queue (KIP-1191), a record that it gives up is *archiving* first. When this
+state is stored, `due_letters` returns the record. After its dead letter is written, the caller calls
+`letters_written`, and the record is archived. Records that wait for their dead letters leave the room for
+other records as it is.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from barnabas.broker.coordinator.share_state.persister import ShareState, StateB
 AVAILABLE = 0
 ACQUIRED = 1
 ACKNOWLEDGED = 2
+ARCHIVING = 3
 ARCHIVED = 4
 
 # acknowledgement types, with their numbers in the protocol
@@ -40,9 +46,12 @@ RELEASE = 2
 REJECT = 3
 RENEW = 4
 
-_TARGETS = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARCHIVED}
+_FINISHED = (ACKNOWLEDGED, ARCHIVED)
+_TARGETS = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED}
 _NOBODY = ""
 _LOWEST_THROTTLED = 2
+#: the most ranges for each record lock while records wait for their dead letters
+_RANGES_A_LOCK = 2
 _first = attrgetter("first")
 
 
@@ -53,6 +62,8 @@ class Limits(NamedTuple):
     record_locks: int = 2000
     #: how often a record is delivered at most (``share.delivery.count.limit``)
     deliveries: int = 5
+    #: whether the group has a dead-letter queue (``errors.deadletterqueue.topic.name``)
+    has_dead_letters: bool = False
 
 
 class ReadBatch(NamedTuple):
@@ -81,6 +92,16 @@ class Acknowledgement(NamedTuple):
     types: Sequence[int]
 
 
+class DeadLetters(NamedTuple):
+    """Contiguous records that the group has given up; both offsets are inclusive."""
+
+    first: Offset
+    last: Offset
+    deliveries: int
+    #: whether a member has rejected the records; False if they have reached the limit of deliveries
+    is_rejected: bool
+
+
 class StateWrite(NamedTuple):
     """The changes that one write stores."""
 
@@ -92,7 +113,7 @@ class StateWrite(NamedTuple):
 class Range:
     """Neighbouring records with one delivery state. A range takes less than 200 bytes of memory."""
 
-    __slots__ = ("deliveries", "first", "last", "member", "state", "target", "until")
+    __slots__ = ("deliveries", "first", "is_rejected", "last", "member", "state", "target", "until")
 
     def __init__(
         self,
@@ -115,6 +136,8 @@ class Range:
         self.until = until
         #: the state after the acknowledgement, until that is stored; None without an acknowledgement
         self.target = target
+        #: whether a member has rejected the records; kept while they are archiving
+        self.is_rejected = False
 
     def __repr__(self) -> str:
         target = "" if self.target is None else f" to {self.target}"
@@ -126,7 +149,7 @@ class Range:
 
     @property
     def is_finished(self) -> bool:
-        return self.state >= ACKNOWLEDGED
+        return self.state in _FINISHED
 
     @property
     def is_gap(self) -> bool:
@@ -138,6 +161,7 @@ class Range:
         return (
             self.state == other.state != ACQUIRED
             and self.deliveries == other.deliveries
+            and self.is_rejected == other.is_rejected
             and self.target is None
             and other.target is None
         )
@@ -164,6 +188,10 @@ class InFlight:
         #: the number of finished records in flight, and of all records in flight except gaps
         self._finished = 0
         self._held = 0
+        #: the number of records that wait for their dead letters
+        self._archiving = 0
+        #: the records whose dead letters are written, until their archived state is stored
+        self._written_letters: list[tuple[Offset, Offset]] = []
         #: first and last offsets of the changes that no write contains yet
         self._dirty: list[tuple[Offset, Offset]] = []
         #: the ranges with a target that no write contains; then those of the current write, with its offsets
@@ -209,7 +237,30 @@ class InFlight:
     @property
     def is_full(self) -> bool:
         """Whether no record is available, and the record locks are used up."""
-        return self._held >= self.limits.record_locks and self.next_offset == self.end
+        return self._room <= 0 and self.next_offset == self.end
+
+    @property
+    def _room(self) -> int:
+        """The number of records that may still come in flight.
+
+        Finished records before the first one in use do not count if only dead letters keep them here. The
+        number of ranges is limited instead.
+        """
+        locks = self.limits.record_locks
+        if not self._archiving:
+            return locks - self._held
+        if len(self._ranges) >= _RANGES_A_LOCK * locks:
+            return 0
+        return locks - max(self._archiving, self._held - self._settled())
+
+    def _settled(self) -> int:
+        """Return the number of records, without gaps, before the first available or acquired one."""
+        count = 0
+        for each in self._ranges:
+            if each.state < ACKNOWLEDGED:
+                break
+            count += 0 if each.is_gap else each.size
+        return count
 
     def acquire(
         self,
@@ -266,7 +317,7 @@ class InFlight:
 
     def _plan_batch(self, plan: _Plan, position: Offset, batch: ReadBatch) -> bool:
         """Plan to acquire the batch's available records from `position` on. Return False to end the plan."""
-        room = self.limits.record_locks - self._held
+        room = self._room
         for first, last, deliveries in self._available(position, batch.last):
             left = plan.max_records - plan.count
             if left <= 0:
@@ -345,7 +396,8 @@ class InFlight:
                 if kind == RENEW:
                     each.until = until
                     continue
-                each.target = self._released_state(each) if kind == RELEASE else _TARGETS[kind]
+                each.target = self._target(each, kind)
+                each.is_rejected = kind == REJECT and each.target == ARCHIVING
                 self._marked.append(each)
                 has_marked = True
             if kind != RENEW:
@@ -363,8 +415,18 @@ class InFlight:
                     f"the member has not acquired offset {max(first, each.first)}",
                 )
 
+    def _target(self, each: Range, kind: int) -> int:
+        if kind == RELEASE:
+            return self._released_state(each)
+        return self._given_up if kind == REJECT else _TARGETS[kind]
+
     def _released_state(self, each: Range) -> int:
-        return ARCHIVED if each.deliveries >= self.limits.deliveries else AVAILABLE
+        return self._given_up if each.deliveries >= self.limits.deliveries else AVAILABLE
+
+    @property
+    def _given_up(self) -> int:
+        """The next state of a record that no member gets again."""
+        return ARCHIVING if self.limits.has_dead_letters else ARCHIVED
 
     # --- the end of locks ---
 
@@ -444,12 +506,12 @@ class InFlight:
         self._writing = marked, dirty
         start = self.start
         for each in self._ranges:
-            if not (each.is_finished or (each.target or AVAILABLE) >= ACKNOWLEDGED):
+            if not (each.is_finished or each.target in _FINISHED):
                 break
             start = each.last + 1
         finished = self._finished - (start - self.start)
         for each in marked:
-            if each.last >= self.start and each.target != AVAILABLE:
+            if each.last >= self.start and each.target in _FINISHED:
                 finished += each.size
         batches: list[StateBatch] = []
         for first, last in dirty:
@@ -489,6 +551,7 @@ class InFlight:
         is_available = False
         for each in marked:
             each.target = None
+            each.is_rejected = False
             if each.last >= self.start and each.until <= now:
                 self._release(each)
                 is_available = True
@@ -498,6 +561,49 @@ class InFlight:
     def _taken_write(self) -> tuple[list[Range], list[tuple[Offset, Offset]]]:
         assert self._writing is not None
         return self._writing
+
+    # --- dead letters ---
+
+    @property
+    def has_letters(self) -> bool:
+        """Whether records wait for their dead letters, also records whose state is not stored yet."""
+        return bool(self._archiving)
+
+    def due_letters(self) -> list[DeadLetters]:
+        """Return the records whose dead letters are due, in the order of their offsets.
+
+        Their state is stored. So another leader also knows that they are given up. None are due until the
+        archived state of all earlier ones is stored. So after a failover, only the last dead letters written
+        are in doubt.
+        """
+        if not self._archiving:
+            return []
+        unstored = _union(self._dirty + (self._writing[1] if self._writing else []))
+        self._written_letters = [
+            span for span in self._written_letters if list(_without(*span, unstored)) != [span]
+        ]
+        if self._written_letters:
+            return []
+        return [
+            DeadLetters(first, last, each.deliveries, each.is_rejected)
+            for each in self._ranges
+            if each.state == ARCHIVING
+            for first, last in _without(each.first, each.last, unstored)
+        ]
+
+    def letters_written(self, first: Offset, last: Offset) -> bool:
+        """Archive records whose dead letters are written. Return whether the start offset has moved."""
+        first, last = max(first, self.start), min(last, self.end - 1)
+        if first > last:
+            return False
+        for each in self._divided(first, last):
+            if each.state == ARCHIVING:
+                self._change(each, ARCHIVED)
+        self._dirty.append((first, last))
+        self._written_letters.append((first, last))
+        before = self.start
+        self._tidy()
+        return self.start != before
 
     # --- the list of ranges ---
 
@@ -515,6 +621,7 @@ class InFlight:
         if index and self._ranges[index - 1].last >= offset:
             head = self._ranges[index - 1]
             tail = Range(offset, head.last, head.state, head.deliveries, head.member, head.until)
+            tail.is_rejected = head.is_rejected
             head.last = offset - 1
             self._ranges.insert(index, tail)
         return index
@@ -543,6 +650,7 @@ class InFlight:
         each.member = _NOBODY
         each.until = 0.0
         each.target = None
+        each.is_rejected = each.is_rejected and state == ARCHIVING
         self._count(each, 1)
         if state == AVAILABLE:
             self._hint = min(self._hint, each.first)
@@ -550,6 +658,8 @@ class InFlight:
     def _count(self, each: Range, factor: int) -> None:
         if each.is_finished:
             self._finished += factor * each.size
+        elif each.state == ARCHIVING:
+            self._archiving += factor * each.size
         if not each.is_gap:
             self._held += factor * each.size
 
@@ -609,7 +719,7 @@ class InFlight:
         self.end = log_end
         self.start = min(self.start, log_end)
         self._hint = self.start
-        self._finished = self._held = 0
+        self._finished = self._held = self._archiving = 0
         for each in self._ranges:
             self._count(each, 1)
         self._advance()
@@ -708,3 +818,17 @@ def _union(bounds: list[tuple[Offset, Offset]]) -> list[tuple[Offset, Offset]]:
         else:
             union.append((first, last))
     return union
+
+
+def _without(
+    first: Offset, last: Offset, bounds: Sequence[tuple[Offset, Offset]]
+) -> Iterator[tuple[Offset, Offset]]:
+    """Yield the parts from `first` to `last` that are outside of `bounds`, which `_union` returned."""
+    for begin, end in bounds[bisect_left(bounds, first, key=itemgetter(1)) :]:
+        if begin > last:
+            break
+        if begin > first:
+            yield first, begin - 1
+        first = end + 1
+    if first <= last:
+        yield first, last

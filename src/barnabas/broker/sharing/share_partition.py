@@ -16,7 +16,9 @@ from barnabas.broker.config.share_start import EARLIEST, LATEST, start_timestamp
 from barnabas.broker.coordinator.backoff import backoff_ms
 from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, SharePersister, ShareState
 from barnabas.broker.logs.cold_reads import ColdReads
+from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.sharing.dead_lettering import DeadLettering, LetterWriter
 from barnabas.broker.sharing.in_flight import Acknowledgement, Acquired, InFlight, Limits, Range, ReadBatch
 from barnabas.broker.sharing.reading import LogBatches
 from barnabas.broker.storage import ColdRead, OffsetAtTimestamp
@@ -26,6 +28,8 @@ from barnabas.broker.view import BrokerView
 log = logger_of(__name__)
 
 READ_COMMITTED = "read_committed"
+#: the level of the feature ``share.version`` from which groups have dead-letter queues (KIP-1191)
+_DEAD_LETTERS_SINCE = 2
 
 #: locks end at most this much too late, in seconds, so that one timer call ends many of them
 _LOCK_GRAIN = 0.05
@@ -85,6 +89,9 @@ class Dependencies:
     cold_reads: ColdReads
     #: finds the first record at or after a time, however long it takes
     find_offset: Callable[[Partition, int], Awaitable[OffsetAtTimestamp | None]]
+    #: returns the writer of a share partition's dead letters; the last argument says whether a former leader
+    #: may have written dead letters for records that are still due
+    letter_writer: Callable[[SharePartitionKey, Partition, bool], LetterWriter]
     #: limits how many states are read at the same time
     loading: asyncio.Semaphore
 
@@ -131,6 +138,7 @@ class SharePartition:
         self._warmed: tuple[LogFile, int, int] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
+        self._letters: DeadLettering | None = None
         #: the futures of the acknowledgements that no write contains yet
         self._unwritten: list[asyncio.Future[None]] = []
         partition.watchers[self] = None
@@ -156,6 +164,16 @@ class SharePartition:
     def lock_ms_left(self, locked: Range) -> int:
         """Return the time after which the lock of acquired records ends, in milliseconds."""
         return max(0, round((locked.until - self._loop.time()) * 1000))
+
+    @property
+    def _limits(self) -> Limits:
+        config, features = self.config, self._dependencies.view.image.features
+        return Limits(
+            config.share_partition_max_record_locks,
+            config.share_delivery_count_limit,
+            bool(config.errors_deadletterqueue_topic_name)
+            and features.level(SHARE_VERSION) >= _DEAD_LETTERS_SINCE,
+        )
 
     @property
     def is_ended(self) -> bool:
@@ -208,7 +226,7 @@ class SharePartition:
     def _acquire(self, member: str, limits: FetchLimits, *, may_wait: bool) -> AcquiredRecords | None:
         flight, partition_log, config = self._in_flight, self.partition.log, self.config
         assert flight is not None
-        flight.limits = _limits(config)
+        flight.limits = self._limits
         flight.start_moved(partition_log.log_start_offset)
         at, bound = flight.next_offset, self._bound(config)
         if at >= bound:
@@ -314,7 +332,7 @@ class SharePartition:
         flight = self._in_flight
         if flight is None:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "the member has acquired nothing here")
-        flight.limits = _limits(self.config)
+        flight.limits = self._limits
         flight.start_moved(self.partition.log.log_start_offset)
         if not flight.acknowledge(member, acknowledgements, self._loop.time() + self.lock_seconds):
             return None
@@ -339,8 +357,16 @@ class SharePartition:
         """Cancel `end_when_written`, because a member uses the share partition."""
         self._is_leaving = False
 
+    @property
+    def is_left(self) -> bool:
+        """Whether only dead letters keep the share partition, because no member uses it any more.
+
+        An administrator may have changed its stored state since then.
+        """
+        return self._is_leaving and self._writing is None
+
     def _leave(self) -> None:
-        if self._is_leaving and self._writing is None:
+        if self.is_left and (self._letters is None or self._letters.task is None):
             self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     # --- locks ---
@@ -410,7 +436,7 @@ class SharePartition:
             return
         partition_log = self.partition.log
         flight = InFlight.restored(
-            state._replace(start_offset=start), _limits(self.config), partition_log.log_end_offset
+            state._replace(start_offset=start), self._limits, partition_log.log_end_offset
         )
         flight.start_moved(partition_log.log_start_offset)
         self._state_epoch, self._stored_start = state.state_epoch, state.start_offset
@@ -419,6 +445,15 @@ class SharePartition:
             # Otherwise the next leader would choose again, and skip the records that were written meanwhile.
             flight.note_start()
             self._write_soon()
+        writer = self._dependencies.letter_writer(self.key, self.partition, flight.has_letters)
+        self._letters = DeadLettering(
+            str(self), flight, writer, lambda: self._limits.has_dead_letters, self._changed, self._leave
+        )
+        self._letters.start()
+        self.wake()
+
+    def _changed(self) -> None:
+        self._write_soon()
         self.wake()
 
     def _write_soon(self) -> None:
@@ -456,6 +491,8 @@ class SharePartition:
                 if flight.written():
                     self.wake()
                 self._store_gaps()  # those found during the write
+                if self._letters is not None:
+                    self._letters.start()
                 for each in waiting:
                     _complete(each, None)
         self._writing = None
@@ -481,6 +518,8 @@ class SharePartition:
         self.partition.watchers.pop(self, None)
         if self._expiry is not None:
             self._expiry.cancel()
+        if self._letters is not None:
+            self._letters.end()
         self._on_end(self)
         for stored in self._unwritten:
             _complete(stored, error)
@@ -492,11 +531,9 @@ class SharePartition:
     def stop(self) -> list[asyncio.Task[None]]:
         """End the share partition, because the broker stops. Return its tasks, which the caller must stop."""
         self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        return [task for task in (self._loading, self._writing, self._reading) if task is not None]
-
-
-def _limits(config: GroupConfig) -> Limits:
-    return Limits(config.share_partition_max_record_locks, config.share_delivery_count_limit)
+        letters = None if self._letters is None else self._letters.task
+        tasks = (self._loading, self._writing, self._reading, letters)
+        return [task for task in tasks if task is not None]
 
 
 def _read(stored: asyncio.Future[None]) -> None:

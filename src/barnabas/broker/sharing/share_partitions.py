@@ -12,6 +12,7 @@ from barnabas.broker.coordinator.share_state.persister import SharePartitionKey,
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.sharing.dead_lettering import LetterWriter
 from barnabas.broker.sharing.sessions import Member
 from barnabas.broker.sharing.share_partition import Dependencies, SharePartition
 from barnabas.broker.storage import OffsetAtTimestamp
@@ -25,7 +26,8 @@ class SharePartitions:
     """Every share partition in use on this broker. The event loop owns this object.
 
     The first fetch creates a share partition. It ends with the leader epoch, or with the last share session
-    of its group on this broker. An administrator can change or delete its stored state after that.
+    of its group on this broker. Before that end, it stores its changes and writes its dead letters. An
+    administrator can then change or delete its stored state.
 
     Args:
         view: has the settings of groups.
@@ -33,6 +35,7 @@ class SharePartitions:
         persister: reads and writes the stored states of share partitions.
         cold_reads: reads records from the disk into memory.
         find_offset: finds the first record at or after a time (``by_duration``).
+        letter_writer: returns the writer of a share partition's dead letters (`Dependencies`).
     """
 
     def __init__(
@@ -42,10 +45,11 @@ class SharePartitions:
         persister: SharePersister,
         cold_reads: ColdReads,
         find_offset: Callable[[Partition, int], Awaitable[OffsetAtTimestamp | None]],
+        letter_writer: Callable[[SharePartitionKey, Partition, bool], LetterWriter],
     ) -> None:
         self._replicas = replicas
         self._dependencies = Dependencies(
-            view, persister, cold_reads, find_offset, asyncio.Semaphore(_LOADED_AT_ONCE)
+            view, persister, cold_reads, find_offset, letter_writer, asyncio.Semaphore(_LOADED_AT_ONCE)
         )
         #: by group, because `end_session` needs all share partitions of one group
         self._groups: dict[str, dict[SharePartitionKey, SharePartition]] = {}
@@ -62,7 +66,7 @@ class SharePartitions:
         partition = self._led(topic_id, index)
         key = SharePartitionKey(group, topic_id, index)
         found = self._groups.get(group, {}).get(key)
-        if found is not None and found.is_ended:
+        if found is not None and (found.is_ended or found.is_left):
             found.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             found = None
         if found is None:

@@ -60,7 +60,7 @@ async def cluster() -> MemoryStore:
     token = DelegationToken("t1", Principal("anna"), Principal("anna"), (), 1, 3, 2)
     await store.create(token_nodes.path("t1"), token_nodes.encode(token))
     await store.create(znodes.deleted_topic(b"d" * 16), znodes.encode_deleted_topic([2]))
-    await store.create(znodes.FEATURES, znodes.encode_features({"group.version": 1}))
+    await store.set(znodes.FEATURES, znodes.encode_features({"group.version": 1}))
     await store.create(znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(1, 4000, 4999))
     live = BrokerImage(1, (BrokerEndpoint("PLAINTEXT", "a", 1),))
     await store.create(znodes.broker(1), znodes.encode_broker(live, 0), ephemeral=True)

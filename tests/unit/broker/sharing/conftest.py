@@ -20,6 +20,7 @@ from barnabas.broker.coordinator.share_state.persister import SharePartitionKey,
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.metadata import ClusterImage
+from barnabas.broker.metadata.features import SHARE_VERSION, FinalizedFeatures
 from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.sharing.fetch import ShareFetch
@@ -85,6 +86,29 @@ class Persister:
             raise KafkaError(failure)
 
 
+class Letters:
+    """A dead-letter queue. A test makes it refuse, or hold its answers back."""
+
+    def __init__(self):
+        #: first offset, last offset, deliveries and whether rejected, of each run of dead letters
+        self.written = []
+        #: for each writer: whether dead letters were in doubt when it was made
+        self.in_doubt = []
+        #: what the next calls raise, first
+        self.failures = []
+        #: while it is cleared, no call is answered
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def write(self, due):
+        first = due[0]
+        await self.may_answer.wait()
+        if self.failures:
+            raise KafkaError(self.failures.pop(0))
+        self.written.append(tuple(first))
+        return [(first.first, first.last)]
+
+
 class Replicas:
     """Returns the only partition."""
 
@@ -104,8 +128,12 @@ class Queue:
 
     def __init__(self, **settings: str) -> None:
         self.persister = Persister()
+        self.letters = Letters()
         self.clock = ManualClock()
-        self.view = view_of(ClusterImage(group_configs={GROUP: settings}), clock=self.clock)
+        features = FinalizedFeatures({SHARE_VERSION: 2})
+        self.view = view_of(
+            ClusterImage(group_configs={GROUP: settings}, features=features), clock=self.clock
+        )
         environment = simulated_environment(clock=self.clock)
         directory = LogDirectory.open(
             OpenFiles(FaultyDisk()), "/data", environment, cluster_id="c", node_id=ME
@@ -115,8 +143,12 @@ class Queue:
         self.replicas = Replicas(self.partition)
         self.cold_reads = ColdReads(environment.blocking)
         self.partitions = SharePartitions(
-            self.view, self.replicas, self.persister, self.cold_reads, self._find_offset
+            self.view, self.replicas, self.persister, self.cold_reads, self._find_offset, self._letter_writer
         )
+
+    def _letter_writer(self, key, partition, is_in_doubt):
+        self.letters.in_doubt.append(is_in_doubt)
+        return self.letters
 
     async def _find_offset(self, partition, timestamp):
         return partition.log.offset_for_timestamp(timestamp)

@@ -29,7 +29,8 @@ class StateBatch(NamedTuple):
 
     first_offset: Offset
     last_offset: Offset
-    #: 0 available, 2 acknowledged, 4 archived; an acquired record is stored as available
+    #: 0 available, 2 acknowledged, 3 archiving (its dead letter is due), 4 archived; an acquired record is
+    #: stored as available
     delivery_state: int
     delivery_count: int
 

@@ -17,6 +17,7 @@ from barnabas.broker.coordinator import GroupCoordinator, ShareCoordinator, Tran
 from barnabas.broker.metadata import ImageDelta
 from barnabas.broker.replication.internal_log import ReplicatedLog
 from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.server.dead_letters.queue import DeadLetterQueues
 from barnabas.broker.server.fetching.offset_search import first_since
 from barnabas.broker.server.share_state.persister import CoordinatorPersister
 from barnabas.broker.server.share_state.pruning import delete_before
@@ -89,8 +90,16 @@ async def open_coordination(
     closing.add(shares.stop)
     creation = AutoCreation(view, partial(metadata.forwarding.send, timeout_s=_AUTO_CREATION_SECONDS))
     persister = CoordinatorPersister(view, shares, metadata.peers, creation.create)
+    queues = DeadLetterQueues(
+        view, replicas, metadata.peers, foundation.long_work, cold_reads, creation.create
+    )
     share_partitions = SharePartitions(
-        view, replicas, persister, cold_reads, partial(first_since, foundation.long_work, cold_reads)
+        view,
+        replicas,
+        persister,
+        cold_reads,
+        partial(first_since, foundation.long_work, cold_reads),
+        queues.writer,
     )
     closing.add(share_partitions.stop)
     share_sessions = ShareSessions(

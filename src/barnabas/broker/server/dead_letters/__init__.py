@@ -1,0 +1,1 @@
+"""The dead-letter queues of share groups (KIP-1191)."""

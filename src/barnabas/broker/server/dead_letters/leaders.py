@@ -1,0 +1,221 @@
+"""The leader of a dead-letter queue's partition: this broker or another one."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from barnabas.base.errors import ErrorCode, KafkaError, error_code
+from barnabas.base.types import Buffer, Offset, ProducerId, TopicId, TopicPartition
+from barnabas.broker.interbroker import Channel, ChannelError
+from barnabas.broker.logs.cold_reads import ColdReads
+from barnabas.broker.replication.acknowledgement import Acknowledgement, Appended
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.partition import ACKS_ALL, Partition
+from barnabas.broker.server.dead_letters.letters import EPOCH
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.storage import ColdRead, LongValidation, Origin, validate_batch
+from barnabas.broker.view import BrokerView
+from barnabas.kafka.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.protocol.schema import Request
+from barnabas.kafka.records.batch import batches
+
+#: the most bytes of one read of the dead-letter queue
+_READ_BYTES = 1024 * 1024
+#: in seconds, how long a leader may take longer to answer than it waits for its followers
+_GRACE = 5.0
+_CONSUMER = -1
+
+
+class LastBatch(NamedTuple):
+    """The last batch of a producer in a partition."""
+
+    last_sequence: int
+    #: the batch; empty if it was not read, or the log does not have it any more
+    records: Buffer
+
+
+class Place(NamedTuple):
+    """A partition of a dead-letter queue. After a deletion, a topic of the same name has another id."""
+
+    topic: TopicPartition
+    topic_id: TopicId
+
+
+class Leader(Protocol):
+    """Appends to a partition of a dead-letter queue, and finds the last batch of a producer there."""
+
+    async def append(self, batch: bytes) -> None:
+        """Append a batch, and wait for the in-sync replicas.
+
+        A batch that the log has already is not appended again. Raises KafkaError.
+        """
+
+    async def last_batch(self, producer_id: ProducerId, *, with_records: bool) -> LastBatch | None:
+        """Return the last batch of a producer; None if the log does not know the producer.
+
+        Args:
+            producer_id: the id of the producer.
+            with_records: whether to read the batch, too.
+
+        Raises:
+            KafkaError: REQUEST_TIMED_OUT, the batch is not committed yet; or another error of the leader.
+        """
+
+
+class LocalLeader:
+    """Implements `Leader` for a partition that this broker leads."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        place: Place,
+        view: BrokerView,
+        long_work: LongWork,
+        cold_reads: ColdReads,
+    ) -> None:
+        self._replicas = replicas
+        self._place = place
+        self._view = view
+        self._long_work = long_work
+        self._cold_reads = cold_reads
+
+    async def append(self, batch: bytes) -> None:
+        replica = self._find()
+        try:
+            info = replica.append(batch, ACKS_ALL, Origin.CLIENT)
+        except LongValidation:
+            now_ms = self._view.clock.now_ms()
+            valid = await self._long_work.run(
+                partial(validate_batch, batch, replica.log.config, Origin.CLIENT, now_ms, at_once=False)
+            )
+            info = replica.append(batch, ACKS_ALL, Origin.CLIENT, valid)
+        if replica.is_acknowledged(info.last_offset, ACKS_ALL):
+            return
+        errors: list[KafkaError] = []
+        appended = Appended(replica, info.last_offset, replica.leader_epoch, errors.append)
+        await Acknowledgement([appended], ACKS_ALL, True).wait(self._view.config.request_timeout_ms).future
+        for error in errors:
+            raise error
+
+    async def last_batch(self, producer_id: ProducerId, *, with_records: bool) -> LastBatch | None:
+        replica = self._find()
+        known = replica.log.producers.get(producer_id)
+        if known is None or not known.batches:
+            return None
+        last = known.batches[-1]
+        if not with_records or last.base_offset < replica.log.log_start_offset:
+            return LastBatch(last.last_sequence, b"")
+        if replica.log.high_watermark <= last.last_offset:
+            raise _not_committed()
+        chunk = await self._read(replica, last.base_offset)
+        return LastBatch(last.last_sequence, _batch_of(chunk, producer_id, last.last_sequence) or b"")
+
+    def _find(self) -> Partition:
+        replica = self._replicas.find(self._place.topic_id, self._place.topic.partition)
+        replica.check_leader()
+        return replica
+
+    async def _read(self, replica: Partition, offset: Offset) -> bytes:
+        def read(may_wait: bool) -> bytes:
+            found = replica.log.read(offset, 1, replica.log.high_watermark, True, may_wait)
+            return b"".join(bytes(chunk) for chunk in found.chunks)
+
+        try:
+            return read(False)
+        except ColdRead as cold:
+            return await self._cold_reads.retry(read, cold)
+
+
+class RemoteLeader:
+    """Implements `Leader` for a partition that another broker leads, with the requests of a client."""
+
+    def __init__(self, channel: Channel, place: Place, view: BrokerView) -> None:
+        self._channel = channel
+        self._place = place
+        self._view = view
+
+    async def append(self, batch: bytes) -> None:
+        name, index = self._place.topic
+        timeout_ms = self._view.config.request_timeout_ms
+        data = PartitionProduceData(index=index, records=batch)
+        topic = TopicProduceData(name=name, topic_id=self._place.topic_id, partition_data=[data])
+        request = ProduceRequest(acks=ACKS_ALL, timeout_ms=timeout_ms, topic_data=[topic])
+        response = await self._send(request, timeout_ms / 1000 + _GRACE)
+        _check(response.responses[0].partition_responses[0])
+
+    async def last_batch(self, producer_id: ProducerId, *, with_records: bool) -> LastBatch | None:
+        name, index = self._place.topic
+        described = await self._send(
+            DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[index])])
+        )
+        partition = _check(described.topics[0].partitions[0])
+        known = next((each for each in partition.active_producers if each.producer_id == producer_id), None)
+        if known is None or known.last_sequence < 0:
+            return None
+        if not with_records:
+            return LastBatch(known.last_sequence, b"")
+        wanted = ListOffsetsPartition(partition_index=index, timestamp=known.last_timestamp)
+        listed = await self._send(
+            ListOffsetsRequest(
+                replica_id=_CONSUMER, topics=[ListOffsetsTopic(name=name, partitions=[wanted])]
+            )
+        )
+        offset = _check(listed.topics[0].partitions[0]).offset
+        while offset >= 0:
+            fetched = await self._fetch(offset)
+            found = _batch_of(fetched, producer_id, known.last_sequence)
+            if found is not None:
+                return LastBatch(known.last_sequence, found)
+            headers = [header for _, header in batches(fetched)]
+            if not headers:
+                break
+            offset = headers[-1].last_offset + 1
+        raise _not_committed()
+
+    async def _fetch(self, offset: Offset) -> bytes:
+        name, index = self._place.topic
+        partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=_READ_BYTES)
+        topic = FetchTopic(topic=name, topic_id=self._place.topic_id, partitions=[partition])
+        response = await self._send(FetchRequest(max_bytes=_READ_BYTES, min_bytes=0, topics=[topic]))
+        if response.error_code:
+            raise KafkaError(error_code(response.error_code))
+        data = _check(response.responses[0].partitions[0])
+        return bytes(data.records or b"")
+
+    async def _send(self, request: Request, timeout_s: float | None = None) -> Any:
+        try:
+            return await self._channel.send(request, timeout_s=timeout_s)
+        except ChannelError as error:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+
+
+def _check(result: Any) -> Any:
+    """Return a partition's part of a response. Raises KafkaError if it has an error."""
+    if result.error_code:
+        raise KafkaError(error_code(result.error_code), getattr(result, "error_message", None))
+    return result
+
+
+def _batch_of(data: Buffer, producer_id: ProducerId, last_sequence: int) -> Buffer | None:
+    """Return the batch of a producer that ends with a sequence number, or None."""
+    view = memoryview(data)
+    for position, header in batches(view):
+        if (header.producer_id, header.producer_epoch, header.last_sequence) == (
+            producer_id,
+            EPOCH,
+            last_sequence,
+        ):
+            return view[position : position + header.size]
+    return None
+
+
+def _not_committed() -> KafkaError:
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the last dead letters are not committed yet")

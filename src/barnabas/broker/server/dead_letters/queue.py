@@ -1,0 +1,315 @@
+"""Writes the dead letters of the share partitions that this broker leads (KIP-1191)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import NO_BROKER, Offset, TopicPartition
+from barnabas.broker.coordinator import SharePartitionKey
+from barnabas.broker.interbroker import BrokerClient
+from barnabas.broker.logs.cold_reads import ColdReads
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.server.dead_letters.leaders import Leader, LocalLeader, Place, RemoteLeader
+from barnabas.broker.server.dead_letters.letters import (
+    LetterBatch,
+    Source,
+    Span,
+    make_batch,
+    offsets_of,
+    settled,
+)
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.sharing.in_flight import DeadLetters
+from barnabas.broker.storage import ColdRead
+from barnabas.broker.view import BrokerView
+from barnabas.kafka.records import Record
+from barnabas.kafka.records.batch import SEQUENCE_LIMIT, batches
+from barnabas.kafka.records.builder import batch_records
+
+#: creates topics with these settings; returns the errors of the topics that it could not create
+Create: TypeAlias = Callable[[Iterable[str], Mapping[str, str]], Awaitable[dict[str, KafkaError]]]
+
+#: the purpose of the channels to other brokers
+_PURPOSE = "dead letters"
+#: the most bytes of one read of the source, unless one batch has more
+_SOURCE_BYTES = 64 * 1024
+#: the most bytes of one source batch, decompressed
+_MOST_DECOMPRESSED = 16 * 1024 * 1024
+#: the settings of a topic that the broker creates
+_OWN_SETTINGS = {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}
+#: errors after which the log may have the batch
+_UNCERTAIN = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+#: errors of a batch whose sequence number is not the next one: another leader has written meanwhile
+_OVERTAKEN = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    }
+)
+#: how often the writer looks for a batch that the log knows and does not show; it is then deleted
+_LOOKS = 5
+
+
+class DeadLetterQueues:
+    """Makes the writers of dead letters. Each share partition has its own.
+
+    Args:
+        view: settings and image of this broker.
+        replicas: the partitions of this broker.
+        peers: the other brokers.
+        long_work: decodes source records.
+        cold_reads: reads from the disk into memory.
+        create: creates topics.
+    """
+
+    def __init__(
+        self,
+        view: BrokerView,
+        replicas: ReplicaManager,
+        peers: BrokerClient,
+        long_work: LongWork,
+        cold_reads: ColdReads,
+        create: Create,
+    ) -> None:
+        self.view = view
+        self.long_work = long_work
+        self.cold_reads = cold_reads
+        self._replicas = replicas
+        self._peers = peers
+        self._create = create
+
+    def writer(self, key: SharePartitionKey, partition: Partition, is_in_doubt: bool) -> LetterWriter:
+        """Return the writer of a share partition's dead letters (`SharePartition`)."""
+        return LetterWriter(self, key, partition, is_in_doubt)
+
+    async def find(self, group: str, partition: int) -> Place:
+        """Return the place of dead letters from a source partition with this index.
+
+        If the topic does not exist and the broker may create it, create it.
+
+        Raises:
+            KafkaError: INVALID_CONFIG, the topic cannot be the group's dead-letter queue;
+                UNKNOWN_TOPIC_OR_PARTITION, it does not exist; or the error of the creation.
+        """
+        view = self.view
+        name = view.group_config(group).errors_deadletterqueue_topic_name
+        prefix = view.config.errors_deadletterqueue_topic_name_prefix
+        if not name.startswith(prefix):
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"the name of the dead-letter queue {name} must begin with {prefix} "
+                "(errors.deadletterqueue.topic.name.prefix)",
+            )
+        if name not in view.image.topics:
+            if not view.config.errors_deadletterqueue_auto_create_topics_enable:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"the topic {name} does not exist: create it with "
+                    "errors.deadletterqueue.group.enable=true, or set "
+                    "errors.deadletterqueue.auto.create.topics.enable of the brokers",
+                )
+            for error in (await self._create([name], _OWN_SETTINGS)).values():
+                raise error
+        topic = view.image.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the topic {name} is being created")
+        if not view.topic_config(name).errors_deadletterqueue_group_enable:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"the topic {name} has not set errors.deadletterqueue.group.enable=true",
+            )
+        return Place(TopicPartition(name, partition % len(topic.partitions)), topic.id)
+
+    def leader(self, place: Place) -> Leader:
+        """Return the present leader of a place.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER, there is none now.
+        """
+        state = self.view.image.partition(place.topic)
+        if state is None or state.leader == NO_BROKER:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the partition {place.topic} has no leader now"
+            )
+        if state.leader == self.view.node_id:
+            return LocalLeader(self._replicas, place, self.view, self.long_work, self.cold_reads)
+        return RemoteLeader(self._peers.channel(state.leader, _PURPOSE), place, self.view)
+
+
+class _Sent(NamedTuple):
+    """A batch without an answer."""
+
+    batch: LetterBatch
+    #: whether the log may have the batch
+    is_uncertain: bool
+
+
+class LetterWriter:
+    """Writes the dead letters of one share partition, each once, in the life of one leader of the partition.
+
+    The writer is an idempotent producer (ADR 24). If a batch gets no answer, the writer repeats it unchanged,
+    also at another leader of the dead-letter queue. The log recognizes it.
+
+    All leaders of the share partition have the same producer id. A new leader can find records whose dead
+    letters its predecessor has perhaps written. Only the last batch of the producer can have them: the share
+    partition stores the outcome of each batch before the next one. So the new leader reads this batch first.
+    The predecessor's request can also arrive later, and take the sequence number of the new leader's first
+    batch. So the new leader then reads its own first batch back.
+
+    Args:
+        queues: the broker's dependencies.
+        key: the share partition.
+        partition: the partition with the source records.
+        is_in_doubt: whether a former leader may have written dead letters for records that are still due.
+    """
+
+    def __init__(
+        self, queues: DeadLetterQueues, key: SharePartitionKey, partition: Partition, is_in_doubt: bool
+    ) -> None:
+        self._queues = queues
+        self._partition = partition
+        self._source = Source(key, partition.topic_partition.topic)
+        self._is_in_doubt = is_in_doubt
+        self._place: Place | None = None
+        #: the sequence number of the next dead letter; None while it is unknown
+        self._sequence: int | None = None
+        self._sent: _Sent | None = None
+        self._looks = 0
+
+    async def write(self, due: Sequence[DeadLetters]) -> Sequence[Span]:
+        """Write dead letters for the first of the records that are due.
+
+        Returns:
+            The records that are settled: their dead letters are in the dead-letter queue, or the log has no
+            such records any more. They can be other ones than the first, after a failover.
+
+        Raises:
+            KafkaError: the dead-letter queue does not exist, or does not accept the dead letters.
+        """
+        key = self._source.key
+        place = await self._queues.find(key.group, key.partition)
+        if place != self._place:
+            self._place, self._sequence, self._sent = place, None, None
+        leader = self._queues.leader(place)
+        if self._sent is None:
+            if self._sequence is None:
+                written = settled(due, await self._recover(leader))
+                if written:
+                    return written
+            batch = await self._make(place, due)
+            if not batch.records:
+                return batch.spans
+            self._sent = _Sent(batch, False)
+        batch = self._sent.batch
+        try:
+            await leader.append(batch.records)
+        except KafkaError as error:
+            self._failed(error)
+            raise
+        self._sent = None
+        if self._is_in_doubt:
+            self._sequence = None  # until it is certain that the log has this batch, not the predecessor's
+            offsets = await self._recover(leader)
+            self._is_in_doubt = False
+            return settled(due, offsets)
+        assert self._sequence is not None
+        self._sequence = (self._sequence + batch.letters) % SEQUENCE_LIMIT
+        return batch.spans
+
+    async def _recover(self, leader: Leader) -> Sequence[Offset]:
+        """Learn the next sequence number.
+
+        Returns:
+            The offsets of the source records of the last batch; empty if no dead letter is in doubt.
+        """
+        try:
+            last = await leader.last_batch(self._source.producer_id, with_records=self._is_in_doubt)
+        except KafkaError as error:
+            self._looks += 1
+            if error.code is not ErrorCode.REQUEST_TIMED_OUT or self._looks < _LOOKS:
+                raise
+            last = await leader.last_batch(self._source.producer_id, with_records=False)
+        self._looks = 0
+        self._sequence = 0 if last is None else (last.last_sequence + 1) % SEQUENCE_LIMIT
+        if last is None or not last.records:
+            return ()
+        return offsets_of(self._source, last.records)
+
+    def _failed(self, error: KafkaError) -> None:
+        """Decide what the next call does after `error`: repeat the batch, or make a new one."""
+        assert self._sent is not None
+        batch, was_uncertain = self._sent
+        if error.code in _UNCERTAIN:
+            self._sent = _Sent(batch, True)
+        elif error.code in _OVERTAKEN or was_uncertain:
+            self._sent = self._sequence = None
+            self._is_in_doubt = True
+        else:
+            self._sent = None  # settings may change until the next attempt
+
+    async def _make(self, place: Place, due: Sequence[DeadLetters]) -> LetterBatch:
+        view = self._queues.view
+        found, end = await self._read(due)
+        assert self._sequence is not None
+        return make_batch(
+            self._source,
+            due,
+            found,
+            end,
+            is_copy=view.group_config(self._source.key.group).errors_deadletterqueue_copy_record_enable,
+            most_bytes=view.topic_config(place.topic.topic).max_message_bytes,
+            sequence=self._sequence,
+            now_ms=view.clock.now_ms(),
+        )
+
+    async def _read(self, due: Sequence[DeadLetters]) -> tuple[dict[Offset, Record], Offset]:
+        """Read the first source records. Return them, and the offset before which these are all.
+
+        If the records cannot be read or decoded, return records without contents.
+        """
+        log, first, last = self._partition.log, due[0].first, due[-1].last
+        end = log.high_watermark
+        if first < log.log_start_offset:
+            return {}, log.log_start_offset
+
+        def read(may_wait: bool) -> bytes:
+            fetched = log.read(first, _SOURCE_BYTES, end, True, may_wait)
+            return b"".join(bytes(chunk) for chunk in fetched.chunks)
+
+        try:
+            try:
+                data = read(False)
+            except ColdRead as cold:
+                data = await self._queues.cold_reads.retry(read, cold)
+            return await self._queues.long_work.run(_decoded, data, first, last, end)
+        except KafkaError:
+            end = due[0].last + 1
+            return {offset: Record(None, None) for offset in range(first, end)}, end
+
+
+def _decoded(data: bytes, first: Offset, last: Offset, end: Offset) -> tuple[dict[Offset, Record], Offset]:
+    """Decode the records from `first` to `last`. Return them, and the end of `data`; `end` if it is empty."""
+    found: dict[Offset, Record] = {}
+    for position, header in batches(data):
+        end = header.last_offset + 1
+        if header.is_control:
+            continue
+        batch = memoryview(data)[position : position + header.size]
+        for record in batch_records(header, batch, _MOST_DECOMPRESSED):
+            if first <= record.offset <= last:
+                found[record.offset] = record
+    return found, end

@@ -1,0 +1,116 @@
+"""Writes the dead letters of one share partition, while some are due (KIP-1191)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.tasks import start_task
+from barnabas.base.text import logger_of
+from barnabas.base.types import Offset
+from barnabas.broker.coordinator.backoff import backoff_ms
+from barnabas.broker.sharing.in_flight import DeadLetters, InFlight
+
+log = logger_of(__name__)
+
+
+class LetterWriter(Protocol):
+    """Writes to the dead-letter queue of one share partition."""
+
+    async def write(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
+        """Write dead letters for some of the records that are due.
+
+        Returns:
+            First and last offset of records that now have their dead letters, or that the log does not have
+            any more.
+
+        Raises:
+            KafkaError: the dead-letter queue does not exist, or does not accept the dead letters.
+        """
+
+
+class DeadLettering:
+    """The dead letters of one share partition. The event loop owns this object.
+
+    It writes one batch of dead letters at a time. `InFlight.due_letters` says when the next one may follow.
+    Records wait as long as their dead-letter queue does not accept them. If the group has no dead-letter
+    queue any more, the records are archived without dead letters.
+
+    Args:
+        name: the share partition, for logs.
+        flight: the records in flight.
+        writer: writes the dead letters.
+        has_queue: returns whether the group has a dead-letter queue now.
+        on_change: called when `flight` has changes to store, and room for other records.
+        on_idle: called when no dead letters are due.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        flight: InFlight,
+        writer: LetterWriter,
+        has_queue: Callable[[], bool],
+        on_change: Callable[[], object],
+        on_idle: Callable[[], object],
+    ) -> None:
+        self._name = name
+        self._flight = flight
+        self._writer = writer
+        self._has_queue = has_queue
+        self._on_change = on_change
+        self._on_idle = on_idle
+        self._has_ended = False
+        self._told: str | None = None
+        #: the running work; None while no dead letters are due
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start to write, if dead letters are due."""
+        if (
+            self.task is None
+            and not self._has_ended
+            and self._flight.has_letters
+            and self._flight.due_letters()
+        ):
+            self.task = start_task(self._run(), f"dead letters of {self._name}")
+
+    def end(self) -> None:
+        """Write no more dead letters. The outcome of a request that was sent is unknown then."""
+        self._has_ended = True
+        if self.task is not None:
+            self.task.cancel()
+
+    async def _run(self) -> None:
+        failures = 0
+        while due := self._flight.due_letters():
+            try:
+                done = await self._written(due)
+            except KafkaError as error:
+                failures += 1
+                self._report(error)
+                await asyncio.sleep(backoff_ms(failures) / 1000)
+                continue
+            failures = 0
+            for first, last in done:
+                self._flight.letters_written(first, last)
+            if done:
+                self._told = None
+                self._on_change()
+        self.task = None
+        self._on_idle()
+
+    async def _written(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
+        if self._has_queue():
+            return await self._writer.write(due)
+        log.warning("%s has no dead-letter queue any more: its records are archived without one", self._name)
+        return [(letters.first, letters.last) for letters in due]
+
+    def _report(self, error: KafkaError) -> None:
+        """Log why dead letters wait, once for each reason."""
+        told = f"{error.code.name}: {error.message}"
+        if told != self._told:
+            log.warning("dead letters of %s wait: %s", self._name, told)
+        self._told = told
