@@ -59,7 +59,7 @@ _resource_options = options(
     click.option("--cluster", is_flag=True, help="The cluster itself."),
 )
 _prefixed_option = click.option(
-    "--prefixed", is_flag=True, help="Everything whose name begins with NAME, not just NAME."
+    "--prefixed", is_flag=True, help="Every resource whose name begins with NAME."
 )
 _host_option = click.option(
     "--host", type=NAME, default=ANY_HOST, metavar="ADDRESS", help="Only from this IP address."
@@ -88,10 +88,10 @@ _rule_options = options(
     )
 )
 @_rule_options
-@click.option("--deny", is_flag=True, help="Deny it. A denial takes precedence over every grant.")
+@click.option("--deny", is_flag=True, help="Deny the operations. A denial takes precedence over every grant.")
 @bootstrap_option
 def grant(deny: bool, **rule: Any) -> None:
-    """Allow a user something (or deny it)."""
+    """Allow a user operations on a resource (or with --deny, deny them)."""
     _add(Permission.DENY if deny else Permission.ALLOW, **rule)
 
 
@@ -107,7 +107,7 @@ def grant(deny: bool, **rule: Any) -> None:
 @_rule_options
 @bootstrap_option
 def deny(**rule: Any) -> None:
-    """Deny a user something, whatever is granted."""
+    """Deny a user operations on a resource, even if another rule grants them."""
     _add(Permission.DENY, **rule)
 
 
@@ -241,7 +241,7 @@ def list_acls(of_user: str | None, as_json: bool, bootstrap_server: str, **named
 def check(
     principal: str, operation: str, host: str, bootstrap_server: str, **named: str | bool | None
 ) -> None:
-    """Show whether a user may do something, and the rule that decides it."""
+    """Show whether a user may do an operation, and the rule that decides."""
     from barnabas.client.acls import describe_acls
     from barnabas.client.reach import require_broker
 

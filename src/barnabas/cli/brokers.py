@@ -92,7 +92,7 @@ def count_replicas(
 @json_option
 @bootstrap_option
 def describe(broker: int, as_json: bool, bootstrap_server: str) -> None:
-    """Show a broker's log directories and partitions. Says which of them it leads."""
+    """Show a broker's log directories and partitions, and which of them it leads."""
     from barnabas.client.log_dirs import describe_log_dirs
 
     moves = connect_moves(bootstrap_server)
@@ -188,7 +188,7 @@ def drain(broker: int, throttle: int | None, dry_run: bool, no_wait: bool, boots
 @click.argument("broker", metavar="ID", type=BROKER)
 @bootstrap_option
 def unregister(broker: int, bootstrap_server: str) -> None:
-    """Forget a broker that is gone for good. It has to be stopped."""
+    """Remove a stopped broker from the cluster permanently."""
     connect(bootstrap_server).unregister_broker(broker)
     report(f"broker {broker} is unregistered")
     held = sum(broker in replicas for replicas in current_replicas(connect_moves(bootstrap_server)).values())

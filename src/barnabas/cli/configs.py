@@ -47,7 +47,7 @@ _resource_options = options(
     click.option(
         "--client-metrics",
         type=NAME,
-        help="Those of a client-metrics resource: which clients push which metrics (KIP-714).",
+        help="The settings of a client-metrics resource, which requests metrics from clients (KIP-714).",
     ),
     click.option("--broker", type=BROKER, metavar="ID", help="A broker's settings."),
     click.option(
@@ -119,10 +119,10 @@ def describe(changed: bool, as_json: bool, bootstrap_server: str, **resource: An
     )
 )
 @_resource_options
-@assignments_option("--set", to="to_set", complete=settings_of_resource, help="Give a setting a value.")
+@assignments_option("--set", to="to_set", complete=settings_of_resource, help="Set a setting to a value.")
 @click.option("--delete", type=NAME, multiple=True, help="Reset a setting to its default.")
-@assignments_option("--append", to="append", help="Add to a list.")
-@assignments_option("--subtract", to="subtract", help="Take from a list.")
+@assignments_option("--append", to="append", help="Add a value to a setting that is a list.")
+@assignments_option("--subtract", to="subtract", help="Remove a value from a setting that is a list.")
 @bootstrap_option
 def alter(
     to_set: tuple[str, ...],

@@ -47,7 +47,7 @@ from barnabas.cli.schema_options import registry_login_option
     "metrics",
     metavar="URL",
     multiple=True,
-    help="A broker's pages of metrics (its `--metrics`), to show what clients push; may be repeated.",
+    help="The address of a broker's metrics (its `--metrics`), to show clients' metrics; may be repeated.",
 )
 @click.option(
     "--allow-writes",

@@ -96,7 +96,7 @@ class OffsetAbsent(BarnabasError):
 @click.option(
     "--json", "as_json", is_flag=True, help="Print each record, with all its fields, as a line of JSON."
 )
-@click.option("--raw", is_flag=True, help="Print values as they are, with nothing between them.")
+@click.option("--raw", is_flag=True, help="Print only the bytes of the values, without separators.")
 @click.option(
     "--format",
     "template",

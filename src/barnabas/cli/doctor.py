@@ -26,7 +26,7 @@ from barnabas.cli.output import print_json
 @json_option
 @bootstrap_option
 def doctor(address: str | None, topic: str | None, as_json: bool, bootstrap_server: str) -> None:
-    """Find out why a client with these settings cannot connect, or is not served."""
+    """Find out why a client with these settings cannot connect, or why a broker rejects it."""
     from barnabas.client.addresses import parse_servers
     from barnabas.client.diagnosis import examine
     from barnabas.client.errors import unreachable

@@ -181,7 +181,7 @@ def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) ->
 @click.option("--shift-by", type=INT64, help="Forward by N, or back by -N.")
 @click.option("--to-datetime", metavar="WHEN", help="To the first record at or after an ISO 8601 time.")
 @click.option("--by-duration", metavar="TIME", help="To the first record of the last 90s, 10m, 2h, 1d ...")
-@click.option("--dry-run", is_flag=True, help="Only show what would change, as without --execute.")
+@click.option("--dry-run", is_flag=True, help="Only show the changes, as without --execute.")
 @click.option("--execute", is_flag=True, help="Change the offsets.")
 @json_option
 @bootstrap_option

@@ -223,8 +223,8 @@ console_option = click.option(
     metavar="HOST:PORT",
     is_flag=False,
     flag_value="127.0.0.1:8080",
-    help="Also run the web console there (see `barnabas console`), 127.0.0.1:8080 if none is named; the "
-    "link that lets a browser in is a further line on stdout.",
+    help="Also run the web console at this address, by default 127.0.0.1:8080 (see `barnabas console`). "
+    "A further line on stdout is the link that opens it in a browser.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 #: for commands that run until they are stopped

@@ -58,7 +58,7 @@ _of_options = options(
 )
 @click.argument("values", type=NAME, nargs=-1, metavar="NAME=VALUE...")
 @_of_options
-@click.option("--remove", type=NAME, multiple=True, help="Remove a quota; repeatable.")
+@click.option("--remove", type=NAME, multiple=True, help="Remove a quota; may be repeated.")
 @bootstrap_option
 def set_quotas(
     values: tuple[str, ...], remove: tuple[str, ...], bootstrap_server: str, **of: str | bool | None

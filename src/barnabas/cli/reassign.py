@@ -224,10 +224,10 @@ def verify(plan: str, keep_throttle: bool, as_json: bool, bootstrap_server: str)
     )
 )
 @click.argument("plan", metavar="[PLAN]", type=PLAN, required=False)
-@click.option("--all", "all_moves", is_flag=True, help="Cancel every move that is under way.")
+@click.option("--all", "all_moves", is_flag=True, help="Cancel all moves that are not finished.")
 @bootstrap_option
 def cancel(plan: str | None, all_moves: bool, bootstrap_server: str) -> None:
-    """Cancel the moves of the file PLAN that are under way; - is stdin."""
+    """Cancel the unfinished moves of the file PLAN; - is stdin."""
     if (plan is None) != all_moves:
         raise click.UsageError("name a plan, or give --all")
     asked = None if plan is None else _read(plan)[0]
@@ -252,7 +252,7 @@ def cancel(plan: str | None, all_moves: bool, bootstrap_server: str) -> None:
     )
 )
 @click.argument("rate", metavar="[BYTES]", type=RATE, required=False)
-@click.option("--remove", is_flag=True, help="Lift the throttles of all topics and brokers.")
+@click.option("--remove", is_flag=True, help="Remove the throttles of all topics and brokers.")
 @bootstrap_option
 def throttle(rate: int | None, remove: bool, bootstrap_server: str) -> None:
     """Limit the copies of moving partitions to BYTES a second on each broker."""

@@ -82,8 +82,8 @@ _LEVELS = (
     "hosts",
     metavar="NAME[:PORT]",
     multiple=True,
-    help="A host name in requests that the registry accepts, beside this machine's names; may be repeated. "
-    "It refuses all others.  [default: any name, if other machines can reach it]",
+    help="A host name in requests that the registry accepts, in addition to this machine's names; may be "
+    "repeated. It rejects all others.  [default: any name, if other machines can reach it]",
 )
 @log_options
 @bootstrap_option

@@ -19,18 +19,25 @@ schema_options = options(
     click.option("--registry", metavar="URL", help="The schema registry of --value-schema and --key-schema."),
     registry_login_option,
     click.option(
-        "--value-schema", metavar="SCHEMA", help="Values are JSON, which this registered schema encodes."
+        "--value-schema",
+        metavar="SCHEMA",
+        help="Encode the values, which are JSON, by this registered schema.",
     ),
     click.option(
         "--value-message",
         metavar="NAME",
         default="",
-        help="The message of a Protobuf schema; its first one if none is named.",
+        help="The message of a Protobuf schema; by default its first one.",
     ),
     click.option(
-        "--key-schema", metavar="SCHEMA", help="Keys are JSON, which this registered schema encodes."
+        "--key-schema", metavar="SCHEMA", help="Encode the keys, which are JSON, by this registered schema."
     ),
-    click.option("--key-message", metavar="NAME", default="", help="As --value-message, for keys."),
+    click.option(
+        "--key-message",
+        metavar="NAME",
+        default="",
+        help="The message of the keys' Protobuf schema; by default its first one.",
+    ),
 )
 
 

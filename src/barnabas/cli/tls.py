@@ -77,7 +77,7 @@ def init(name: str, folder: Path) -> None:
 )
 @_folder
 def issue(name: str, hosts: tuple[str, ...], days: int, folder: Path) -> None:
-    """Make a key and a certificate for a broker or a client. One of that name is replaced."""
+    """Make a key and a certificate for a broker or a client. Replaces existing ones of this name."""
     opened = CertificateFolder(folder)
     _tell(opened, name, opened.issue(name, hosts, days))
 
@@ -96,7 +96,7 @@ def renew(names: tuple[str, ...], folder: Path) -> None:
 @json_option
 @_folder
 def list_certificates(as_json: bool, folder: Path) -> None:
-    """List the certificates and when they end."""
+    """List the certificates and the ends of their validity."""
     opened = CertificateFolder(folder)
     rows = [
         {"name": name, "hosts": list(each.hosts), "ends": each.ends.isoformat()}

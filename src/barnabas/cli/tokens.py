@@ -36,12 +36,21 @@ def tokens() -> None:
     )
 )
 @click.option(
-    "--owner", type=NAME, metavar="USER", help="The user that the token logs in as; by default you."
+    "--owner",
+    type=NAME,
+    metavar="USER",
+    help="The user of the clients that log in with the token; by default you.",
 )
 @click.option(
-    "--renewer", type=NAME, multiple=True, metavar="USER", help="A user who may renew it, too; repeatable."
+    "--renewer",
+    type=NAME,
+    multiple=True,
+    metavar="USER",
+    help="A user who may also renew the token; may be repeated.",
 )
-@click.option("--max-lifetime", metavar="TIME", help="The longest life of the token: 90s, 10m, 2h, 1d ...")
+@click.option(
+    "--max-lifetime", metavar="TIME", help="The longest lifetime of the token: 90s, 10m, 2h, 1d ..."
+)
 @json_option
 @bootstrap_option
 def create(
@@ -93,7 +102,7 @@ def list_tokens(as_json: bool, bootstrap_server: str) -> None:
     "--for",
     "period",
     metavar="TIME",
-    help="The new life from now on; by default that of the broker's settings.",
+    help="The new lifetime from now on; by default that of the broker's settings.",
 )
 @bootstrap_option
 def renew(token: str, period: str | None, bootstrap_server: str) -> None:

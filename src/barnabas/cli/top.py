@@ -44,7 +44,7 @@ _MOST_GROUPS = 50
 @click.option(
     "--rows",
     type=Whole(1, 10_000),
-    help="Topics and groups to show.  [default: as the terminal has room for]",
+    help="The number of topics and of groups to show.  [default: as many as fit on the terminal]",
 )
 @click.option("--once", is_flag=True, help="Show one sample, without rates, and end.")
 @json_option

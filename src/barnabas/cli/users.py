@@ -47,7 +47,7 @@ def users() -> None:
     type=click.IntRange(4096, 16384),
     default=4096,
     show_default=True,
-    help="Iterations of SCRAM: the work to try a password.",
+    help="Iterations of SCRAM. More iterations make it slower to guess the password.",
 )
 @click.option("--no-file", is_flag=True, help="Write no file of client settings for the user.")
 @bootstrap_option

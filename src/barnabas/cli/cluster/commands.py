@@ -139,7 +139,7 @@ def cluster() -> None:
     "--secure",
     "is_secure",
     is_flag=True,
-    help="As `barnabas start --secure`, for every broker and between them.",
+    help="Secure the connections of clients and between brokers (see `barnabas start --secure`).",
 )
 @console_option
 def start(
@@ -247,7 +247,7 @@ def _settings_of_all(settings: tuple[str, ...], file: Path | None) -> dict[str, 
 @_data_option
 @json_option
 def status(data: Path, as_json: bool) -> None:
-    """Show the brokers, the controller and the ZooKeeper. Counts under-replicated partitions."""
+    """Show the brokers, the controller, ZooKeeper and the number of under-replicated partitions."""
     from barnabas.cli.cluster.status import partitions_of, zookeeper_answers
 
     folder = ClusterFolder(data)

@@ -76,7 +76,7 @@ _DIRECTORIES = click.argument(
     metavar="DIR...",
     type=EXISTING_FOLDER,
 )
-_dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Print the steps without doing them.")
 _steps_as_json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print a JSON object a line: one for a step."
 )

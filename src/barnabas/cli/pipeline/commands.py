@@ -82,7 +82,7 @@ _folder = click.option(
     )
 )
 @_file
-@click.option("--once", is_flag=True, help="Process what is there now, then end.")
+@click.option("--once", is_flag=True, help="Process the present records, then end.")
 @click.option("--master", type=NAME, default="local[*]", show_default=True, help="The master URL of Spark.")
 @_servers
 @_config
@@ -145,7 +145,7 @@ def run(
     )
 )
 @_file
-@click.option("--offline", is_flag=True, help="Do not check at the brokers that the topics exist.")
+@click.option("--offline", is_flag=True, help="Do not ask the brokers whether the topics exist.")
 @_servers
 @_config
 @_conf
@@ -276,7 +276,11 @@ def status(file: Path, check: bool, parameters: tuple[str, ...], folder: Path | 
 )
 @click.argument("name", required=False)
 @click.option(
-    "--topic", type=NAME, default="barnabas-pipelines", show_default=True, help="The topic of statuses."
+    "--topic",
+    type=NAME,
+    default="barnabas-pipelines",
+    show_default=True,
+    help="The topic to which pipelines report.",
 )
 @json_option
 @bootstrap_option

@@ -61,8 +61,8 @@ log = logging.getLogger(__name__)
     "--brokers",
     type=BROKERS,
     metavar="N|auto",
-    help="Run N brokers as one cluster, each a process on a core of its own; auto is one a core, up to "
-    "16. The others listen on the ports that follow.  [default: 1, or as many as the folder has]",
+    help="Run N brokers as one cluster, each in its own process; auto runs one for each core, up to 16. "
+    "Brokers after the first listen on the ports that follow.  [default: 1, or as many as the folder has]",
 )
 @click.option(
     "--data",
@@ -97,29 +97,29 @@ log = logging.getLogger(__name__)
     metavar="HOST:PORT",
     is_flag=False,
     flag_value="127.0.0.1:8081",
-    help="Also run a schema registry there (see `barnabas registry`), 127.0.0.1:8081 if none is named; its "
-    "URL is a second line on stdout.",
+    help="Also run a schema registry at this address, by default 127.0.0.1:8081 (see `barnabas registry`). "
+    "Its URL is a second line on stdout.",
 )
 @console_option
 @click.option(
     "--secure",
     "is_secure",
     is_flag=True,
-    help="Speak TLS, require a login, and deny everyone except admin until an ACL allows access. The first "
+    help="Use TLS, require a login, and deny everyone except admin until an ACL allows access. The first "
     "start makes the certificates and the admin's password, in the folder secure of the data.",
 )
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
-    help="Also serve metrics for Prometheus there, and health checks (/metrics, /healthz, /readyz); the URL "
-    "is a further line on stdout.",
+    help="Also serve metrics for Prometheus and health checks at this address (/metrics, /healthz, /readyz). "
+    "The URL is a further line on stdout.",
 )
 @click.option(
     "--log-slow-requests",
     type=INT32,
     metavar="MS",
-    help="Log each request that takes at least this time in ms: its API, client and duration, but nothing of "
-    "its content.",
+    help="Log each request that takes at least this time in ms: its API, client and duration, but not its "
+    "contents.",
 )
 @click.option("--member", type=INT32, hidden=True, help="One of several: end when stdin does.")
 @log_options
@@ -141,7 +141,7 @@ def start(
 ) -> None:
     """Run a broker, or several, until Ctrl-C or SIGTERM.
 
-    It needs nothing else on the machine: the cluster's metadata is beside the data.
+    It needs no other service: the metadata of the cluster is in the same folder as the data.
     """
     log_to_stderr(log_level, log_format, member)
     values = _read_values(data, listen, advertise, settings, config, is_secure)
