@@ -22,6 +22,7 @@ from barnabas.broker.server.requests.context import Chunks, Memo
 from barnabas.broker.server.requests.order import NOTHING
 from barnabas.kafka.protocol.framing import FrameDecoder
 from barnabas.kafka.protocol.wire import Readable
+from barnabas.kafka.security.acls import Access
 from barnabas.kafka.security.principal import ANONYMOUS, Principal
 
 log = logger_of(__name__, is_limited=True)
@@ -135,6 +136,8 @@ class ClientSession(asyncio.Protocol):
         self._backlog: deque[Readable] = deque()
         #: memos about the last requests, by API key
         self.memos: dict[int, Memo] = {}
+        #: permissions of `principal`, once the authorizer has found them (`Client`)
+        self.access: Access | None = None
         self._unanswered: deque[Unanswered] = deque()
         #: number of unanswered requests during which no other request can begin
         self._in_turn = 0
@@ -344,6 +347,7 @@ class ClientSession(asyncio.Protocol):
         """Set the client's principal after its login. From now on, `serve` handles its requests."""
         self.has_logged_in = True
         self.principal = principal
+        self.access = None
         self._serve = serve
         self._frames.max_size = self._host.config.socket_request_max_bytes
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -38,15 +37,19 @@ def authorized(
     each = next((need for need in served.api.needs if isinstance(need, Each)), None)
     checked = _Authorized(served, authorizer, whole, each, view, denials)
     direct = served.direct
-    return Served(
-        served.api, checked.handle, None if direct is None else partial(_directly, direct, authorizer)
-    )
+    return Served(served.api, checked.handle, None if direct is None else _directly(direct, authorizer))
 
 
-def _directly(
-    direct: Direct, authorizer: Authorizer, frame: Readable, client: Client, _: Access, began: float
-) -> Outcome:
-    return direct(frame, client, authorizer.access(client.principal, client.client_host), began)
+def _directly(direct: Direct, authorizer: Authorizer) -> Direct:
+    def answer(frame: Readable, client: Client, _: Access, began: float, /) -> Outcome:
+        access = client.access
+        if access is None:
+            access = client.access = authorizer.access(client.principal, client.client_host)
+        elif access.acls is not authorizer.acls():
+            access.catch_up()
+        return direct(frame, client, access, began)
+
+    return answer
 
 
 class _Authorized:

@@ -55,6 +55,8 @@ class Client(ClientConnection, Protocol):
 
     #: memos about the connection's last requests, by API key
     memos: dict[int, Memo]
+    #: the principal's permissions, which the authorizer keeps here; None before that, and after a login
+    access: Access | None
 
     def reply(self, chunks: Chunks) -> None:
         """Send a reply after the replies to all earlier requests."""

@@ -39,6 +39,8 @@ class Access:
     refusals = 0
     #: by operation and type, names on which `allows` has found it allowed; true right after `catch_up`
     known: Mapping[tuple[Operation, ResourceType], Container[str]] = {}
+    #: rules of the cached decisions; None if there are no rules
+    acls: Acls | None = None
 
     def catch_up(self) -> None:
         """Clear `known` if the rules have changed. This class has no rules and does nothing."""
@@ -94,7 +96,7 @@ class _RestrictedAccess(Access):
         self._subjects = subjects
         self._principal = str(principal)
         self._host = canonical_host(host)
-        self._acls = acls()
+        self.acls: Acls = acls()
         self.known: dict[tuple[Operation, ResourceType], set[str]] = {}
         self._refused: dict[tuple[Operation, ResourceType], set[str]] = {}
         self._allowed_any: dict[tuple[Operation, ResourceType], bool] = {}
@@ -102,12 +104,13 @@ class _RestrictedAccess(Access):
         self._decisions = 0
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        self.catch_up()
+        if self.acls is not self._latest():
+            self.catch_up()
         key = operation, kind
         if name in self.known.get(key, ()):
             return True
         if name not in self._refused.get(key, ()):
-            decision = decide(self._acls, self._subjects, self._principal, self._host, operation, kind, name)
+            decision = decide(self.acls, self._subjects, self._principal, self._host, operation, kind, name)
             if self._decisions >= _MOST_DECISIONS:
                 self._forget()
             names = self.known if decision.is_allowed else self._refused
@@ -123,7 +126,7 @@ class _RestrictedAccess(Access):
         key = operation, kind
         allowed = self._allowed_any.get(key)
         if allowed is None:
-            allowed = decide_any(self._acls, self._subjects, self._principal, self._host, operation, kind)
+            allowed = decide_any(self.acls, self._subjects, self._principal, self._host, operation, kind)
             self._allowed_any[key] = allowed
         if not allowed:
             self.refusals += 1
@@ -137,8 +140,8 @@ class _RestrictedAccess(Access):
     def catch_up(self) -> None:
         """Clear the cached decisions if the rules have changed."""
         latest = self._latest()
-        if self._acls is not latest:
-            self._acls = latest
+        if self.acls is not latest:
+            self.acls = latest
             self._forget()
 
     def _forget(self) -> None:
@@ -157,7 +160,8 @@ class Authorizer:
     """
 
     def __init__(self, acls: Callable[[], Acls], subjects: SubjectRules) -> None:
-        self._acls = acls
+        #: returns the current access control lists
+        self.acls = acls
         self._subjects = subjects
         self._accesses: dict[tuple[Principal, str], Access] = {}
 
@@ -171,9 +175,10 @@ class Authorizer:
             if str(principal) in self._subjects.super_users:
                 access = UNRESTRICTED
             else:
-                access = _RestrictedAccess(self._acls, self._subjects, principal, host)
+                access = _RestrictedAccess(self.acls, self._subjects, principal, host)
             if len(self._accesses) >= _MOST_ACCESSES:
                 self._accesses.clear()
             self._accesses[key] = access
-        access.catch_up()
+        if access.acls is not self.acls():
+            access.catch_up()
         return access
