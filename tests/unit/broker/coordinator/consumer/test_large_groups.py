@@ -12,6 +12,7 @@ import pytest
 
 from barnabas.base.environment.blocking import Threads
 from barnabas.broker.coordinator import ConsumerGroupState
+from barnabas.broker.coordinator.groups.modern.delayed_assignment import interval_without_partitions
 from barnabas.broker.server.garbage import short_collections
 
 MEMBERS = 2000
@@ -155,6 +156,47 @@ def test_the_first_member_of_a_large_group_has_its_partitions_soon(make_groups, 
         answer = await groups.beat("a", joined.member_epoch, {})
         assert sum(map(len, told(answer).values())) == 10_000
         assert answer.heartbeat_interval_ms == groups.config.group_consumer_heartbeat_interval_ms
+
+    coordinate(scenario)
+
+
+def test_members_that_join_one_after_the_other_get_one_target_and_give_up_nothing(
+    make_groups, told, coordinate
+):
+    async def scenario(groups):
+        groups.topics(**TOPICS)
+        members = [Member(groups, told, f"member-{number:02}") for number in range(20)]
+        for member in members:
+            await member.beat()
+            await asyncio.sleep(0.08)
+        await members[0].beat()
+        assert members[0].owned == {}
+        await asyncio.sleep(0.5)
+        for member in members:
+            await member.beat()
+        assert {sum(map(len, member.owned.values())) for member in members} == {500}
+        assert {member.epoch for member in members} == {groups.consumer_group().epoch}
+
+    coordinate(scenario)
+
+
+@pytest.mark.parametrize(("members", "soon_ms"), [(1, 500), (1_000, 500), (4_000, 2_000), (20_000, 5_000)])
+def test_waiting_members_send_no_more_than_two_thousand_heartbeats_a_second(members, soon_ms):
+    assert interval_without_partitions(5_000, members) == soon_ms
+
+
+def test_a_large_group_that_changes_all_the_time_gets_a_target_after_two_seconds(
+    make_groups, told, coordinate
+):
+    async def scenario(groups):
+        groups.topics(**TOPICS)
+        first, *others = [Member(groups, told, f"member-{number:02}") for number in range(40)]
+        await first.beat()
+        for member in others[:30]:
+            await asyncio.sleep(0.08)
+            await member.beat()
+        await first.beat()
+        assert first.owned
 
     coordinate(scenario)
 

@@ -21,6 +21,7 @@ from barnabas.broker.coordinator.groups.consumer.member import (
 )
 from barnabas.broker.coordinator.groups.consumer.regex_subscriptions import RegexSubscriptions
 from barnabas.broker.coordinator.groups.consumer.target_assignment import ConsumerTargetAssigner
+from barnabas.broker.coordinator.groups.modern.delayed_assignment import interval_without_partitions
 from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH, LEAVE_EPOCH, NOTHING, Partitions
 from barnabas.broker.coordinator.groups.modern.timeouts import Late, Timeouts
 from barnabas.broker.coordinator.groups.modern.topics import Topics
@@ -35,9 +36,6 @@ from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
 logger = logger_of(__name__, is_limited=True)
 
 T = TypeVar("T")
-
-#: the heartbeat interval of a member without partitions, while its group's next target is being computed
-_SOON_MS = 500
 
 
 class ConsumerMembership:
@@ -172,7 +170,7 @@ class ConsumerMembership:
     ) -> ConsumerGroupHeartbeatResponse:
         interval_ms = self.view.group_config(request.group_id).consumer_heartbeat_interval_ms
         if group.epoch > group.assignment_epoch and not after.assigned:
-            interval_ms = min(interval_ms, _SOON_MS)
+            interval_ms = interval_without_partitions(interval_ms, len(group.members))
         response = ConsumerGroupHeartbeatResponse(
             member_id=after.member_id, member_epoch=after.epoch, heartbeat_interval_ms=interval_ms
         )

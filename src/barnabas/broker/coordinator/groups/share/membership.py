@@ -8,6 +8,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.caller import Caller
+from barnabas.broker.coordinator.groups.modern.delayed_assignment import interval_without_partitions
 from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH
 from barnabas.broker.coordinator.groups.modern.timeouts import Late, Timeouts
 from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
@@ -23,9 +24,6 @@ from barnabas.kafka.protocol.messages.share_group_heartbeat import (
 )
 
 logger = logger_of(__name__, is_limited=True)
-
-#: heartbeat interval of a member without partitions, while its group is being assigned or initialized, in ms
-_SOON_MS = 500
 
 
 class ShareMembership:
@@ -137,7 +135,7 @@ class ShareMembership:
         interval_ms = self._view.group_config(group.group_id).share_heartbeat_interval_ms
         is_unready = group.epoch > group.assignment_epoch or bool(group.partitions.initializing)
         if is_unready and not after.assigned:
-            interval_ms = min(interval_ms, _SOON_MS)
+            interval_ms = interval_without_partitions(interval_ms, len(group.members))
         response = ShareGroupHeartbeatResponse(
             member_id=after.member_id, member_epoch=after.epoch, heartbeat_interval_ms=interval_ms
         )
