@@ -10,7 +10,7 @@ from typing import Any
 
 from barnabas.base.types import BrokerId
 from barnabas.broker.controller import partition_changes, partitions
-from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata.image import BrokerState, ClusterImage, PartitionState
 from barnabas.broker.metadata.store import Operation
 from barnabas.broker.replication.following.fetch_session import Followed
@@ -260,11 +260,11 @@ def _unclean_restart_stays() -> Iterator[None]:
 
 @_bug("controller-not-fenced", "a controller that was replaced goes on writing (KAFKA-6082)")
 def _controller_not_fenced() -> Iterator[None]:
-    async def write(self: ControllerElection, operations: Sequence[Operation]) -> list[int]:
+    async def write(self: ControllerWrites, operations: Sequence[Operation]) -> list[int]:
         return await self._store.multi(operations)
 
     with replaced(
-        (ControllerElection, "write", write),
-        (ControllerElection, "resign", lambda self: None),
+        (ControllerWrites, "write", write),
+        (ControllerWrites, "resign", lambda self: None),
     ):
         yield

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from barnabas.broker.config.broker import BrokerConfig
 from barnabas.broker.config.client_metrics import ClientMetricsConfig
+from barnabas.broker.config.declaration import INT_MAX, LONG_MAX, Setting, Type, Update
 from barnabas.broker.config.group import GroupConfig
-from barnabas.broker.config.setting import INT_MAX, LONG_MAX, Setting, Type, Update
 from barnabas.broker.config.topic import TopicConfig
 
 _HEAD = """\

@@ -2,9 +2,9 @@
 
 from barnabas.broker.config.broker import BrokerConfig
 from barnabas.broker.config.client_metrics import ClientMetricsConfig
+from barnabas.broker.config.declaration import Setting, Type, Update
 from barnabas.broker.config.group import GroupConfig
-from barnabas.broker.config.setting import Setting, Type, Update
-from barnabas.broker.config.settings import Settings
+from barnabas.broker.config.layers import Settings
 from barnabas.broker.config.topic import TopicConfig
 
 __all__ = [

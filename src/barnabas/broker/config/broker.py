@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from barnabas.broker.config.kafka_only import unsupported_reason
-from barnabas.broker.config.listener_settings import ListenerSetting, overrides
-from barnabas.broker.config.setting import (
+from barnabas.broker.config.declaration import (
     DOUBLE_MAX,
     INT_MAX,
     LONG_MAX,
@@ -27,7 +25,9 @@ from barnabas.broker.config.setting import (
     string,
     text_list,
 )
-from barnabas.broker.config.settings import Layer, Settings, Source
+from barnabas.broker.config.kafka_only import unsupported_reason
+from barnabas.broker.config.layers import Layer, Settings, Source
+from barnabas.broker.config.listener_settings import ListenerSetting, overrides
 from barnabas.broker.config.topic import TopicConfig
 
 _NO_TICKETS = (

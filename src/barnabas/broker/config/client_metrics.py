@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from barnabas.base.errors import ConfigError
+from barnabas.broker.config.declaration import Update, integer, text_list
+from barnabas.broker.config.layers import Settings
 from barnabas.broker.config.patterns import compiled
-from barnabas.broker.config.setting import Update, integer, text_list
-from barnabas.broker.config.settings import Settings
 
 #: stands for every metric
 ALL_METRICS = "*"

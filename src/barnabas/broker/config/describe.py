@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from barnabas.broker.config.broker import BrokerConfig
 from barnabas.broker.config.client_metrics import ClientMetricsConfig
+from barnabas.broker.config.declaration import Setting
 from barnabas.broker.config.group import GroupConfig
+from barnabas.broker.config.layers import Entry, Layer, Settings, Source, entries, read
 from barnabas.broker.config.listener_settings import ListenerSetting
-from barnabas.broker.config.setting import Setting
-from barnabas.broker.config.settings import Entry, Layer, Settings, Source, entries, read
 from barnabas.broker.config.topic import TopicConfig
 
 

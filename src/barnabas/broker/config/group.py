@@ -11,8 +11,8 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.broker.config import share_start
 from barnabas.broker.config.broker import BrokerConfig
-from barnabas.broker.config.setting import Update, boolean, string
-from barnabas.broker.config.settings import Layer, Settings, Source
+from barnabas.broker.config.declaration import Update, boolean, string
+from barnabas.broker.config.layers import Layer, Settings, Source
 
 
 def _overriding(broker_name: str, doc: str, **changes: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from barnabas.broker.config.setting import (
+from barnabas.broker.config.declaration import (
     INT_MAX,
     LONG_MAX,
     Update,
@@ -18,7 +18,7 @@ from barnabas.broker.config.setting import (
     string,
     text_list,
 )
-from barnabas.broker.config.settings import Settings
+from barnabas.broker.config.layers import Settings
 
 #: an item of a list of throttled replicas, and the words for one that is malformed
 THROTTLED_REPLICA = (r"\*|[0-9]{1,10}:[0-9]{1,10}", "write PARTITION:BROKER for each replica, or * for all")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import acl_nodes
 from barnabas.broker.metadata.store import Create, Delete, Operation, Set
 from barnabas.kafka.security.acls import AclBinding, AclEntry, AclFilter, Acls, ResourcePattern
@@ -20,15 +20,15 @@ _AT_ONCE = 500
 class AclControl:
     """The part of the controller that creates and deletes ACLs."""
 
-    def __init__(self, election: ControllerElection) -> None:
-        self._election = election
+    def __init__(self, writes: ControllerWrites) -> None:
+        self._writes = writes
 
     async def create(self, rules: Sequence[AclBinding]) -> dict[AclBinding, KafkaError]:
         """Create ACLs. Return the rejected ones with their errors.
 
         For each resource pattern, all ACLs are created or none. It is no error if an ACL exists already.
         """
-        async with self._election.answering() as image:
+        async with self._writes.answering() as image:
             acls = image.acls
             wanted: dict[ResourcePattern, dict[AclEntry, None]] = {}
             for resource, entry in rules:
@@ -45,7 +45,7 @@ class AclControl:
                     )
                 elif len(entries) > len(_entries(acls, resource)):
                     writes[resource] = _write(acls, resource, entries)
-            errors |= await self._election.write_each(writes)
+            errors |= await self._writes.write_each(writes)
             return {rule: errors[rule.resource] for rule in rules if rule.resource in errors}
 
     async def delete(
@@ -56,7 +56,7 @@ class AclControl:
         Return the ACLs that each filter matches, and an error for each resource whose ACLs were not deleted.
         The event loop can run other tasks after each few hundred ACLs.
         """
-        async with self._election.answering() as image:
+        async with self._writes.answering() as image:
             acls = image.acls
             selected = [await _select(acls, each) for each in filters]
             gone: dict[ResourcePattern, set[AclEntry]] = {}
@@ -71,9 +71,9 @@ class AclControl:
                 left = [entry for entry in _entries(acls, resource) if entry not in entries]
                 writes[resource] = _write(acls, resource, left)
                 if number % _AT_ONCE == 0:
-                    errors |= await self._election.write_each(writes)
+                    errors |= await self._writes.write_each(writes)
                     writes.clear()
-            errors |= await self._election.write_each(writes)
+            errors |= await self._writes.write_each(writes)
             return selected, errors
 
 

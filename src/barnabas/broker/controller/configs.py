@@ -23,11 +23,11 @@ from barnabas.broker.config import (
     Update,
 )
 from barnabas.broker.config.client_metrics import parse_match
+from barnabas.broker.config.layers import Layer, Source, entries, read
 from barnabas.broker.config.listener_settings import ListenerSetting
-from barnabas.broker.config.settings import Layer, Source, entries, read
-from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.names import check_topic_name
 from barnabas.broker.controller.partition_changes import with_isr
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.logins.kerberos import ShortNames
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
@@ -179,12 +179,12 @@ class ConfigControl:
 
     def __init__(
         self,
-        election: ControllerElection,
+        writes: ControllerWrites,
         configs: ConfigResolver,
         broker_id: BrokerId,
         try_keys: TryKeys | None = None,
     ) -> None:
-        self._election = election
+        self._writes = writes
         self._own_name = str(broker_id)
         self._try_keys = try_keys
         self._configs = configs
@@ -216,9 +216,9 @@ class ConfigControl:
         brokers, which earlier versions allowed, are removed.
 
         Raises:
-            KafkaError: the errors of `ControllerElection.write`.
+            KafkaError: the errors of `ControllerWrites.write`.
         """
-        async with self._election.deciding() as image:
+        async with self._writes.deciding() as image:
             after = image
             for name, texts in image.broker_configs.items():
                 if name != ALL_BROKERS and _MIN_ISR in texts:
@@ -233,7 +233,7 @@ class ConfigControl:
             if after is image:
                 return
             await self._empty_elrs(image, after)
-            await self._election.write(
+            await self._writes.write(
                 [
                     operation
                     for name, texts in after.broker_configs.items()
@@ -241,7 +241,7 @@ class ConfigControl:
                     for operation in _write(znodes.broker_config(name), image.broker_config(name), texts)
                 ]
             )
-            await self._election.settled()
+            await self._writes.settled()
 
     def warn_of_min_isr(self, image: ClusterImage) -> None:
         """Log a warning if the cluster's ``min.insync.replicas`` differs from that of this broker's start."""
@@ -258,7 +258,7 @@ class ConfigControl:
     async def _change(
         self, changes: Mapping[ConfigResource, Change], validate_only: bool
     ) -> dict[ConfigResource, KafkaError]:
-        async with self._election.answering() as image:
+        async with self._writes.answering() as image:
             errors: dict[ConfigResource, KafkaError] = {}
             writes: dict[ConfigResource, list[Operation]] = {}
             after = image
@@ -280,7 +280,7 @@ class ConfigControl:
             if not validate_only:
                 if after is not image:
                     await self._empty_elrs(image, after)
-                errors |= await self._election.write_each(writes)
+                errors |= await self._writes.write_each(writes)
             return errors
 
     async def _empty_elrs(self, image: ClusterImage, after: ClusterImage) -> None:
@@ -296,8 +296,8 @@ class ConfigControl:
                 changed = with_isr(state, state.isr, min_isr) if state.elr or state.last_known_elr else state
                 if changed != state:
                     partition = TopicPartition(name, number)
-                    operations.append(self._election.state_change(partition, state, changed))
-        await self._election.write_batches(operations)
+                    operations.append(self._writes.state_change(partition, state, changed))
+        await self._writes.write_batches(operations)
 
     def _find(self, resource: ConfigResource, image: ClusterImage) -> _Resource:
         if resource.type == ResourceType.TOPIC:

@@ -30,6 +30,7 @@ from barnabas.broker.controller.topics import TopicControl
 from barnabas.broker.controller.unclean_elections import UncleanElections
 from barnabas.broker.controller.unregistration import UnregistrationControl
 from barnabas.broker.controller.users import UserControl
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.logins.delegation_tokens import TokenKeys
 from barnabas.broker.metadata.image import BrokerImage, BrokerState, ClusterImage, ImageDelta
 from barnabas.broker.metadata.loader import MetadataLoader
@@ -97,38 +98,39 @@ class Controller:
         self._broker = broker
         self._view = view
         configs, clock = view.configs, view.clock
-        self._election = ControllerElection(store, broker.id, clock, loader)
-        self._unclean = UncleanElections(self._election, loader, configs, ask)
+        self._writes = ControllerWrites(store, loader)
+        self._election = ControllerElection(store, broker.id, clock, self._writes, loader)
+        self._unclean = UncleanElections(self._writes, loader, configs, ask)
         #: leaders and ISRs of partitions
         self.partitions = PartitionControl(
-            self._election, loader, configs, self._unclean, ask, self._begin_join
+            self._writes, loader, configs, self._unclean, ask, self._begin_join
         )
         #: creation and deletion of topics
-        self.topics = TopicControl(self._election, configs, broker.id, random, self.partitions.caught_up)
+        self.topics = TopicControl(self._writes, configs, broker.id, random, self.partitions.caught_up)
         #: reassignments of partitions to other brokers
         self.reassignments = ReassignmentControl(
-            self._election, loader, configs, self.partitions.caught_up, self._begin_join
+            self._writes, loader, configs, self.partitions.caught_up, self._begin_join
         )
         #: elections of leaders on request
-        self.elections = ElectionControl(self._election, self.partitions.caught_up, ask)
+        self.elections = ElectionControl(self._writes, self.partitions.caught_up, ask)
         self._balance = LeaderBalance(self.elections, lambda: self.active, view)
         self._internal_topics = InternalTopics(lambda: self.active, view, self.reassignments.alter)
         #: dynamic settings of topics, brokers and groups
-        self.configs = ConfigControl(self._election, configs, broker.id, try_keys)
+        self.configs = ConfigControl(self._writes, configs, broker.id, try_keys)
         #: levels of features
-        self.features = FeatureControl(store, self._election)
+        self.features = FeatureControl(store, self._writes)
         #: unregisters brokers that are gone for good
-        self.unregistration = UnregistrationControl(self._election)
+        self.unregistration = UnregistrationControl(self._writes)
         #: users and their credentials
-        self.users = UserControl(self._election)
+        self.users = UserControl(self._writes)
         #: quotas of clients
-        self.quotas = QuotaControl(self._election)
+        self.quotas = QuotaControl(self._writes)
         #: access control lists
-        self.acls = AclControl(self._election)
+        self.acls = AclControl(self._writes)
         #: delegation tokens
-        self.tokens = TokenControl(self._election, view, token_keys, random)
+        self.tokens = TokenControl(self._writes, view, token_keys, random)
         #: blocks of producer ids
-        self.producer_ids = ProducerIdControl(store, self._election, lambda: loader.image.last_producer_id)
+        self.producer_ids = ProducerIdControl(store, self._writes, lambda: loader.image.last_producer_id)
         #: the registration of this broker
         self.registration = Registration(store, broker, view)
         self._admitted = asyncio.Event()
@@ -165,7 +167,7 @@ class Controller:
     @property
     def active(self) -> bool:
         """Whether this broker is the cluster's controller."""
-        return self._election.is_won
+        return self._writes.is_controller
 
     @property
     def unclean_elections(self) -> int:
@@ -239,7 +241,7 @@ class Controller:
         """
         self._is_isolated = isolated
         if isolated and self.active:
-            self._election.resign()
+            self._writes.resign()
             self._stepping_down = start_task(self._step_down(), "controller steps down", is_vital=True)
         else:
             self.registration.announce(is_isolated=isolated)
@@ -293,7 +295,7 @@ class Controller:
         """Stop the controller. The end of the session removes the registration."""
         while self._cancels:
             self._cancels.pop()()
-        self._election.resign()
+        self._writes.resign()
         if self._restoring is not None:
             self._restoring.cancel()
         await stop_tasks(self._joining, self._stepping_down)
@@ -306,7 +308,7 @@ class Controller:
 
     def _on_state(self, state: SessionState) -> None:
         if state is SessionState.LOST:
-            self._election.resign()
+            self._writes.resign()
         elif state is SessionState.CONNECTED:
             self._begin_join()
 
@@ -323,7 +325,7 @@ class Controller:
         """Whether the cluster has no controller, or a node of this broker or controller is missing."""
         if image.controller_id == NO_BROKER or self._broker.id not in image.brokers:
             return True
-        return self._election.is_won and (image.controller_id != self._broker.id or lacks_min_isr(image))
+        return self._writes.is_controller and (image.controller_id != self._broker.id or lacks_min_isr(image))
 
     def _on_node(self, event: Event, path: str) -> None:
         """Restore a deleted node after a short time.
@@ -374,12 +376,12 @@ class Controller:
         elected_at = None
         if self._may_run() and await self._election.run():
             elected_at = self._view.clock.monotonic()
-            log.info("broker %d is the controller, in epoch %d", self._broker.id, self._election.epoch)
-        if self._election.is_won:
+            log.info("broker %d is the controller, in epoch %d", self._broker.id, self._writes.epoch)
+        if self._writes.is_controller:
             await self.configs.settle_min_isr()
             self.partitions.begin()
             await self.partitions.settled()
-            if not self._election.is_won:
+            if not self._writes.is_controller:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "the partitions could not be settled")
             self.reassignments.resume()
             self._internal_topics.begin()

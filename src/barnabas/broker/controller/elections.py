@@ -9,10 +9,10 @@ from typing import TypeAlias
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
-from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.eligibility import eligibility_of, incomplete_replicas
 from barnabas.broker.controller.partition_changes import candidates, elect_preferred, elect_uncleanly
 from barnabas.broker.controller.replica_logs import Ask, Reach, reaches
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
 from barnabas.broker.metadata.store import Operation
 
@@ -36,10 +36,8 @@ class ElectionControl:
         ask: sends a request to a broker.
     """
 
-    def __init__(
-        self, election: ControllerElection, caught_up: Callable[[], Awaitable[None]], ask: Ask
-    ) -> None:
-        self._election = election
+    def __init__(self, writes: ControllerWrites, caught_up: Callable[[], Awaitable[None]], ask: Ask) -> None:
+        self._writes = writes
         self._caught_up = caught_up
         self._ask = ask
 
@@ -57,13 +55,13 @@ class ElectionControl:
             KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
         """
         await self._caught_up()
-        self._election.require_won()
-        asked = await self._election.settled()
+        self._writes.require_controller()
+        asked = await self._writes.settled()
         told: Reaches = {}
         if kind is ElectionType.UNCLEAN:
             told = await reaches(self._ask, asked, _leaderless(asked, partitions))
-        async with self._election.answering() as image:
-            self._election.require_won()
+        async with self._writes.answering() as image:
+            self._writes.require_controller()
             incomplete = incomplete_replicas(image)
             results: dict[TopicPartition, KafkaError | None] = {}
             changes: list[Operation] = []
@@ -89,9 +87,9 @@ class ElectionControl:
                     if partitions is not None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
                         results[partition] = error
                     continue
-                changes.append(self._election.state_change(partition, state, elected))
+                changes.append(self._writes.state_change(partition, state, elected))
                 results[partition] = None
-            await self._election.write_batches(changes)
+            await self._writes.write_batches(changes)
             if changes:
                 log.info("elected %s leaders for %d partitions", kind.name.lower(), len(changes))
             return results

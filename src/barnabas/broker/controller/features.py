@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.features import SUPPORTED, FinalizedFeatures
 from barnabas.broker.metadata.image import ClusterImage
@@ -33,9 +33,9 @@ class FeatureUpdate(NamedTuple):
 class FeatureControl:
     """The part of the controller that sets the level of each feature."""
 
-    def __init__(self, store: MetadataStore, election: ControllerElection) -> None:
+    def __init__(self, store: MetadataStore, writes: ControllerWrites) -> None:
         self._store = store
-        self._election = election
+        self._writes = writes
 
     async def update(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
         """Set the levels of features, all of them or none.
@@ -43,11 +43,11 @@ class FeatureControl:
         Raises:
             KafkaError: INVALID_REQUEST, the request changes nothing or names a feature twice;
                 INVALID_UPDATE_VERSION, a broker does not support a level or is away, or a level is lower than
-                before and the update is not called a downgrade; the errors of `ControllerElection.write`.
+                before and the update is not called a downgrade; the errors of `ControllerWrites.write`.
         """
         if not updates or len({update.name for update in updates}) < len(updates):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature to update, once")
-        async with self._election.answering() as image:
+        async with self._writes.answering() as image:
             for update in updates:
                 _check(update, image.features)
                 _check_brokers(update, image)
@@ -58,7 +58,7 @@ class FeatureControl:
                 return
             node = await self._store.exists(znodes.FEATURES)
             data = znodes.encode_features(levels)
-            await self._election.write(
+            await self._writes.write(
                 [Create(znodes.FEATURES, data) if node is None else Set(znodes.FEATURES, data, node.version)]
             )
 

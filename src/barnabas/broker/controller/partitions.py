@@ -10,7 +10,6 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
-from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.eligibility import eligibility_of, incomplete_replicas
 from barnabas.broker.controller.failed_dirs import FailedDirs
 from barnabas.broker.controller.partition_changes import (
@@ -24,6 +23,7 @@ from barnabas.broker.controller.partition_changes import (
 from barnabas.broker.controller.registration import check_registered
 from barnabas.broker.controller.replica_logs import Ask
 from barnabas.broker.controller.unclean_elections import UncleanElections
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import BrokerState, ClusterImage, ImageDelta, PartitionState
@@ -79,19 +79,19 @@ class PartitionControl:
 
     def __init__(
         self,
-        election: ControllerElection,
+        writes: ControllerWrites,
         loader: MetadataLoader,
         configs: ConfigResolver,
         unclean: UncleanElections,
         ask: Ask,
         on_stuck: Callable[[], None],
     ) -> None:
-        self._election = election
+        self._writes = writes
         self._loader = loader
         self._configs = configs
         self._unclean = unclean
         self._on_stuck = on_stuck
-        self._failed_dirs = FailedDirs(loader, lambda: election.is_won, ask, self.begin)
+        self._failed_dirs = FailedDirs(loader, lambda: writes.is_controller, ask, self.begin)
         self._is_due = False
         self._settling: asyncio.Task[None] | None = None
 
@@ -100,7 +100,7 @@ class PartitionControl:
     def on_image(self, delta: ImageDelta) -> None:
         """If this broker is the controller, update all partitions after changes of brokers or settings."""
         self._failed_dirs.on_image(delta)
-        if self._election.is_won and (delta.brokers or delta.broker_configs or delta.topic_configs):
+        if self._writes.is_controller and (delta.brokers or delta.broker_configs or delta.topic_configs):
             self.begin()
 
     def begin(self) -> None:
@@ -131,7 +131,7 @@ class PartitionControl:
         await stop_tasks(self._settling)
 
     async def _settle_while_due(self) -> None:
-        while self._is_due and self._election.is_won:
+        while self._is_due and self._writes.is_controller:
             self._is_due = False
             try:
                 await self._settle()
@@ -141,11 +141,11 @@ class PartitionControl:
 
     def _begin_again(self) -> None:
         """Resign after a failed write. The next controller begins with the state of the store."""
-        self._election.resign()
+        self._writes.resign()
         self._on_stuck()
 
     async def _settle(self) -> None:
-        async with self._election.deciding() as image:
+        async with self._writes.deciding() as image:
             changes = [change async for change in self._changes(image)]
             # Those without a leader serve no client until they have one.
             elections = [each for each in changes if each.after.leader_epoch != each.before.leader_epoch]
@@ -200,14 +200,14 @@ class PartitionControl:
 
     async def _write(self, changes: Sequence[Change]) -> list[int]:
         """Store the states; return their new versions."""
-        return await self._election.write_batches([self._election.state_change(*each) for each in changes])
+        return await self._writes.write_batches([self._writes.state_change(*each) for each in changes])
 
     async def _admit(self, image: ClusterImage) -> None:
         """Store the epochs of the live brokers as admitted, when all their partitions are updated."""
         epochs = {b.id: b.epoch for b in image.brokers.values() if b.state is BrokerState.RUNNING}
         admitted = {**image.admitted, **epochs}
         if admitted != image.admitted:
-            await self._election.write([Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(admitted))])
+            await self._writes.write([Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(admitted))])
 
     # --- what the leaders ask for ---
 
@@ -241,8 +241,8 @@ class PartitionControl:
     async def _alter(
         self, leader: BrokerId, broker_epoch: int, proposals: Sequence[IsrProposal]
     ) -> list[PartitionState | KafkaError]:
-        async with self._election.deciding():
-            self._election.require_won()
+        async with self._writes.deciding():
+            self._writes.require_controller()
             try:
                 image = await check_registered(self._loader, leader, broker_epoch)
             except KafkaError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.base.types import BrokerId
-from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.store import Create, MetadataStore, Set
 
@@ -23,15 +23,15 @@ class ProducerIdControl:
 
     Args:
         store: metadata store of the cluster.
-        election: writes to the store while this broker is the controller.
+        writes: writes to the store while this broker is the controller.
         seen: returns the highest allocated id that this broker has seen; -1 for none.
     """
 
     def __init__(
-        self, store: MetadataStore, election: ControllerElection, seen: Callable[[], int] = lambda: -1
+        self, store: MetadataStore, writes: ControllerWrites, seen: Callable[[], int] = lambda: -1
     ) -> None:
         self._store = store
-        self._election = election
+        self._writes = writes
         self._seen = seen
         #: the last id that this broker has granted
         self._granted = -1
@@ -40,9 +40,9 @@ class ProducerIdControl:
         """Allocate a block of producer ids that no other broker gets, now or after a restart.
 
         Raises:
-            KafkaError: the errors of `ControllerElection.write`.
+            KafkaError: the errors of `ControllerWrites.write`.
         """
-        async with self._election.deciding():
+        async with self._writes.deciding():
             node = await self._store.exists(znodes.PRODUCER_ID_BLOCK)
             last = max(self._seen(), self._granted)
             if node is not None:
@@ -51,13 +51,13 @@ class ProducerIdControl:
             block = range(first, first + BLOCK_SIZE)
             data = znodes.encode_producer_id_block(broker_id, block[0], block[-1])
             if node is None:
-                await self._election.write([Create(znodes.PRODUCER_ID_BLOCK, data)])
+                await self._writes.write([Create(znodes.PRODUCER_ID_BLOCK, data)])
             else:
-                await self._election.write([Set(znodes.PRODUCER_ID_BLOCK, data, node.version)])
+                await self._writes.write([Set(znodes.PRODUCER_ID_BLOCK, data, node.version)])
             self._granted = block[-1]
             return block
 
     def _first_of_all(self) -> int:
         """Return the first id to allocate if none is known: none was allocated, or its node is missing."""
         is_shared = self._store.session_timeout > 0  # else no client could have deleted it
-        return self._election.epoch * _IDS_OF_AN_EPOCH if is_shared and self._election.epoch > 1 else 0
+        return self._writes.epoch * _IDS_OF_AN_EPOCH if is_shared and self._writes.epoch > 1 else 0

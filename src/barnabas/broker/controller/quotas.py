@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.store import Create, Delete, Operation, Set
 from barnabas.broker.quotas import QuotaEntity, QuotaKind
@@ -34,8 +34,8 @@ class QuotaControl:
     The quotas of a user are in the same node as the user's credentials, which do not change.
     """
 
-    def __init__(self, election: ControllerElection) -> None:
-        self._election = election
+    def __init__(self, writes: ControllerWrites) -> None:
+        self._writes = writes
 
     async def alter(
         self, changes: Mapping[QuotaEntity, Sequence[QuotaChange]], *, validate_only: bool = False
@@ -45,7 +45,7 @@ class QuotaControl:
         All changes of an entity are made, or none. The error is INVALID_REQUEST for a change that is not
         allowed. One transaction changes all entities of the same user.
         """
-        async with self._election.answering() as image:
+        async with self._writes.answering() as image:
             errors: dict[QuotaEntity, KafkaError] = {}
             changed: dict[QuotaEntity, dict[str, str]] = {}
             for entity, wanted in changes.items():
@@ -61,7 +61,7 @@ class QuotaControl:
                 together = entity if entity.user is None else QuotaEntity(entity.user)
                 groups.setdefault(together, {})[entity] = texts
             writes = {together: await self._write(group) for together, group in groups.items()}
-            for together, failure in (await self._election.write_each(writes)).items():
+            for together, failure in (await self._writes.write_each(writes)).items():
                 errors |= dict.fromkeys(groups[together], failure)
             return errors
 
@@ -72,7 +72,7 @@ class QuotaControl:
         """
         paths = [znodes.quota_config(entity) for entity in group]
         parents = _parents(group)
-        nodes = await self._election.read([*parents, *paths])
+        nodes = await self._writes.read([*parents, *paths])
         operations: list[Operation] = []
         made = set()
         for path, node in zip(parents, nodes, strict=False):

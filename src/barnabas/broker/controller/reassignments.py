@@ -9,12 +9,12 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, TopicPartition
-from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.elections import state_of
 from barnabas.broker.controller.eligibility import eligibility_of
 from barnabas.broker.controller.partition_changes import Eligibility, settle
 from barnabas.broker.controller.placement import check_assignment
 from barnabas.broker.controller.reassignment import begin, cancel, finish, is_moving, target_of
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ClusterImage, ImageDelta, PartitionState, TopicImage
@@ -45,13 +45,13 @@ class ReassignmentControl:
 
     def __init__(
         self,
-        election: ControllerElection,
+        writes: ControllerWrites,
         loader: MetadataLoader,
         configs: ConfigResolver,
         caught_up: Callable[[], Awaitable[None]],
         on_stuck: Callable[[], None],
     ) -> None:
-        self._election = election
+        self._writes = writes
         self._loader = loader
         self._configs = configs
         self._caught_up = caught_up
@@ -75,8 +75,8 @@ class ReassignmentControl:
             KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
         """
         await self._caught_up()
-        async with self._election.answering() as image:
-            self._election.require_won()
+        async with self._writes.answering() as image:
+            self._writes.require_controller()
             eligible = eligibility_of(image)
             errors: dict[TopicPartition, KafkaError] = {}
             changes: dict[TopicPartition, PartitionState] = {}
@@ -102,7 +102,7 @@ class ReassignmentControl:
                 self._moving.add(partition)
             else:
                 self._moving.discard(partition)
-        if self._moving and self._election.is_won:
+        if self._moving and self._writes.is_controller:
             ready = self._moving if delta.brokers or not changed else self._moving.intersection(changed)
             image, eligible = delta.after, eligibility_of(delta.after)
             states = ((partition, image.partition(partition)) for partition in ready)
@@ -131,20 +131,20 @@ class ReassignmentControl:
             self._finishing = start_task(self._finish_ready(), "reassignments")
 
     async def _finish_ready(self) -> None:
-        while self._must_finish and self._election.is_won:
+        while self._must_finish and self._writes.is_controller:
             self._must_finish = False
             try:
                 errors = await self._finish()
             except (KafkaError, StoreError) as error:
                 errors = [error]
-            if errors and self._election.is_won:
+            if errors and self._writes.is_controller:
                 log.warning("reassignments are finished later: %s", errors[0])
                 await asyncio.sleep(_RETRY)
                 self._must_finish = True
 
     async def _finish(self) -> Sequence[Exception]:
         await self._caught_up()
-        async with self._election.deciding() as image:
+        async with self._writes.deciding() as image:
             eligible = eligibility_of(image)
             changes = {}
             for partition in sorted(self._moving):
@@ -177,7 +177,7 @@ class ReassignmentControl:
         for name, states in by_topic.items():
             for numbers, operations in self._transactions(image.topics[name], states):
                 try:
-                    await self._election.write(operations)
+                    await self._writes.write(operations)
                 except (KafkaError, StoreError) as error:
                     refusal = error if isinstance(error, KafkaError) else self._begin_again(error)
                     errors.update((TopicPartition(name, number), refusal) for number in numbers)
@@ -188,7 +188,7 @@ class ReassignmentControl:
     def _begin_again(self, error: StoreError) -> KafkaError:
         """Resign after a failed write. The next controller begins with the state of the store."""
         log.error("a reassignment could not be stored, beginning again: %s", error)
-        self._election.resign()
+        self._writes.resign()
         self._on_stuck()
         return KafkaError(ErrorCode.NOT_CONTROLLER, str(error))
 
@@ -208,7 +208,7 @@ class ReassignmentControl:
             ]
             for number in chunk:
                 partition, before = TopicPartition(topic.name, number), topic.partitions[number]
-                operations.append(self._election.state_change(partition, before, states[number]))
+                operations.append(self._writes.state_change(partition, before, states[number]))
             yield numbers[first:], operations
 
 

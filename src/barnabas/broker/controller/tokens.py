@@ -9,7 +9,7 @@ from random import Random
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
-from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.logins.delegation_tokens import MOST_RENEWERS, MOST_TOKENS, DelegationToken, TokenKeys
 from barnabas.broker.metadata import token_nodes
 from barnabas.broker.metadata.image import ClusterImage
@@ -35,9 +35,9 @@ class TokenControl:
     """
 
     def __init__(
-        self, election: ControllerElection, view: BrokerView, keys: TokenKeys | None, random: Random
+        self, writes: ControllerWrites, view: BrokerView, keys: TokenKeys | None, random: Random
     ) -> None:
-        self._election = election
+        self._writes = writes
         self._view = view
         self._keys = keys
         self._random = random
@@ -67,7 +67,7 @@ class TokenControl:
         Raises:
             KafkaError: DELEGATION_TOKEN_AUTH_DISABLED; INVALID_REQUEST, a name is empty or too long, or there
                 are too many renewers; POLICY_VIOLATION, there are too many tokens; the errors of
-                `ControllerElection.write`.
+                `ControllerWrites.write`.
         """
         self.keys()
         if len(renewers) > MOST_RENEWERS:
@@ -75,7 +75,7 @@ class TokenControl:
         for each in (owner, *renewers):
             if not (each.kind and each.name) or len(str(each).encode()) > _LONGEST_NAME:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"a principal has 1 to {_LONGEST_NAME} bytes")
-        async with self._election.answering() as image:
+        async with self._writes.answering() as image:
             if len(image.delegation_tokens) >= MOST_TOKENS:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION, f"there are {MOST_TOKENS} delegation tokens: expire some"
@@ -93,7 +93,7 @@ class TokenControl:
                 max_ms,
                 min(max_ms, now_ms + config.delegation_token_expiry_time_ms),
             )
-            await self._election.write([Create(token_nodes.path(token.id), token_nodes.encode(token))])
+            await self._writes.write([Create(token_nodes.path(token.id), token_nodes.encode(token))])
             return token
 
     async def renew(self, principal: Principal, mac: bytes, period_ms: int) -> int:
@@ -108,11 +108,11 @@ class TokenControl:
         Raises:
             KafkaError: DELEGATION_TOKEN_AUTH_DISABLED; DELEGATION_TOKEN_NOT_FOUND;
                 DELEGATION_TOKEN_OWNER_MISMATCH, the principal is neither the token's owner nor a renewer;
-                DELEGATION_TOKEN_EXPIRED; the errors of `ControllerElection.write`.
+                DELEGATION_TOKEN_EXPIRED; the errors of `ControllerWrites.write`.
         """
         if period_ms < 0:
             period_ms = self._view.config.delegation_token_expiry_time_ms
-        async with self._election.answering() as image:
+        async with self._writes.answering() as image:
             return await self._expire_in(await self._find(image, principal, mac), period_ms)
 
     async def expire(self, principal: Principal, mac: bytes, period_ms: int) -> int:
@@ -124,24 +124,24 @@ class TokenControl:
         Raises:
             KafkaError: the errors of `renew`.
         """
-        async with self._election.answering() as image:
+        async with self._writes.answering() as image:
             token = await self._find(image, principal, mac)
             if period_ms >= 0:
                 return await self._expire_in(token, period_ms)
-            await self._election.write([Delete(token_nodes.path(token.id))])
+            await self._writes.write([Delete(token_nodes.path(token.id))])
             return self._view.clock.now_ms()
 
     async def delete_expired(self) -> None:
         """Delete the tokens that have expired, if this broker is the controller. Log a failure."""
-        if not self._election.is_won:
+        if not self._writes.is_controller:
             return
         try:
-            async with self._election.deciding() as image:
+            async with self._writes.deciding() as image:
                 now_ms = self._view.clock.now_ms()
                 tokens = image.delegation_tokens.values()
                 expired = sorted(token.id for token in tokens if token.has_expired(now_ms))
-                await self._election.write_batches([Delete(token_nodes.path(each)) for each in expired])
-                await self._election.settled()
+                await self._writes.write_batches([Delete(token_nodes.path(each)) for each in expired])
+                await self._writes.settled()
         except KafkaError as error:
             log.warning("delegation tokens that have expired are still stored: %s", error)
 
@@ -160,7 +160,7 @@ class TokenControl:
         if token.has_expired(now_ms):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
         changed = token._replace(expires_ms=min(token.max_ms, now_ms + period_ms))
-        await self._election.write([Set(token_nodes.path(token.id), token_nodes.encode(changed))])
+        await self._writes.write([Set(token_nodes.path(token.id), token_nodes.encode(changed))])
         return changed.expires_ms
 
     async def _find(self, image: ClusterImage, principal: Principal, mac: bytes) -> DelegationToken:

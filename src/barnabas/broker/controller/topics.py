@@ -14,11 +14,11 @@ from barnabas.base.text import logger_of, shown
 from barnabas.base.types import BrokerId, TopicId
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller.configs import check_topic_config
-from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.eligibility import eligibility_of, known_brokers
 from barnabas.broker.controller.names import Collisions, check_topic_name
 from barnabas.broker.controller.placement import check_assignment, check_assignments, place_replicas, refuse
 from barnabas.broker.controller.reassignment import target_of
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
@@ -68,14 +68,14 @@ class TopicControl:
 
     def __init__(
         self,
-        election: ControllerElection,
+        writes: ControllerWrites,
         configs: ConfigResolver,
         broker_id: BrokerId,
         random: Random,
         caught_up: Callable[[], Awaitable[None]],
     ) -> None:
         self._caught_up = caught_up
-        self._election = election
+        self._writes = writes
         self._broker_id = broker_id
         self._configs = configs
         self._random = random
@@ -92,7 +92,7 @@ class TopicControl:
                 partitions.
         """
         await self._caught_up()
-        async with self._election.answering() as image:
+        async with self._writes.answering() as image:
             defaults = self._configs.broker_config(image)
             results: dict[str, TopicImage | KafkaError] = {}
             collisions = Collisions(image.topics)
@@ -109,12 +109,12 @@ class TopicControl:
                 creations = {
                     name: await self._creation(topic, configs[name]) for name, topic in planned.items()
                 }
-                results |= await self._election.write_each(creations)
+                results |= await self._writes.write_each(creations)
             return results
 
     async def delete(self, topic_ids: Sequence[TopicId]) -> dict[TopicId, KafkaError]:
         """Delete topics. Return the error of each topic that was not deleted."""
-        async with self._election.answering() as image:
+        async with self._writes.answering() as image:
             enabled = self._configs.broker_config(image).delete_topic_enable
             errors: dict[TopicId, KafkaError] = {}
             deletions: dict[TopicId, list[Operation]] = {}
@@ -128,7 +128,7 @@ class TopicControl:
                     missing = await self._missing(topic)
                     has_config = topic.name in image.topic_configs
                     deletions[topic_id] = await _deletion(topic, has_config, missing)
-            errors |= await self._election.write_each(deletions)
+            errors |= await self._writes.write_each(deletions)
             return errors
 
     async def create_partitions(
@@ -141,7 +141,7 @@ class TopicControl:
                 partitions.
         """
         await self._caught_up()
-        async with self._election.answering() as image:
+        async with self._writes.answering() as image:
             errors: dict[str, KafkaError] = {}
             grown: dict[str, tuple[TopicImage, int]] = {}
             for request in requests:
@@ -152,7 +152,7 @@ class TopicControl:
             check_partition_count(sum(len(topic.partitions) - old for topic, old in grown.values()))
             if not validate_only:
                 growths = {name: await self._growth(topic, old) for name, (topic, old) in grown.items()}
-                errors |= await self._election.write_each(growths)
+                errors |= await self._writes.write_each(growths)
             return errors
 
     async def _missing(self, topic: TopicImage) -> Collection[str]:
@@ -162,7 +162,7 @@ class TopicControl:
         paths = [znodes.partitions(topic.name)]
         for number in range(len(topic.partitions)):
             paths += [znodes.partition(topic.name, number), znodes.partition_state(topic.name, number)]
-        nodes = await self._election.read(paths)
+        nodes = await self._writes.read(paths)
         return {path for path, node in zip(paths, nodes, strict=True) if node is None}
 
     def _plan(
@@ -253,7 +253,7 @@ class TopicControl:
         for number in range(first, len(topic.partitions)):
             if number % _PARTITIONS_A_TURN == _PARTITIONS_A_TURN - 1:
                 await asyncio.sleep(0)
-            state = znodes.encode_partition_state(topic.partitions[number], self._election.epoch)
+            state = znodes.encode_partition_state(topic.partitions[number], self._writes.epoch)
             operations.append(Create(znodes.partition(topic.name, number)))
             operations.append(Create(znodes.partition_state(topic.name, number), state))
         return operations

@@ -10,10 +10,10 @@ from barnabas.base.errors import KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
-from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.eligibility import eligibility_of, incomplete_replicas
 from barnabas.broker.controller.partition_changes import awaited, candidates, elect_furthest, elect_uncleanly
 from barnabas.broker.controller.replica_logs import Ask, Reach, reaches
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
 from barnabas.broker.metadata.loader import MetadataLoader
@@ -40,9 +40,9 @@ class UncleanElections:
     """
 
     def __init__(
-        self, election: ControllerElection, loader: MetadataLoader, configs: ConfigResolver, ask: Ask
+        self, writes: ControllerWrites, loader: MetadataLoader, configs: ConfigResolver, ask: Ask
     ) -> None:
-        self._election = election
+        self._writes = writes
         self._loader = loader
         self._configs = configs
         self._ask = ask
@@ -72,8 +72,8 @@ class UncleanElections:
         if not wanted:
             return
         found = await reaches(self._ask, image, wanted)
-        async with self._election.deciding() as now:
-            self._election.require_won()
+        async with self._writes.deciding() as now:
+            self._writes.require_controller()
             still = self._wanted(now)
             elected: dict[TopicPartition, Reach] = {}
             changes: dict[TopicPartition, tuple[PartitionState, PartitionState]] = {}
@@ -97,8 +97,8 @@ class UncleanElections:
                         if is_unclean
                         else elect_furthest(state, leader, self._min_isr(now, partition)),
                     )
-            await self._election.write_batches(
-                [self._election.state_change(partition, *change) for partition, change in changes.items()]
+            await self._writes.write_batches(
+                [self._writes.state_change(partition, *change) for partition, change in changes.items()]
             )
             await self._loader.settled()
         self.elected += len(elected)
@@ -109,7 +109,7 @@ class UncleanElections:
 
     async def _elect_while_due(self) -> None:
         delay = _FIRST_RETRY
-        while self._is_due and self._election.is_won:
+        while self._is_due and self._writes.is_controller:
             self._is_due = False
             try:
                 await self._elect()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId
-from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.store import Set
 
@@ -15,8 +15,8 @@ log = logger_of(__name__)
 class UnregistrationControl:
     """The part of the controller that removes brokers from the metadata."""
 
-    def __init__(self, election: ControllerElection) -> None:
-        self._election = election
+    def __init__(self, writes: ControllerWrites) -> None:
+        self._writes = writes
 
     async def unregister(self, broker: BrokerId) -> None:
         """Remove an absent broker from the metadata: it gets no new replicas until it has registered again.
@@ -26,9 +26,9 @@ class UnregistrationControl:
 
         Raises:
             KafkaError: BROKER_ID_NOT_REGISTERED, the cluster does not know the broker; INVALID_REQUEST, the
-                broker is alive; and the errors of `ControllerElection.write`.
+                broker is alive; and the errors of `ControllerWrites.write`.
         """
-        async with self._election.answering() as image:
+        async with self._writes.answering() as image:
             if broker in image.brokers:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {broker} is alive: stop it first")
             left = {known: epoch for known, epoch in image.admitted.items() if known != broker}
@@ -36,5 +36,5 @@ class UnregistrationControl:
                 raise KafkaError(
                     ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not currently registered"
                 )
-            await self._election.write([Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(left))])
+            await self._writes.write([Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(left))])
         log.info("broker %d is unregistered, until it comes back", broker)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
-from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import token_nodes, znodes
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.metadata.store import Create, Delete, Operation, Set
@@ -45,8 +45,8 @@ class CredentialChange(NamedTuple):
 class UserControl:
     """The part of the controller that changes users and their passwords."""
 
-    def __init__(self, election: ControllerElection) -> None:
-        self._election = election
+    def __init__(self, writes: ControllerWrites) -> None:
+        self._writes = writes
 
     async def alter(self, changes: Sequence[CredentialChange]) -> dict[str, KafkaError]:
         """Change the credentials of users. Return the error of each user that was not changed.
@@ -60,7 +60,7 @@ class UserControl:
         by_user: dict[str, list[CredentialChange]] = {}
         for change in changes:
             by_user.setdefault(change.user, []).append(change)
-        async with self._election.answering() as image:
+        async with self._writes.answering() as image:
             errors: dict[str, KafkaError] = {}
             changed: dict[str, dict[str, str]] = {}
             for user, wanted in by_user.items():
@@ -74,7 +74,7 @@ class UserControl:
                 except KafkaError as error:  # the user stays as well
                     errors[user] = error
                     del changed[user]
-            folders = await self._election.read([znodes.user_clients(user) for user in changed])
+            folders = await self._writes.read([znodes.user_clients(user) for user in changed])
             writes: dict[str, list[Operation]] = {}
             for (user, texts), folder in zip(changed.items(), folders, strict=True):
                 path, data = znodes.user_config(user), znodes.encode_config(texts)
@@ -82,7 +82,7 @@ class UserControl:
                     writes[user] = [Create(path, data)]
                 else:  # quotas of the user's client ids are below
                     writes[user] = [Set(path, data) if texts or folder is not None else Delete(path)]
-            errors |= await self._election.write_each(writes)
+            errors |= await self._writes.write_each(writes)
             return errors
 
     async def _void_tokens(self, image: ClusterImage, user: str) -> None:
@@ -94,7 +94,7 @@ class UserControl:
         tokens = sorted(token.id for token in image.delegation_tokens.values() if token.owner == owner)
         if tokens:
             log.info("%d delegation tokens of the user '%s' are deleted with it", len(tokens), user)
-        await self._election.write_batches([Delete(token_nodes.path(token_id)) for token_id in tokens])
+        await self._writes.write_batches([Delete(token_nodes.path(token_id)) for token_id in tokens])
 
 
 def _loses_login(image: ClusterImage, user: str, texts: Mapping[str, str]) -> bool:

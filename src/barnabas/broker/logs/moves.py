@@ -24,7 +24,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import Chunk, Offset, TopicPartition
-from barnabas.broker.config.setting import LONG_MAX
+from barnabas.broker.config.declaration import LONG_MAX
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.storage import PartitionLog

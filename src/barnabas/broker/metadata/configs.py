@@ -9,7 +9,7 @@ from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId
 from barnabas.broker.config import BrokerConfig, GroupConfig, Settings, TopicConfig, Update
 from barnabas.broker.config.describe import Description, describe_topic
-from barnabas.broker.config.settings import Layer, Source
+from barnabas.broker.config.layers import Layer, Source
 from barnabas.broker.metadata.image import ALL_BROKERS, ClusterImage
 
 log = logger_of(__name__)

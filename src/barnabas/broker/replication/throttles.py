@@ -12,7 +12,7 @@ from collections.abc import Container, Sequence
 
 from barnabas.base.environment.clock import Clock
 from barnabas.base.types import BrokerId, TopicPartition
-from barnabas.broker.config.setting import LONG_MAX
+from barnabas.broker.config.declaration import LONG_MAX
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ImageDelta
 

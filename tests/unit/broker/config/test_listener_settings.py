@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.config.setting import Update
-from barnabas.broker.config.settings import Layer, Source
+from barnabas.broker.config.declaration import Update
+from barnabas.broker.config.layers import Layer, Source
 
 GIVEN = {
     "connections.max.reauth.ms": "1000",

@@ -20,6 +20,7 @@ from barnabas.broker.controller.configs import AlterOperation, ResourceType
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.elections import ElectionType
 from barnabas.broker.controller.placement import place_replicas
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import ALL_BROKERS, TopicImage
 from barnabas.broker.metadata.store import (
@@ -117,7 +118,7 @@ def test_controller_that_was_replaced_without_noticing_tells_nothing_of_its_old_
             lambda: old.controller.elections.elect(ElectionType.PREFERRED, None),
             lambda: old.controller.reassignments.alter({TopicPartition("t", 0): None}),
         ):
-            old.controller._election._epoch_version = 1  # it has not noticed
+            old.controller._writes.epoch_version = 1  # it has not noticed
             with pytest.raises(KafkaError) as refused:
                 await ask()
             assert refused.value.code is ErrorCode.NOT_CONTROLLER
@@ -140,10 +141,9 @@ def test_own_node_of_an_election_whose_answer_was_lost_is_no_other_controllers()
 
     async def scenario() -> None:
         member = await join(MemoryServer(), BrokerConfig(node_id=1), start=False)
-        lost = ControllerElection(member.store, 1, ManualClock())
-        assert await lost.run()
-        again = ControllerElection(member.store, 1, ManualClock())
-        assert await again.run()
+        lost, again = ControllerWrites(member.store), ControllerWrites(member.store)
+        for writes in (lost, again):
+            assert await ControllerElection(member.store, 1, ManualClock(), writes).run()
         assert (lost.epoch, again.epoch) == (1, 2)
         with pytest.raises(KafkaError) as refused:
             await lost.write([Create("/x")])

@@ -16,6 +16,7 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import NewTopic
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.features import FeatureUpdate, UpgradeType
+from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import ClusterImage, znodes
 from barnabas.broker.metadata.features import SUPPORTED, TRANSACTION_VERSION
 from barnabas.broker.metadata.image import BrokerState
@@ -196,7 +197,7 @@ def test_epoch_does_not_fall_when_its_node_is_gone_at_a_start() -> None:
         server = MemoryServer()
         for _ in range(3):
             (member,) = await brokers(server, 1)
-            await make_topic([member], f"t{member.controller._election.epoch}")
+            await make_topic([member], f"t{member.controller._writes.epoch}")
             await member.controller.stop()
             await member.store.close()
         operator = MemoryStore(server)
@@ -236,24 +237,24 @@ def test_controller_that_has_not_heard_of_the_deletion_changes_nothing() -> None
     async def scenario() -> None:
         server = MemoryServer()
         (member,) = await brokers(server, 1)
-        old = ControllerElection(member.store, 1, ManualClock())
+        old = ControllerWrites(member.store)
         for _ in range(7):
             old.resign()
-            assert await old.run()
+            assert await ControllerElection(member.store, 1, ManualClock(), old).run()
         await until(lambda: member.image.controller_epoch == old.epoch)
         image = member.image
         operator = MemoryStore(server)
         await operator.delete(znodes.CONTROLLER)
         await operator.delete(znodes.CONTROLLER_EPOCH)
         assert await put_back(operator, image, is_final=False) == []
-        new = ControllerElection(operator, 2, ManualClock())
-        assert await new.run()
+        new = ControllerWrites(operator)
+        assert await ControllerElection(operator, 2, ManualClock(), new).run()
         assert new.epoch > old.epoch
         for operation in (Create("/x"), Set(znodes.BROKER_EPOCHS, b"{}")):
             with pytest.raises(KafkaError) as refused:
                 await old.write([operation])
             assert refused.value.code is ErrorCode.NOT_CONTROLLER
-            assert not old.is_won
+            assert not old.is_controller
 
     run_virtual(scenario())
 

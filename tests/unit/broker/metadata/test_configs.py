@@ -9,7 +9,7 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.config.describe import describe_broker, describe_group, describe_topic
-from barnabas.broker.config.settings import Source
+from barnabas.broker.config.layers import Source
 from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ALL_BROKERS

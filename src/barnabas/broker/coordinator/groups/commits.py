@@ -7,7 +7,7 @@ from typing import Protocol
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import LeaderEpoch, Offset, ProducerId, ProducerIdentity, TopicId
-from barnabas.broker.config.setting import LONG_MAX
+from barnabas.broker.config.declaration import LONG_MAX
 from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.codec import (
     NO_EXPIRY,

@@ -14,7 +14,7 @@ from barnabas.base.environment.network import BindError, Network, ServerSocket, 
 from barnabas.base.errors import ConfigError
 from barnabas.base.text import logger_of, shown
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.config.setting import INT_MAX
+from barnabas.broker.config.declaration import INT_MAX
 from barnabas.broker.logins.subjects import SubjectRules, subject_of
 from barnabas.broker.quotas import ConnectionRates
 from barnabas.broker.server.network.busy_polling import BusyPolling

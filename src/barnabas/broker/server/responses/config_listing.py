@@ -13,7 +13,7 @@ from barnabas.broker.config.describe import (
     describe_group,
     describe_topic,
 )
-from barnabas.broker.config.settings import Entry, Layer, Source
+from barnabas.broker.config.layers import Entry, Layer, Source
 from barnabas.broker.view import BrokerView
 
 

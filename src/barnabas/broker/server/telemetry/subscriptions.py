@@ -12,7 +12,7 @@ from barnabas.base.text import logger_of
 from barnabas.base.types import topic_id_to_str
 from barnabas.broker.config import ClientMetricsConfig
 from barnabas.broker.config.client_metrics import ALL_METRICS, parse_match
-from barnabas.broker.config.settings import Layer, Source
+from barnabas.broker.config.layers import Layer, Source
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.view import BrokerView
 

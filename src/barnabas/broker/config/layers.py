@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.text import quoted
-from barnabas.broker.config.setting import Setting, Update
+from barnabas.broker.config.declaration import Setting, Update
 
 _MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
 

@@ -1,0 +1,199 @@
+"""The controller's writes to the metadata store, and the decisions that lead to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.batches import batches
+from barnabas.broker.metadata.image import ClusterImage, PartitionState
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.store import (
+    BadVersionError,
+    Check,
+    MetadataStore,
+    NoNodeError,
+    Operation,
+    Set,
+    StoreNode,
+    StoreUnavailableError,
+    TransactionTooLargeError,
+    UnknownOutcomeError,
+)
+
+K = TypeVar("K")
+
+#: transactions written at once
+_MOST_ON_THEIR_WAY = 4
+
+
+class ControllerWrites:
+    """All writes of the controller to the store, fenced by the controller epoch.
+
+    Each write checks that ``/controller_epoch`` has not changed since this broker's election. So a broker
+    that does not know yet that it was replaced cannot change anything (as in Apache Kafka since KAFKA-6082).
+
+    Args:
+        loader: loads this broker's image.
+    """
+
+    def __init__(self, store: MetadataStore, loader: MetadataLoader | None = None) -> None:
+        self._store = store
+        self._loader = loader
+        #: the version of the node ``/controller_epoch`` since this broker's election; None without one
+        self.epoch_version: int | None = None
+        #: whether the store has confirmed, since `answering` began, that this broker is still the controller
+        self._is_confirmed = False
+        #: held during a decision, and during an election
+        self.lock = asyncio.Lock()
+        #: the controller epoch of the last election that this broker has won
+        self.epoch = 0
+
+    @property
+    def is_controller(self) -> bool:
+        return self.epoch_version is not None
+
+    def require_controller(self) -> None:
+        """Raise KafkaError NOT_CONTROLLER unless this broker is the controller."""
+        if not self.is_controller:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+
+    def begin(self, epoch: int, version: int) -> None:
+        """Allow writes, because this broker was elected. `version` is that of the node of the epoch."""
+        self.epoch, self.epoch_version = epoch, version
+
+    def resign(self) -> None:
+        """Stop all decisions of this broker until it is elected again. Do not change the store."""
+        self.epoch_version = None
+
+    @asynccontextmanager
+    async def deciding(self) -> AsyncIterator[ClusterImage]:
+        """Enter a context for one decision, with an image that shows all earlier decisions.
+
+        Only one such context is entered at a time.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the store cannot be reached any more.
+        """
+        async with self.lock:
+            try:
+                yield await self.settled()
+            except StoreUnavailableError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[ClusterImage]:
+        """Enter a context like `deciding`, for a response that must be true even without a write.
+
+        A broker that does not know yet that it was replaced has an old image. In this image, a deleted topic
+        still exists, for example. So a decision without a write is valid only if this broker is still the
+        controller. Afterwards this broker's image shows the decision.
+
+        Raises:
+            KafkaError: the errors of `deciding`; NOT_CONTROLLER, this broker is not the controller, or no
+                longer.
+        """
+        async with self.deciding() as image:
+            self._is_confirmed = self._store.session_timeout == 0  # no broker could have replaced it
+            try:
+                yield image
+            except KafkaError:
+                await self._confirm()
+                raise
+            await self._confirm()
+            await self.settled()
+
+    async def settled(self) -> ClusterImage:
+        """Return this broker's image when it contains all writes of this broker."""
+        assert self._loader is not None
+        return await self._loader.settled()
+
+    async def _confirm(self) -> None:
+        if not self._is_confirmed:
+            await self.write(())
+
+    async def write(self, operations: Sequence[Operation]) -> list[int]:
+        """Apply all operations or none, if this broker is still the controller.
+
+        Return the version of each Create and Set, -1 for other operations.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, this broker is not the controller, or no longer; POLICY_VIOLATION, the
+                operations are too large for one transaction; KAFKA_STORAGE_ERROR, the store cannot be
+                written. If the outcome of the write is unknown, this broker has also resigned.
+            StoreError: an operation is not allowed.
+        """
+        self._is_confirmed = True
+        if self.epoch_version is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        epoch_check = Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
+        try:
+            return (await self._store.multi([epoch_check, *operations]))[1:]
+        except (BadVersionError, NoNodeError):
+            stored = await self._store.exists(znodes.CONTROLLER_EPOCH)
+            if stored is not None and stored.version == self.epoch_version:
+                raise
+            self.epoch_version = None
+            raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
+        except TransactionTooLargeError as error:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, str(error)) from error
+        except UnknownOutcomeError as error:
+            self.resign()  # and begin anew from what the store holds then (kazoo 757)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except StoreUnavailableError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    async def write_batches(self, operations: Sequence[Operation]) -> list[int]:
+        """Write operations that need no common transaction. Return the new version of each node.
+
+        The order of the operations stays the same. Several transactions are under way at once. The event loop
+        can run other tasks after each transaction.
+
+        Raises:
+            KafkaError, StoreError: the first error of `write`, after all transactions have ended. Some of
+                them may have been written.
+        """
+        versions: list[int] = []
+        on_their_way: deque[asyncio.Future[list[int]]] = deque()
+        try:
+            for batch in batches(operations):
+                if len(on_their_way) == _MOST_ON_THEIR_WAY:
+                    versions += await on_their_way.popleft()
+                on_their_way.append(asyncio.ensure_future(self.write(batch)))
+                await asyncio.sleep(0)
+            while on_their_way:
+                versions += await on_their_way.popleft()
+        finally:
+            await asyncio.gather(*on_their_way, return_exceptions=True)
+        return versions
+
+    def state_change(self, partition: TopicPartition, before: PartitionState, after: PartitionState) -> Set:
+        """Return the operation that stores `after`. It fails if the stored state is no longer `before`."""
+        data = znodes.encode_partition_state(after, self.epoch)
+        return Set(znodes.partition_state(*partition), data, before.partition_epoch)
+
+    async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
+        """Return many nodes of the store, in the order of `paths`; None for each node that does not exist."""
+        return await self._store.read(paths)
+
+    async def write_each(self, transactions: Mapping[K, Sequence[Operation]]) -> dict[K, KafkaError]:
+        """Write each transaction separately. Return the errors of the transactions that have failed, by key.
+
+        Raises:
+            StoreError: an operation is not allowed.
+        """
+        writes = (self.write(operations) for operations in transactions.values())
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+        errors: dict[K, KafkaError] = {}
+        for key, outcome in zip(transactions, outcomes, strict=True):
+            if isinstance(outcome, KafkaError):
+                errors[key] = outcome
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        return errors
