@@ -45,6 +45,8 @@ from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGr
 from barnabas.kafka.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.kafka.protocol.schema import Request
 from barnabas.kafka.records import Record, all_records, encode_batch
+from barnabas.testing.cluster import Cluster
+from barnabas.testing.plugin import shared_broker
 
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 
@@ -56,6 +58,16 @@ def barnabas_settings() -> Mapping[str, str]:
         "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.heartbeat.interval.ms": "100",
     }
+
+
+@pytest.fixture(scope="module")
+def barnabas_broker(pytestconfig: pytest.Config, barnabas_settings: Mapping[str, str]) -> Iterator[Cluster]:
+    """A broker that the tests of one file share: two files can use the same names of topics and groups.
+
+    One worker runs all tests of the file (`tests/conftest.py`). So two tests that create the same topic fail
+    each time, and not only when they meet on a worker.
+    """
+    yield from shared_broker(pytestconfig, barnabas_settings)
 
 
 class Wire:

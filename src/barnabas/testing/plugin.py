@@ -71,9 +71,14 @@ def barnabas_settings() -> Mapping[str, str]:
 @pytest.fixture(scope="session")
 def barnabas_broker(pytestconfig: pytest.Config, barnabas_settings: Mapping[str, str]) -> Iterator[Cluster]:
     """A Kafka broker shared by all tests of the run: `barnabas_broker.bootstrap_servers` is its address."""
+    yield from shared_broker(pytestconfig, barnabas_settings)
+
+
+def shared_broker(config: pytest.Config, settings: Mapping[str, str]) -> Iterator[Cluster]:
+    """Yield a broker for the tests of a scope, or the cluster that ``--barnabas-servers`` names."""
     from barnabas.testing.broker import BarnabasBroker
 
-    servers = pytestconfig.getoption("--barnabas-servers")
+    servers = config.getoption("--barnabas-servers")
     if servers:
         from barnabas.client.errors import ClientError, UnreachableError
         from barnabas.client.reach import require_broker
@@ -88,7 +93,7 @@ def barnabas_broker(pytestconfig: pytest.Config, barnabas_settings: Mapping[str,
             pytest.fail(f"--barnabas-servers {servers}: {error}", pytrace=False)
         yield Cluster(servers)
     else:
-        with BarnabasBroker(barnabas_settings, mode=_mode(pytestconfig)) as broker:
+        with BarnabasBroker(settings, mode=_mode(config)) as broker:
             yield broker
 
 
