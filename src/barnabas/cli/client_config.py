@@ -60,7 +60,7 @@ def read_servers(
         raise SettingError(f"{source} is no file of a client: it says nothing of connections")
     if translated.ignored:
         names = ", ".join(sorted(translated.ignored))
-        click.echo(f"{source}: ignored, since they say nothing of connections: {names}", err=True)
+        click.echo(f"{source}: ignored settings that do not concern connections: {names}", err=True)
     addresses = translated.settings.pop("bootstrap.servers", None)
     servers = Servers(given or addresses or default, translated.settings)
     parse_servers(servers)

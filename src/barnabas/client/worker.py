@@ -202,7 +202,11 @@ def _warn(
     """Log a warning if a commit failed: the records of these partitions can be delivered again."""
     if failure is not None:
         names = ", ".join(sorted(f"{place.topic}-{place.partition}" for place in places))
-        logger.warning("the broker has not stored that records of %s are done: %s", names, translate(failure))
+        logger.warning(
+            "cannot commit processed records of %s, so they can be delivered again: %s",
+            names,
+            translate(failure),
+        )
 
 
 def work(bootstrap_servers: str = DEFAULT_BOOTSTRAP, *topics: str, group: str, **settings: Any) -> Worker:

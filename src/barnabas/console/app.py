@@ -223,7 +223,7 @@ class Console:
                 {**told, "error": "this console only reads: start it with --allow-writes"}, status=403
             )
         logged = shown(made.command(self._view.servers, with_input=False))
-        log.info("a change by the console: %s", logged)
+        log.info("the console made a change: %s", logged)
         result = await self._run(made.carry_out)
         self._view.events.add(self._view.clock.now_ms(), logged)
         return web.json_response({**told, "done": True, "result": result})

@@ -133,7 +133,7 @@ class Survey:
                     self._ask_in_the_background()
             except (ClientError, KafkaError) as error:
                 if not self._closed.is_set():
-                    log.warning("the survey of all topics is begun again: %s", error)
+                    log.warning("the console asks about all topics again after an error: %s", error)
             self._closed.wait(_FRESH_S)
 
     def _ask_in_the_background(self) -> None:

@@ -167,7 +167,7 @@ class ClusterAccess:
             try:
                 await self._refresh()
             except BarnabasError as error:
-                logger.warning("the rules cannot be read, the last ones hold: %s", error)
+                logger.warning("cannot read the ACLs, so the registry keeps the last ones: %s", error)
             await self._forget_deleted()
 
     async def _forget_deleted(self) -> None:
@@ -184,7 +184,7 @@ class ClusterAccess:
         except BarnabasError as error:
             if self._users_are_told:
                 logger.warning(
-                    "the users cannot be read: who is deleted is let in for up to %g s: %s", LOGIN_S, error
+                    "cannot read the users, so deleted users can log in for up to %g s: %s", LOGIN_S, error
                 )
             self._users_are_told = False
             return

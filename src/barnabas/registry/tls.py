@@ -49,9 +49,9 @@ class TlsFile:
             _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self._path)  # it may be half written
             _load(self.context, self._path)
         except (OSError, ConfigError) as error:
-            logger.error("the registry's key stays as it was: %s", error)
+            logger.error("cannot read the registry's new key, so it keeps the present one: %s", error)
         else:
-            logger.info("the registry shows a new certificate from now on")
+            logger.info("the registry uses a new certificate from now on")
 
 
 def _load(context: ssl.SSLContext, path: str) -> None:

@@ -46,7 +46,7 @@ def config_file(name: str, value: str) -> dict[str, str]:
         raise refuse(name, value, str(error)) from None
     if translated.ignored:
         ignored = ", ".join(sorted(translated.ignored))
-        log.warning("%s: ignored, since they say nothing of connections: %s", value, ignored)
+        log.warning("%s: ignored settings that do not concern connections: %s", value, ignored)
     return translated.settings
 
 

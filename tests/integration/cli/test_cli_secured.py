@@ -89,7 +89,7 @@ def test_every_kind_of_command_takes_the_file(run: Run, file: Path) -> None:
     ):
         run(*words, "--config", file)
     assert (
-        "ignored, since they say nothing of connections: acks"
+        "ignored settings that do not concern connections: acks"
         in run("topics", "list", "--config", file).stderr
     )
 

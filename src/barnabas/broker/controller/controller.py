@@ -190,7 +190,7 @@ class Controller:
         except (KafkaError, StoreUnavailableError) as error:
             if isinstance(error, StoreUnavailableError) and not self._may_come_back:
                 raise
-            log.warning("broker %d runs for controller again: %s", self._broker.id, error)
+            log.warning("broker %d tries again to become the controller: %s", self._broker.id, error)
             self._begin_join()
         self._cancels = [self._store.on_state(self._on_state), self._loader.subscribe(self._on_image)]
         self._cancels.append(await persistently(self._store, lambda: self._store.watch("/", self._on_node)))
@@ -286,7 +286,9 @@ class Controller:
                 await self.registration.update(state=BrokerState.SHUTTING_DOWN)
                 while left := leaders_to_move(await self._loader.settled(), self._broker.id):
                     log.info(
-                        "broker %d still leads %d partitions that others can lead", self._broker.id, left
+                        "broker %d waits for new leaders of %d partitions before it stops",
+                        self._broker.id,
+                        left,
                     )
                     await self._moved.wait()
                     self._moved.clear()

@@ -78,7 +78,7 @@ class DeletionNotes:
                 except StoreUnavailableError as error:
                     if self._store.state is not SessionState.CONNECTED:
                         return  # when it is again, all is read again, and this is begun again
-                    log.info("the notes of deleted topics stay for now: %s", error)
+                    log.info("cannot remove the notes of deleted topics yet: %s", error)
                     break
             with contextlib.suppress(StoreUnavailableError):
                 await self._loader.settled()

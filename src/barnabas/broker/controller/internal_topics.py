@@ -81,7 +81,7 @@ class InternalTopics:
             except KafkaError as error:
                 errors = dict.fromkeys(targets, error)
             if errors:  # the next broker or controller that comes is the next occasion
-                log.warning("internal topics keep too few replicas for now: %s", next(iter(errors.values())))
+                log.warning("cannot add replicas to internal topics yet: %s", next(iter(errors.values())))
             else:
                 log.info("%d partitions of internal topics get more replicas", len(targets))
 

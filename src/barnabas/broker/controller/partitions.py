@@ -136,7 +136,7 @@ class PartitionControl:
             try:
                 await self._settle()
             except (KafkaError, StoreError) as error:
-                log.warning("the partitions could not be settled, beginning again: %s", error)
+                log.warning("cannot update the partitions, so the controller resigns: %s", error)
                 self._begin_again()
 
     def _begin_again(self) -> None:
@@ -230,7 +230,7 @@ class PartitionControl:
             await self.caught_up()
             return await self._alter(leader, broker_epoch, proposals)
         except StoreError as error:
-            log.error("an ISR could not be changed, beginning again: %s", error)
+            log.error("cannot change an ISR, so the controller resigns: %s", error)
             self._begin_again()
             raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from error
         except KafkaError as error:

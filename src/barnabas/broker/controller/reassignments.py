@@ -187,7 +187,7 @@ class ReassignmentControl:
 
     def _begin_again(self, error: StoreError) -> KafkaError:
         """Resign after a failed write. The next controller begins with the state of the store."""
-        log.error("a reassignment could not be stored, beginning again: %s", error)
+        log.error("cannot store a reassignment, so the controller resigns: %s", error)
         self._writes.resign()
         self._on_stuck()
         return KafkaError(ErrorCode.NOT_CONTROLLER, str(error))

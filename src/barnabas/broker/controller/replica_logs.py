@@ -94,7 +94,7 @@ async def _of_broker(
         try:
             response: GetReplicaLogInfoResponse = await ask(broker, request)
         except BarnabasError as error:
-            log.info("broker %d does not tell how far its replicas reach: %s", broker, error)
+            log.info("broker %d does not report the log ends of its replicas: %s", broker, error)
             break
         if registered is None or response.broker_epoch != registered.epoch:
             break

@@ -143,7 +143,7 @@ class TokenControl:
                 await self._writes.write_batches([Delete(token_nodes.path(each)) for each in expired])
                 await self._writes.settled()
         except KafkaError as error:
-            log.warning("delegation tokens that have expired are still stored: %s", error)
+            log.warning("cannot delete expired delegation tokens yet: %s", error)
 
     def _new_id(self) -> str:
         """Return 128 random bits in base64.

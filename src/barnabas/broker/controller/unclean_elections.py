@@ -116,7 +116,7 @@ class UncleanElections:
                 if self._wanted(self._loader.image):
                     self._is_due = True
             except (KafkaError, StoreError) as error:
-                log.warning("partitions stay without a leader for now: %s", error)
+                log.warning("cannot elect leaders yet, so some partitions have none: %s", error)
                 self._is_due = True
             if self._is_due:
                 self._news.clear()
@@ -188,16 +188,16 @@ def _report(
     more = ", ..." if len(elected) > _NAMED else ""
     if is_unclean:
         log.warning(
-            "%d partitions are led by the replica that reaches furthest of those that run, since "
-            "unclean.leader.election.enable allows it; records beyond may be lost: %s%s",
+            "elected the running replica with the highest log end for %d partitions, because "
+            "unclean.leader.election.enable is set; later records may be lost: %s%s",
             len(elected),
             ", ".join(named),
             more,
         )
     else:
         log.info(
-            "%d partitions are led by the replica that reaches furthest, as all that were last known to have "
-            "everything are back: %s%s",
+            "elected the replica with the highest log end for %d partitions, because all replicas that were "
+            "last in sync are back: %s%s",
             len(elected),
             ", ".join(named),
             more,

@@ -37,4 +37,4 @@ class UnregistrationControl:
                     ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not currently registered"
                 )
             await self._writes.write([Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(left))])
-        log.info("broker %d is unregistered, until it comes back", broker)
+        log.info("broker %d is unregistered; it registers again if it starts again", broker)

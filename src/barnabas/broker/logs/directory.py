@@ -465,7 +465,7 @@ class LogDirectory:
             if not is_new and self._read_topic_id(path) not in (None, topic_id):
                 aside = self.set_aside(topic_partition, "stray")
                 logger.warning(
-                    "%s was another topic's than the one of its name: it is moved to %s",
+                    "%s belongs to another topic of the same name: moved to %s",
                     topic_partition,
                     aside,
                 )

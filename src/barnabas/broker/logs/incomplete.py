@@ -98,7 +98,7 @@ class IncompleteReplicas:
         if replica is None or replica.opened is None:
             return
         del self._replicas[topic_partition]
-        log.info("%s is complete again", topic_partition)
+        log.info("%s has all records of its leader again", topic_partition)
         self._complete.append(replica.opened)
         if self._writing is None:
             self._writing = start_task(self._remove_marks(), "marks of incomplete replicas")
@@ -129,4 +129,8 @@ class IncompleteReplicas:
             await self._disk.run(remove_mark, files.env.fs, files.path)
         except OSError as error:  # the next start takes it for incomplete, which costs a copy
             if not opened.closed:
-                log.warning("%s: its mark cannot be removed: %s", opened.topic_partition, error)
+                log.warning(
+                    "%s: cannot remove the mark that the replica is incomplete: %s",
+                    opened.topic_partition,
+                    error,
+                )

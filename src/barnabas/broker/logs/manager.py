@@ -584,7 +584,10 @@ class LogManager:
             epoch, end = found[kept].end_offset_for_epoch(opened.latest_epoch)
             is_contained = epoch == opened.latest_epoch and end >= opened.log_end_offset
             log.warning(
-                "%s is in %s and in %s: the latter counts", topic_partition, directory.path, kept.path
+                "%s is in %s and in %s: the broker uses the latter",
+                topic_partition,
+                directory.path,
+                kept.path,
             )
             del directory.logs[topic_partition]
             directory.forget(topic_partition)
@@ -626,7 +629,7 @@ class LogManager:
                 directory, path, topic_partition, config_of(topic_partition.topic)
             ):
                 # the log itself is not here: it may be on a disk that is not mounted
-                log.warning("%s is the copy of a log that is not here: it is left alone", path)
+                log.warning("%s is the copy of a log that is not here: the broker does not use it", path)
 
     async def _load_copies_of(self, opened: Sequence[PartitionLog]) -> None:
         """Open the copies for the moves of logs that `open_postponed` has opened."""

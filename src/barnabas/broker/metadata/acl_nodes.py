@@ -101,7 +101,7 @@ def decode(path: str, data: bytes) -> PatternRules:
         return PatternRules([_entry(acl) for acl in json.loads(data)["acls"]])
     except (ValueError, KeyError, TypeError) as error:
         log.error(
-            "the rules at %s cannot be read (%s: %s): what they are about is closed to all but super users",
+            "cannot read the ACLs at %s (%s: %s): only super users can use their resource",
             path,
             type(error).__name__,
             error,

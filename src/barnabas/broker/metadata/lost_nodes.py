@@ -70,7 +70,7 @@ async def put_back(store: MetadataStore, image: ClusterImage, *, is_final: bool)
         elif operations:
             with contextlib.suppress(NodeExistsError):  # another broker was first
                 await store.multi(operations)
-                log.warning("%s was gone from the metadata store: it is there again", path)
+                log.warning("%s was missing from the metadata store: the broker has created it again", path)
     return left
 
 

@@ -51,7 +51,7 @@ async def persistently(store: MetadataStore, attempt: Callable[[], Awaitable[T]]
                     deadline = loop.time() + store.session_timeout
                 if store.state in FINAL or loop.time() >= deadline:
                     raise
-                log.info("beginning again when the metadata store answers: %s", error)
+                log.info("trying again when the metadata store answers: %s", error)
                 try:
                     async with asyncio.timeout_at(deadline):
                         while store.state is not SessionState.CONNECTED and store.state not in FINAL:

@@ -131,7 +131,7 @@ class IsrChanges:
         except BarnabasError as error:
             failure = error
             if not self._is_failing:
-                log.warning("the controller does not answer how the ISR of partitions may change: %s", error)
+                log.warning("the controller does not answer requests to change ISRs: %s", error)
         self._is_failing = failure is not None
         if isinstance(failure, KafkaError) and failure.code == ErrorCode.STALE_BROKER_EPOCH:
             self._on_stale(request.broker_epoch)
@@ -155,10 +155,12 @@ class IsrChanges:
             return
         if code == ErrorCode.NEW_LEADER_ELECTED:
             self.shrinks += 1
-            log.info("%r: it has left the ISR, and another replica was elected", partition)
+            log.info("%r: this broker has left the ISR, and another replica was elected", partition)
         else:
             self.failures += 1
-            log.info("%r: the ISR stays, %s was refused: %s", partition, list(proposal.members), code.name)
+            log.info(
+                "%r: the controller rejected the ISR %s: %s", partition, list(proposal.members), code.name
+            )
         self._due.pop(partition, None)
         loop = asyncio.get_running_loop()
         self._put_off[partition] = loop.call_later(REFUSED_PAUSE, self._take_up, partition)

@@ -172,9 +172,10 @@ class IsolationWatch:
         self.is_isolated = isolated
         if isolated:
             log.error(
-                "broker %d is cut off from the others, but not from the metadata store: it has them lead",
+                "broker %d cannot reach the other brokers, only the metadata store: it gives its leaderships "
+                "to them",
                 self._view.node_id,
             )
         else:
-            log.info("broker %d reaches the others again", self._view.node_id)
+            log.info("broker %d can reach the other brokers again", self._view.node_id)
         self._on_change(isolated)

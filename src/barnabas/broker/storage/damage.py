@@ -81,7 +81,7 @@ def keep_segment(files: LogFiles, segment: LogSegment) -> None:
     if segment.size:
         path = segment.log.path + DAMAGED
         _copy(files, segment, 0, segment.size, path)
-        logger.warning("%s lies behind the log's end and is kept as %s", segment.log.path, path)
+        logger.warning("%s is beyond the end of the log and is kept as %s", segment.log.path, path)
 
 
 def _copy(files: LogFiles, segment: LogSegment, start: int, end: int, path: str) -> None:

@@ -66,7 +66,7 @@ class LogEnvironment:
         if now_ms - since_ms >= _TELL_EVERY_MS:
             self._told[error.errno] = (now_ms, 0)
             also = f" (and {more} more like this before)" if more else ""
-            logger.warning("%s in %s is refused: %s%s", what, self.path, error, also)
+            logger.warning("%s in %s has failed: %s%s", what, self.path, error, also)
         else:
             self._told[error.errno] = (since_ms, more + 1)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
@@ -76,7 +76,7 @@ class LogEnvironment:
         if self.failure is None:
             self.failure = error
             logger.error(
-                "log directory %s is offline, it refuses writes until the next start: %s",
+                "log directory %s is offline and takes no writes until the next start: %s",
                 self.path,
                 error,
             )

@@ -623,7 +623,7 @@ class PartitionLog:
         if self.failure is None:
             self.failure = error
             logger.error(
-                "%s in %s is offline, it takes no more writes until the next start: %r",
+                "%s in %s is offline and takes no writes until the next start: %r",
                 self.topic_partition,
                 self.env.path,
                 error,

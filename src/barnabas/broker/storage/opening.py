@@ -122,7 +122,7 @@ def load_log(
     removed_to = removed_up_to(deleted, known_start, first, has_holes=has_holes)
     if epochs.entries and removed_to < first:
         logger.warning(
-            "%s: offsets %d to %d are not there any more, and nothing says that retention has removed them",
+            "%s: offsets %d to %d are missing, and retention has not removed them",
             topic_partition,
             removed_to,
             first - 1,

@@ -29,7 +29,7 @@ def read_sealed(
     try:
         return decode(read_small_file(env.fs, file))
     except ValueError as error:
-        logger.warning("%s: %s: sealed segments are checked by their ends", file, error)
+        logger.warning("%s: %s: checking only the ends of sealed segments", file, error)
         keep_damaged(env.fs, file)
         del entries[FILE_NAME]
         return {}

@@ -61,7 +61,7 @@ def _read_checksums(
         except ValueError as error:
             reason = str(error)
             keep_damaged(files.env.fs, path)
-    logger.warning("%s: %s: indexes of aborted transactions are compared with their segments", path, reason)
+    logger.warning("%s: %s: comparing the indexes of aborted transactions with their segments", path, reason)
     files.are_checksums_due = True
     return None
 

@@ -714,7 +714,7 @@ def test_whoever_is_there_leads_where_loss_is_allowed(caplog: pytest.LogCaptureF
         resource = ConfigResource(ResourceType.TOPIC, "t")
         assert await cluster.controller.controller.configs.alter({resource: [change]}) == {}
         await cluster.has(leader=4, isr=(4,), elr=())
-        await until(lambda: "records beyond may be lost: t-0 by broker 4 up to offset 3" in caplog.text)
+        await until(lambda: "later records may be lost: t-0 by broker 4 up to offset 3" in caplog.text)
 
     play(scenario, brokers=4)
 

@@ -187,7 +187,9 @@ class ShareCoordinator(Coordinator[ShareShard]):
                     await self._delete_before(partition, needed)
                     self._pruned[partition] = needed
             except KafkaError as error:
-                logger.warning("%s-%d keeps its superseded records for now: %s", self.topic, partition, error)
+                logger.warning(
+                    "%s-%d: cannot delete superseded records yet: %s", self.topic, partition, error
+                )
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], interval: float) -> None:
         while True:
@@ -195,4 +197,4 @@ class ShareCoordinator(Coordinator[ShareShard]):
             try:
                 await work()
             except Exception:
-                logger.exception("the log of share groups' states was not shortened")
+                logger.exception("cannot delete superseded records of share groups' states")

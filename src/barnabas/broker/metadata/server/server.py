@@ -84,7 +84,7 @@ class StoreServer:
 
     def opened(self, connection: ServerConnection) -> bool:
         if len(self._connections) >= MOST_CONNECTIONS:
-            log.error("the metadata store has %d connections: it refuses more", MOST_CONNECTIONS)
+            log.error("the metadata store has %d connections: it accepts no more", MOST_CONNECTIONS)
             return False
         self._connections[connection] = None
         return True

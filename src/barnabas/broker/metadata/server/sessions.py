@@ -137,7 +137,7 @@ class SessionTracker:
                 await self._tree.submit(nodes, id).done
                 return
             except StoreUnavailableError as error:  # the disk fails: the nodes must go when it is back
-                log.error("the nodes of session 0x%x stay for now: %s", id, error)
+                log.error("cannot delete the nodes of session 0x%x yet: %s", id, error)
                 await asyncio.sleep(_RETRY)
 
     async def _look(self) -> None:
@@ -151,7 +151,8 @@ class SessionTracker:
             for session in list(self._sessions.values()):
                 if self._now - session.heard > session.timeout:
                     log.warning(
-                        "session 0x%x has given no sign of life for %.1f s: it ends, and its nodes go",
+                        "session 0x%x ends, because its client has sent nothing for %.1f s: its nodes are "
+                        "deleted",
                         session.id,
                         session.timeout,
                     )

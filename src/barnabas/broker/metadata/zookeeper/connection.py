@@ -274,7 +274,7 @@ class _Handler(ConnectionHandler):
         if stalled < self.session_timeout or not self.session_timeout:
             super()._send_ping(connect_timeout)
             return
-        log.error("the event loop has stood still for %.1f s: ending the session with ZooKeeper", stalled)
+        log.error("the event loop was blocked for %.1f s: ending the session with ZooKeeper", stalled)
         self._xid += 1
         self._submit(CloseInstance, connect_timeout, self._xid)
         raise SessionExpiredError("the event loop stood still")

@@ -427,7 +427,7 @@ class ZooKeeperStore(SingleOperations):
             self._suspend()
         elif link is Link.EXPIRED:
             self._stop_timers()
-            log.error("ZooKeeper has ended session 0x%x: its nodes are gone", self._session_id & _UNSIGNED)
+            log.error("ZooKeeper has ended session 0x%x and deleted its nodes", self._session_id & _UNSIGNED)
             self._session.enter(SessionState.LOST)
         elif link is Link.REFUSED:
             self._fail("ZooKeeper refused the authentication")

@@ -539,7 +539,7 @@ class ReplicaFetcher:
         if start < 0 or (start <= partition_log.log_end_offset and not is_empty):
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         log.warning(
-            "%s: broker %d has nothing from %d on: starting at %d",
+            "%s: broker %d has no records from offset %d on: starting at offset %d",
             followed.partition.topic_partition,
             self.leader,
             partition_log.log_end_offset,
@@ -636,7 +636,7 @@ class ReplicaFetcher:
                     if partition.unwritable is not None or partition_log.is_offline:
                         break
                     if not failures:
-                        log.error("%s: its start cannot be stored: %s", partition.topic_partition, error)
+                        log.error("%s: cannot store its first offset: %s", partition.topic_partition, error)
                     await asyncio.sleep(self._backoff(failures))
                     failures += 1
                 else:

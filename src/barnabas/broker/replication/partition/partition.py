@@ -155,7 +155,7 @@ class Partition:
     def overtaken(self, leader_epoch: LeaderEpoch) -> None:
         """End the leadership, because another broker has reported a later leader epoch."""
         if leader_epoch > self.state.leader_epoch and isinstance(self._role, Leader):
-            log.info("%r: leader epoch %d has begun elsewhere", self, leader_epoch)
+            log.info("%r: another broker leads it from leader epoch %d on", self, leader_epoch)
             self.resign()
 
     def _take_role(self) -> None:

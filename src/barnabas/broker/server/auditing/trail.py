@@ -114,9 +114,7 @@ class AuditTrail:
         if event in _REPEATABLE and self._repeats(entry):
             return
         if event == DENIED:
-            log.info(
-                "%s at %s may not do what it asked for: %s", who.principal, who.client_host, _words(details)
-            )
+            log.info("denied a request of %s at %s: %s", who.principal, who.client_host, _words(details))
         self._add(entry)
 
     async def close(self) -> None:

@@ -52,7 +52,7 @@ class Monitor:
                 "/metrics/partitions": self._partitions,
             }
         )
-        log.info("metrics at %s/metrics", self.responder.url)
+        log.info("serving metrics at %s/metrics", self.responder.url)
 
     def begin(self, sources: Sources) -> None:
         """Start to serve metrics, with values from `sources`."""

@@ -32,7 +32,7 @@ def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mappin
     """
     by_listener = read_kerberos(config, endpoints)
     for name in by_listener:
-        log.info("listener %s takes tickets of Kerberos", name)
+        log.info("listener %s accepts tickets of Kerberos", name)
     return by_listener
 
 

@@ -148,7 +148,7 @@ class TlsKeys:
             self._now = found
             self._warned_at = None
             log.info(
-                "listener %s shows a new certificate, or trusts others, from now on; it is valid until %s",
+                "listener %s has read its certificates again; its own is valid until %s",
                 self._listener,
                 _expiry(found.certificate).date(),
             )
@@ -169,7 +169,7 @@ class TlsKeys:
             )
         elif days_left < _WARN_BEFORE_DAYS:
             log.warning(
-                "the certificate of the listener %s expires in %d days, on %s: put a new one in its place",
+                "the certificate of the listener %s expires in %d days, on %s: replace it",
                 self._listener,
                 days_left,
                 expiry.date(),

@@ -99,7 +99,9 @@ class TokenKeys:
             except (DocumentError, ConfigError) as error:
                 if not backoff:
                     log.error(
-                        "cannot read the keys of %s again, the present ones stay in use: %s", self._url, error
+                        "cannot read the keys of %s again, so the broker keeps the present ones: %s",
+                        self._url,
+                        error,
                     )
                 backoff = min(backoff * 2 or first, most)
             else:
@@ -185,7 +187,7 @@ def checked_rules(config: BrokerConfig) -> TokenRules:
                 f"OAUTHBEARER needs sasl.oauthbearer.expected.{name}: a token that the provider made for "
                 f"somebody else would be taken; sasl.oauthbearer.allow.unverified.{name}=true allows it"
             )
-        log.warning("OAUTHBEARER takes tokens of any %s (sasl.oauthbearer.allow.unverified.%s)", name, name)
+        log.warning("OAUTHBEARER accepts tokens of any %s (sasl.oauthbearer.allow.unverified.%s)", name, name)
     return _rules(config)
 
 

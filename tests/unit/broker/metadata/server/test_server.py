@@ -241,7 +241,7 @@ def test_server_that_stood_still_ends_no_session_of_a_client_that_did_not(
 
     with StoreServerThread([tmp_path], tick=TICK) as server:
         asyncio.run(session(server))
-    assert "no sign of life" not in caplog.text
+    assert "has sent nothing" not in caplog.text
 
 
 @pytest.mark.parametrize(

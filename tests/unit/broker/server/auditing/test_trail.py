@@ -219,9 +219,7 @@ def test_without_a_file_a_denial_is_a_line_of_the_log_once(caplog):
 
     caplog.set_level("INFO", "barnabas.audit")
     asyncio.run(scenario())
-    assert caplog.messages == [
-        r"User:alice at 192.0.2.7 may not do what it asked for: Produce (topic a\nb: NO)"
-    ]
+    assert caplog.messages == [r"denied a request of User:alice at 192.0.2.7: Produce (topic a\nb: NO)"]
 
 
 def test_threads_are_not_used_without_a_file():

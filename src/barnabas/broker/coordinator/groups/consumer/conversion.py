@@ -51,7 +51,7 @@ def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupD
     draft.put_assignment_epoch(group.generation)
     for member in members:
         draft.put_current(member)
-    logger.info("group %s: from the classic to the consumer protocol", group.group_id)
+    logger.info("group %s: changed from the classic to the consumer protocol", group.group_id)
     return draft
 
 
@@ -95,7 +95,7 @@ def downgrade(
         )
     assignments = {old.member_id: old.assignment for old in classic.members}
     value = classic.to_record(assignments, list(classic.members))
-    logger.info("group %s: from the consumer to the classic protocol", group.group_id)
+    logger.info("group %s: changed from the consumer to the classic protocol", group.group_id)
     return classic, GroupRecord(group.group_id, value)
 
 
@@ -140,7 +140,7 @@ def _upgraded(group: ClassicGroup, old: ClassicMember, topics: Topics) -> Consum
 
 
 def _stays(group: ClassicGroup, reason: str) -> KafkaError:
-    logger.info("group %s stays classic: %s", group.group_id, reason)
+    logger.info("group %s: not changed to the consumer protocol: %s", group.group_id, reason)
     return KafkaError(
         ErrorCode.GROUP_ID_NOT_FOUND,
         f"Cannot upgrade classic group {group.group_id} to consumer group: {reason}.",

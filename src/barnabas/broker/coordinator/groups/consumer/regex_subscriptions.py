@@ -63,7 +63,7 @@ async def resolve(
         try:
             matching = await search.find(regex, names)
         except CostlyPatternError as error:
-            logger.warning("the regular expression %s is not looked up: %s", shown(regex), error)
+            logger.warning("cannot find the topics of the regular expression %s: %s", shown(regex), error)
             found[regex] = before
             continue
         visible: list[str] = []
