@@ -114,7 +114,7 @@ class Wire:
         return bytes(data)
 
 
-def use_share_groups(wire: Wire, level: int = 1) -> None:
+def use_share_groups(wire: Wire, level: int = 2) -> None:
     """Enable share groups in the cluster, or disable them."""
     for kind in (UPGRADE, SAFE_DOWNGRADE):  # the one that applies
         update = FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=kind)

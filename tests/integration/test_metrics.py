@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.integration.conftest import Wire, use_share_groups
 from tests.integration.test_share_group_state import initialize, ready, write
@@ -17,6 +17,7 @@ from tests.integration.test_share_group_state import initialize, ready, write
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.metrics.catalogue import METRICS
 from barnabas.broker.server.run import BrokerServer
+from barnabas.client import Admin
 from barnabas.testing import BarnabasCluster
 
 #: Every kafka_* metric in the expressions and variables of Strimzi's dashboards "Strimzi Kafka" and "Strimzi
@@ -165,6 +166,69 @@ def test_the_share_coordinator_tells_what_it_stores_and_deletes(server: BrokerSe
         assert 0 < value(series, prefix + "last_pruned_offset", **labels) <= 3
     finally:
         wire.close()
+
+
+def test_share_groups_count_their_records_their_answers_and_their_dead_letters(
+    server: BrokerServer, url: str
+) -> None:
+    admin = Admin(server.bootstrap_servers)
+    admin.create_topic("jobs", 1)
+    admin.create_topic("dlq.jobs", 1, configs={"errors.deadletterqueue.group.enable": "true"})
+    settings = {
+        "share.auto.offset.reset": "earliest",
+        "errors.deadletterqueue.topic.name": "dlq.jobs",
+        "share.record.lock.duration.ms": "15000",
+    }
+    admin.alter_configs("group", "workers", set=settings)
+    producer = Producer({"bootstrap.servers": server.bootstrap_servers})
+    for _ in range(4):
+        producer.produce("jobs", b"x")
+    producer.flush()
+    consumer = ShareConsumer(
+        {
+            "bootstrap.servers": server.bootstrap_servers,
+            "group.id": "workers",
+            "share.acknowledgement.mode": "explicit",
+        }
+    )
+    try:
+        consumer.subscribe(["jobs"])
+        messages: list[Any] = []
+        while len(messages) < 4:
+            messages += consumer.poll(0.1)
+        labels = {"group": "workers", "topic": "jobs", "partition": "0"}
+        series = scrape(url)
+        prefix = "kafka_server_sharepartitionmetrics_"
+        assert value(series, prefix + "inflightmessagecount", **labels) == 4
+        assert value(series, prefix + "inflightbatchcount", **labels) >= 1
+        assert value(series, prefix + "acquisitionlocktimeout_total", **labels) == 0
+        assert value(series, "kafka_server_sharesessioncache_sharesessionscount") == 1
+        assert value(series, "kafka_server_sharesessioncache_sharepartitionscount") == 1
+        prefix = "kafka_server_group_coordinator_metrics_"
+        assert value(series, prefix + "group_count", protocol="share") == 1
+        assert value(series, prefix + "group_count", protocol="classic") >= 1
+        assert value(series, prefix + "share_group_count", state="Stable") == 1
+        answers = (
+            AcknowledgeType.ACCEPT,
+            AcknowledgeType.ACCEPT,
+            AcknowledgeType.REJECT,
+            AcknowledgeType.RELEASE,
+        )
+        for message, answer in zip(messages, answers, strict=True):
+            consumer.acknowledge(message, answer)
+        consumer.commit_sync()
+        prefix = "kafka_server_sharegroupmetrics_"
+        written = prefix + "deadletterqueuerecordcount_total"
+        while not any(each.name == written and each.value for each in series):
+            series = scrape(url)
+        for kind, count in (("Accept", 2), ("Release", 1), ("Reject", 1), ("Renew", 0)):
+            assert value(series, prefix + "recordacknowledgements_total", acktype=kind) == count
+        for name, count in (("totalproduce", 1), ("failedproduce", 0)):
+            found = value(series, f"{prefix}deadletterqueue{name}requests_total", group="workers")
+            assert found == count
+    finally:
+        consumer.close()
+        admin.close()
 
 
 def test_every_expression_of_strimzis_dashboards_has_data(url: str) -> None:

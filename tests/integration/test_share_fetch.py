@@ -249,6 +249,23 @@ def test_a_fetch_waits_for_an_append(group, write, connect, broker, produce, bat
     assert response.responses[0].partitions[0].acquired_records[0].last_offset == 0
 
 
+def test_a_fetch_waits_for_the_bytes_that_it_wants(group, write, connect, broker):
+    waiting = group.member(connect(broker))
+    sent = waiting.send(max_wait_ms=NEVER, min_bytes=1000, max_bytes=100_000)
+    write(b"a" * 100)
+    other = group.member(connect(broker))
+    assert other.acquire() == [(0, 0, 1)]  # it keeps no records from others
+    write(b"b" * 1000)
+    response = waiting.wire.receive(sent)
+    assert response.responses[0].partitions[0].acquired_records[0].last_offset == 1
+
+
+def test_a_fetch_gets_fewer_bytes_at_its_time_limit(group, write):
+    write(b"a")
+    member = group.member()
+    assert member.acquire(max_wait_ms=100, min_bytes=2**20, max_bytes=2**21) == [(0, 0, 1)]
+
+
 def test_a_fetch_that_waits_gives_way_to_acknowledgements(group, write):
     write(b"a")
     member = group.member()

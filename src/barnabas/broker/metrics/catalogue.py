@@ -22,6 +22,7 @@ _CLIENT = (
     "attributes",
 )
 _GROUP = ("consumergroup", "topic", "partition")
+_SHARE = ("group", "topic", "partition")
 
 _BROKER = (
     # topics
@@ -97,6 +98,14 @@ _BROKER = (
     Metric("barnabas_groups", _G, ("state",), "Groups that this broker coordinates, by state."),
     Metric("kafka_consumergroup_members", _G, ("consumergroup",), "Members of a group, at its coordinator."),
     Metric("barnabas_transactions", _G, ("state",), "Transactional ids that this broker coordinates, by state."),
+    Metric("kafka_server_group_coordinator_metrics_group_count", _G, ("protocol",), "Groups that this broker coordinates, by protocol: classic, consumer, share."),
+    Metric("kafka_server_group_coordinator_metrics_share_group_count", _G, ("state",), "Share groups that this broker coordinates, by state."),
+    Metric("kafka_server_sharesessioncache_sharesessionscount", _G, (), "Share sessions: members of share groups that fetch from this broker."),
+    Metric("kafka_server_sharesessioncache_sharepartitionscount", _G, (), "Partitions in all share sessions together."),
+    Metric("kafka_server_sharegroupmetrics_recordacknowledgements_total", _C, ("acktype",), "Records that members of share groups have acknowledged, by type: Accept, Release, Reject, Renew."),
+    Metric("kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total", _C, ("group",), "Records of a share group that this broker has settled with a dead letter."),
+    Metric("kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total", _C, ("group",), "Attempts to write a batch of dead letters of a share group."),
+    Metric("kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests_total", _C, ("group",), "Those of these attempts that failed."),
     Metric("barnabas_share_partitions", _G, (), "Partitions of share groups whose state this broker coordinates."),
     Metric("kafka_server_share_coordinator_metrics_write_total", _C, (), "Changes of share groups' states that this broker was asked to store."),
     Metric("kafka_server_share_coordinator_metrics_last_pruned_offset", _G, _PARTITION, "The offset of __share_group_state below which this broker has deleted superseded records last."),
@@ -138,6 +147,9 @@ _PARTITIONS = tuple(
         ("kafka_topic_partition_in_sync_replica", _G, _PARTITION, "Replicas in sync."),
         ("kafka_topic_partition_under_replicated_partition", _G, _PARTITION, "1 with replicas out of sync."),
         ("barnabas_partition_replica_lag_records", _G, (*_PARTITION, "follower"), "Records that a follower lacks, at the leader."),
+        ("kafka_server_sharepartitionmetrics_inflightmessagecount", _G, _SHARE, "Records of a share group in flight, at the leader, like all metrics of this name."),
+        ("kafka_server_sharepartitionmetrics_inflightbatchcount", _G, _SHARE, "Ranges of records with the same state among those in flight."),
+        ("kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total", _C, _SHARE, "Records whose lock has expired, since the leader uses the partition."),
         ("kafka_consumergroup_current_offset", _G, _GROUP, "The committed offset of a group, at its coordinator, like all metrics of this name."),
         ("kafka_consumergroup_lag", _G, _GROUP, "Records between the committed offset and the high watermark; -1 if the leader does not answer."),
         ("kafka_consumergroup_group_lag_seconds", _G, ("group", "topic", "partition"), "Seconds since the partition ended at the committed offset, by the ends at earlier readings: a lower bound after a start."),

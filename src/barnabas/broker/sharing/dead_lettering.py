@@ -11,6 +11,7 @@ from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import Offset
 from barnabas.broker.coordinator.backoff import backoff_ms
+from barnabas.broker.sharing.counts import LetterCounts
 from barnabas.broker.sharing.in_flight import DeadLetters, InFlight
 
 log = logger_of(__name__)
@@ -42,6 +43,7 @@ class DeadLettering:
         name: the share partition, for logs.
         flight: the records in flight.
         writer: writes the dead letters.
+        counts: the counts of the group's dead letters.
         has_queue: returns whether the group has a dead-letter queue now.
         on_change: called when `flight` has changes to store, and room for other records.
         on_idle: called when no dead letters are due.
@@ -52,6 +54,7 @@ class DeadLettering:
         name: str,
         flight: InFlight,
         writer: LetterWriter,
+        counts: LetterCounts,
         has_queue: Callable[[], bool],
         on_change: Callable[[], object],
         on_idle: Callable[[], object],
@@ -59,6 +62,7 @@ class DeadLettering:
         self._name = name
         self._flight = flight
         self._writer = writer
+        self._counts = counts
         self._has_queue = has_queue
         self._on_change = on_change
         self._on_idle = on_idle
@@ -90,6 +94,7 @@ class DeadLettering:
                 done = await self._written(due)
             except KafkaError as error:
                 failures += 1
+                self._counts.failed_requests += 1
                 self._report(error)
                 await asyncio.sleep(backoff_ms(failures) / 1000)
                 continue
@@ -104,7 +109,10 @@ class DeadLettering:
 
     async def _written(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
         if self._has_queue():
-            return await self._writer.write(due)
+            self._counts.requests += 1
+            done = await self._writer.write(due)
+            self._counts.records += sum(last - first + 1 for first, last in done)
+            return done
         log.warning("%s has no dead-letter queue any more: its records are archived without one", self._name)
         return [(letters.first, letters.last) for letters in due]
 

@@ -32,12 +32,16 @@ class ShareFetch:
     every share partition. The first share partition with records, or with an error, ends the wait. A fetch
     that waits has acquired no records, so nothing must be released if its client disconnects.
 
+    With `min_bytes`, a fetch waits until all share partitions together have so many bytes. At the time limit,
+    `acquire_rest` acquires what is available.
+
     Args:
         member: the member that fetches.
         targets: the partitions, in the order in which to try them.
         partitions: finds the share partitions.
         refuses: returns the error for a partition that the client may not read, None for any other.
         limits: apply to all partitions together.
+        min_bytes: the number of bytes to wait for; at most 1 for any record.
     """
 
     def __init__(
@@ -47,7 +51,11 @@ class ShareFetch:
         partitions: SharePartitions,
         refuses: Callable[[Target], KafkaError | None],
         limits: FetchLimits,
+        min_bytes: int = 1,
     ) -> None:
+        #: whether the fetch waits for more bytes than one record has (`WaitingFetch`)
+        self.waits_for_bytes = min_bytes > 1
+        self._min_bytes = min_bytes
         self._member = member
         self._targets = list(targets)
         self._partitions = partitions
@@ -66,14 +74,39 @@ class ShareFetch:
         return self._bytes
 
     def steps(self) -> Iterator[None]:
-        """Acquire records from the targets, 64 targets a step, until one of the `limits` is reached."""
-        limits = self._limits
+        """Acquire records from the targets, 64 targets a step, until one of the `limits` is reached.
+
+        If the fetch waits for more bytes than there are, acquire nothing.
+        """
         for begin in range(0, len(self._targets), _TARGETS_A_STEP):
             for target in self._targets[begin : begin + _TARGETS_A_STEP]:
-                if self._records >= limits.max_records or (self._bytes and self._bytes >= limits.max_bytes):
+                if self._is_full:
                     return
                 self._try(target)
             yield
+        if self.waits_for_bytes and (self.results or self._has_enough()):
+            self.acquire_rest()
+
+    def acquire_rest(self) -> None:
+        """Acquire records from all share partitions that have given none, until a limit is reached."""
+        self.waits_for_bytes = False
+        for source, target in list(self._sources.items()):
+            if self._is_full:
+                return
+            self._acquire(source, target)
+
+    @property
+    def _is_full(self) -> bool:
+        limits = self._limits
+        return self._records >= limits.max_records or (0 < self._bytes >= limits.max_bytes)
+
+    def _has_enough(self) -> bool:
+        size = 0
+        for source in self._sources:
+            size += source.available_bytes(min(self._min_bytes, self._limits.max_bytes))
+            if size >= min(self._min_bytes, self._limits.max_bytes):
+                return True
+        return False
 
     def wait(self, on_result: Callable[[], object]) -> None:
         """Wait for records of all share partitions, and call `on_result` when `results` gets an entry.
@@ -97,6 +130,11 @@ class ShareFetch:
 
         If there is a result, also call `on_result`.
         """
+        if self.waits_for_bytes:
+            if not self._has_enough():
+                return False
+            self.acquire_rest()
+            return self._report(bool(self.results))
         return self._report(self._acquire(source, self._sources[source]))
 
     def failed(self, source: SharePartition, error: KafkaError) -> None:
@@ -114,7 +152,7 @@ class ShareFetch:
         except KafkaError as error:
             self._note(target, error)
             return
-        if not self._acquire(source, target):
+        if self.waits_for_bytes or not self._acquire(source, target):
             self._sources[source] = target
 
     def _acquire(self, source: SharePartition, target: Target) -> bool:

@@ -214,6 +214,11 @@ class InFlight:
     def __repr__(self) -> str:
         return f"<InFlight {self.start} to {self.end}: {self._ranges}>"
 
+    @property
+    def size(self) -> int:
+        """The number of records in flight, without gaps."""
+        return self._held
+
     # --- acquire ---
 
     @property
@@ -435,13 +440,14 @@ class InFlight:
         """The time at which the first lock ends; None without locks."""
         return min((each.until for each in self._ranges if _is_locked(each)), default=None)
 
-    def expire(self, now: float) -> bool:
-        """Release records whose locks end at `now` or earlier. Return whether there were any."""
+    def expire(self, now: float) -> int:
+        """Release records whose locks end at `now` or earlier. Return the number of these records."""
         expired = [each for each in self._ranges if _is_locked(each) and each.until <= now]
+        count = sum(each.size for each in expired)
         for each in expired:
             self._release(each)
         self._tidy()
-        return bool(expired)
+        return count
 
     def end_session(self, member: str, *, counts: bool) -> bool:
         """Release all records that a member has acquired. Return whether the member had any.

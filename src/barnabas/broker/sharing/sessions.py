@@ -87,6 +87,11 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partitions(self) -> int:
+        """The number of partitions in all sessions together."""
+        return self._partitions
+
     def open(self, member: Member, connection: Closable) -> ShareSession:
         """Open a session, which replaces the member's earlier one. The member keeps its acquired records.
 

@@ -18,6 +18,7 @@ from barnabas.broker.coordinator.share_state.persister import SharePartitionKey,
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.sharing.counts import ShareCounts
 from barnabas.broker.sharing.dead_lettering import DeadLettering, LetterWriter
 from barnabas.broker.sharing.in_flight import Acknowledgement, Acquired, InFlight, Limits, Range, ReadBatch
 from barnabas.broker.sharing.reading import LogBatches
@@ -73,6 +74,9 @@ class AcquiredRecords(NamedTuple):
 class WaitingFetch(Protocol):
     """A fetch that waits for records of share partitions."""
 
+    #: whether the fetch waits for more bytes than there are, and leaves them to other fetches until then
+    waits_for_bytes: bool
+
     def try_now(self, source: SharePartition) -> bool:
         """Acquire records from `source`. Return whether the fetch has a result: records, or an error."""
 
@@ -92,6 +96,7 @@ class Dependencies:
     #: returns the writer of a share partition's dead letters; the last argument says whether a former leader
     #: may have written dead letters for records that are still due
     letter_writer: Callable[[SharePartitionKey, Partition, bool], LetterWriter]
+    counts: ShareCounts
     #: limits how many states are read at the same time
     loading: asyncio.Semaphore
 
@@ -130,6 +135,8 @@ class SharePartition:
         self._stored_start: Offset = UNKNOWN_OFFSET
         self._has_ended = False
         self._is_waking = False
+        #: the number of records whose locks have expired
+        self.expired_locks = 0
         #: whether the share partition ends when all changes are stored
         self._is_leaving = False
         #: reads records from the disk into memory; fetches wait until it ends
@@ -198,6 +205,26 @@ class SharePartition:
             and flight.next_offset < self._bound(self.config)
             and not flight.is_full
         )
+
+    def available_bytes(self, most: int) -> int:
+        """Return the size of the batches from the first available record on, counted up to `most` bytes.
+
+        As in Kafka, this is an estimate: other members may have acquired some of the records. Return `most`
+        if the records are in an older segment, or on disk only.
+        """
+        if not self.can_acquire:
+            return 0
+        assert self._in_flight is not None
+        partition_log, at = self.partition.log, self._in_flight.next_offset
+        if at < partition_log.files.segments.active.base_offset:
+            return most
+        try:
+            read = partition_log.read(
+                at, most + partition_log.config.max_message_bytes, self._bound(self.config), True, False
+            )
+            return read.size
+        except ColdRead:
+            return most
 
     def acquire(self, member: str, limits: FetchLimits) -> AcquiredRecords | None:
         """Acquire records for a member. Return None if no records are available now.
@@ -295,8 +322,15 @@ class SharePartition:
         self._is_waking = False
         if self.is_ended:
             self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        elif self.waiting_fetches and self.can_acquire and next(iter(self.waiting_fetches)).try_now(self):
-            self.wake()
+            return
+        for fetch in list(self.waiting_fetches):
+            if not self.can_acquire:
+                return
+            if fetch.try_now(self):
+                self.wake()
+                return
+            if not fetch.waits_for_bytes:
+                return
 
     def progressed(self, new_bytes: int) -> None:
         """Wake a waiting fetch, because the partition has changed (`Watcher`).
@@ -334,7 +368,9 @@ class SharePartition:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "the member has acquired nothing here")
         flight.limits = self._limits
         flight.start_moved(self.partition.log.log_start_offset)
-        if not flight.acknowledge(member, acknowledgements, self._loop.time() + self.lock_seconds):
+        has_change = flight.acknowledge(member, acknowledgements, self._loop.time() + self.lock_seconds)
+        self._dependencies.counts.acknowledged(acknowledgements)
+        if not has_change:
             return None
         stored: asyncio.Future[None] = self._loop.create_future()
         stored.add_done_callback(_read)  # its client may have gone
@@ -382,7 +418,9 @@ class SharePartition:
     def _expire(self) -> None:
         self._expiry = None
         assert self._in_flight is not None
-        if self._in_flight.expire(self._loop.time()):
+        expired = self._in_flight.expire(self._loop.time())
+        self.expired_locks += expired
+        if expired:
             self._write_soon()
             self.wake()
         self._watch_locks()
@@ -447,7 +485,13 @@ class SharePartition:
             self._write_soon()
         writer = self._dependencies.letter_writer(self.key, self.partition, flight.has_letters)
         self._letters = DeadLettering(
-            str(self), flight, writer, lambda: self._limits.has_dead_letters, self._changed, self._leave
+            str(self),
+            flight,
+            writer,
+            self._dependencies.counts.letters[self.key.group],
+            lambda: self._limits.has_dead_letters,
+            self._changed,
+            self._leave,
         )
         self._letters.start()
         self.wake()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import stop_tasks
@@ -12,6 +12,7 @@ from barnabas.broker.coordinator.share_state.persister import SharePartitionKey,
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.sharing.counts import ShareCounts
 from barnabas.broker.sharing.dead_lettering import LetterWriter
 from barnabas.broker.sharing.sessions import Member
 from barnabas.broker.sharing.share_partition import Dependencies, SharePartition
@@ -47,12 +48,23 @@ class SharePartitions:
         find_offset: Callable[[Partition, int], Awaitable[OffsetAtTimestamp | None]],
         letter_writer: Callable[[SharePartitionKey, Partition, bool], LetterWriter],
     ) -> None:
+        self.counts = ShareCounts()
         self._replicas = replicas
         self._dependencies = Dependencies(
-            view, persister, cold_reads, find_offset, letter_writer, asyncio.Semaphore(_LOADED_AT_ONCE)
+            view,
+            persister,
+            cold_reads,
+            find_offset,
+            letter_writer,
+            self.counts,
+            asyncio.Semaphore(_LOADED_AT_ONCE),
         )
         #: by group, because `end_session` needs all share partitions of one group
         self._groups: dict[str, dict[SharePartitionKey, SharePartition]] = {}
+
+    def __iter__(self) -> Iterator[SharePartition]:
+        """Iterate over a snapshot of the share partitions in use."""
+        return iter([each for group in self._groups.values() for each in group.values()])
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))

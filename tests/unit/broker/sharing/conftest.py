@@ -172,7 +172,7 @@ class Queue:
         )
         self.partition.append(marker, -1, Origin.COORDINATOR)
 
-    def fetch(self, member: str = "a", **fields: Any) -> Poll:
+    def fetch(self, member: str = "a", min_bytes: int = 1, **fields: Any) -> Poll:
         """Send a fetch of a member, which waits until there are records."""
         limits = {"max_bytes": 2**20, "max_records": 500, "batch_size": 0, "is_strict": False} | fields
         return Poll(
@@ -182,6 +182,7 @@ class Queue:
                 self.partitions,
                 lambda _: None,
                 FetchLimits(min_one=True, **limits),
+                min_bytes,
             )
         )
 

@@ -452,3 +452,58 @@ class ColdOnce:
             self.refused += 1
             raise ColdRead(self._log.files.segments.active.log, 10, 0)
         return self._log.read(*args)
+
+
+@scenario
+async def test_a_fetch_waits_for_as_many_bytes_as_it_wants_and_acquires_nothing_until_then():
+    queue = Queue()
+    queue.append(1)
+    size = queue.partition.log.size
+    poll = queue.fetch("a", min_bytes=3 * size)
+    await queue.settle()
+    assert poll.is_waiting
+    queue.append(1)
+    await queue.settle()
+    assert poll.is_waiting
+    queue.append(1)
+    assert await poll.acquired == [(0, 2, 1)]
+
+
+@scenario
+async def test_a_fetch_that_waits_for_bytes_leaves_the_records_to_others():
+    queue = Queue()
+    poll = queue.fetch("a", min_bytes=100_000)
+    other = queue.fetch("b")
+    await queue.settle()
+    queue.append(1)
+    assert await other.acquired == [(0, 0, 1)]
+    assert poll.is_waiting
+
+
+@scenario
+async def test_a_fetch_gets_what_there_is_at_its_time_limit():
+    queue = Queue()
+    queue.append(2)
+    poll = queue.fetch("a", min_bytes=100_000)
+    await queue.settle()
+    poll.fetch.acquire_rest()
+    assert [tuple(each) for each in poll.fetch.results[0].acquired] == [(0, 1, 1)]
+
+
+@scenario
+async def test_the_bytes_of_whole_batches_count():
+    queue = Queue()
+    queue.append(1)
+    size = queue.partition.log.size
+    poll = queue.fetch("a", min_bytes=size + size // 2)
+    await queue.settle()
+    assert poll.is_waiting
+    queue.append(1)
+    assert await poll.acquired == [(0, 1, 1)]
+
+
+@scenario
+async def test_more_bytes_than_a_fetch_may_have_are_not_waited_for():
+    queue = Queue()
+    queue.append(10)
+    assert await queue.acquire("a", min_bytes=2**20, max_bytes=100) == [(0, 9, 1)]

@@ -1,8 +1,8 @@
 """ShareFetch v1-2: acquires records for a member of a share group, and acknowledges earlier ones (long poll).
 
 The API supports share sessions (KIP-932), the strict limit of records (KIP-1206), and renewals of locks
-(KIP-1222). A request with renewals fetches nothing. The handler ignores `min_bytes` and waits for one byte: a
-member that waits for more would keep records from the other members.
+(KIP-1222). A request with renewals fetches nothing. A request that waits for `min_bytes` acquires no records
+until then: other members can acquire them.
 """
 
 from __future__ import annotations
@@ -133,6 +133,7 @@ class _Exchange:
             max_bytes = int(min(max_bytes, context.usage.most_fetched))
         is_final = request.share_session_epoch == FINAL_EPOCH
         wants_none = is_final or request.is_renew_ack or request.max_records <= 0
+        self._waits = not wants_none and request.max_wait_ms > 0 and bool(session.targets)
         self._fetch = ShareFetch(
             session.member,
             () if wants_none else session.targets,
@@ -145,8 +146,8 @@ class _Exchange:
                 batch_size=max(0, request.batch_size),
                 is_strict=request.share_acquire_mode == RECORD_LIMIT,
             ),
+            request.min_bytes if self._waits else 1,
         )
-        self._waits = not wants_none and request.max_wait_ms > 0 and bool(session.targets)
 
     def steps(self) -> Iterator[None]:
         """Apply the acknowledgements, then fetch, and yield between the steps.
@@ -169,11 +170,19 @@ class _Exchange:
         if not waits:
             fetched()
             return poll
-        timer = asyncio.get_running_loop().call_later(self._request.max_wait_ms / 1000, fetched)
+        expired = partial(self._expired, poll)
+        timer = asyncio.get_running_loop().call_later(self._request.max_wait_ms / 1000, expired)
         poll.add_done_callback(lambda _: timer.cancel())
-        poll.ended_by(fetched)
+        poll.ended_by(expired)
         self._fetch.wait(fetched)
         return poll
+
+    def _expired(self, poll: LongPoll[ShareFetchResponse]) -> None:
+        """End the wait of the fetch, with fewer bytes than it has waited for."""
+        if not poll.done():
+            if self._fetch.waits_for_bytes:
+                self._fetch.acquire_rest()
+            self._fetched(poll)
 
     def _fetched(self, poll: LongPoll[ShareFetchResponse]) -> None:
         """End the fetch, and send the response when the acknowledgements are stored."""

@@ -14,6 +14,8 @@ from barnabas.broker.metadata.store import SessionState
 from barnabas.broker.server.monitoring.census import Census
 from barnabas.broker.server.monitoring.sources import Sources
 from barnabas.broker.server.telemetry.clients import TelemetryClients
+from barnabas.broker.sharing.counts import LetterCounts
+from barnabas.broker.sharing.in_flight import ACCEPT, REJECT, RELEASE, RENEW
 
 if TYPE_CHECKING:
     from barnabas.base.environment.filesystem import Volume
@@ -131,6 +133,22 @@ def _by_state(states: Callable[[Reading], Mapping[str, int]]) -> Sampler:
     return lambda reading: (((state,), count) for state, count in sorted(states(reading).items()))
 
 
+_ACKNOWLEDGEMENT_TYPES = {ACCEPT: "Accept", RELEASE: "Release", REJECT: "Reject", RENEW: "Renew"}
+
+
+def _acknowledgements(reading: Reading) -> Iterator[Sample]:
+    counts = reading.sources.share_partitions.counts.acknowledgements
+    return (((name,), counts[kind]) for kind, name in _ACKNOWLEDGEMENT_TYPES.items())
+
+
+def _letters(value: Callable[[LetterCounts], int]) -> Sampler:
+    return lambda reading: (
+        ((group,), value(counts))
+        for group, counts in reading.sources.share_partitions.counts.letters.items()
+        if counts.requests
+    )
+
+
 def _members(reading: Reading) -> Iterator[Sample]:
     return (((group.group_id,), len(group.members)) for group in reading.sources.groups.loaded_groups())
 
@@ -238,6 +256,22 @@ SAMPLERS: Mapping[str, Sampler] = {
     "barnabas_groups": _by_state(lambda r: r.census.groups),
     "kafka_consumergroup_members": _members,
     "barnabas_transactions": _by_state(lambda r: r.census.transactions),
+    "kafka_server_group_coordinator_metrics_group_count": lambda r: (
+        ((kind,), count) for kind, count in sorted(r.census.protocols.items())
+    ),
+    "kafka_server_group_coordinator_metrics_share_group_count": _by_state(lambda r: r.census.share_groups),
+    "kafka_server_sharesessioncache_sharesessionscount": _one(lambda r: len(r.sources.share_sessions)),
+    "kafka_server_sharesessioncache_sharepartitionscount": _one(
+        lambda r: r.sources.share_sessions.partitions
+    ),
+    "kafka_server_sharegroupmetrics_recordacknowledgements_total": _acknowledgements,
+    "kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total": _letters(lambda each: each.records),
+    "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total": _letters(
+        lambda each: each.requests
+    ),
+    "kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests_total": _letters(
+        lambda each: each.failed_requests
+    ),
     "barnabas_share_partitions": _one(lambda r: r.sources.shares.count()),
     "kafka_server_share_coordinator_metrics_write_total": _one(lambda r: r.sources.shares.writes),
     "kafka_server_share_coordinator_metrics_last_pruned_offset": lambda r: (

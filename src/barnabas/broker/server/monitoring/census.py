@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from barnabas.base.types import NO_BROKER, BrokerId
+from barnabas.broker.coordinator import ClassicGroup, ConsumerGroup, ShareGroup
 from barnabas.broker.coordinator.transactions.transaction import TransactionState
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.monitoring.sources import Sources
@@ -15,6 +16,9 @@ from barnabas.broker.storage import PartitionLog
 _LATE_MS = 300_000
 #: number of partitions, groups or transactions counted in one step
 _AT_ONCE = 500
+
+
+_PROTOCOLS: Mapping[type, str] = {ClassicGroup: "classic", ConsumerGroup: "consumer", ShareGroup: "share"}
 
 
 class Census:
@@ -30,6 +34,9 @@ class Census:
         self.lag_seconds: dict[BrokerId, float] = {}
         #: number of groups that this broker coordinates, by state
         self.groups: Counter[str] = Counter()
+        #: number of these groups, by protocol; and number of share groups among them, by state
+        self.protocols: Counter[str] = Counter()
+        self.share_groups: Counter[str] = Counter()
         self.transactions: Counter[str] = Counter()
         #: the age of the oldest open transaction, in seconds
         self.oldest_transaction = 0.0
@@ -43,6 +50,9 @@ class Census:
             yield
         for number, group in enumerate(self._sources.groups.loaded_groups()):
             self.groups[group.state.value] += 1
+            self.protocols[_PROTOCOLS[type(group)]] += 1
+            if isinstance(group, ShareGroup):
+                self.share_groups[group.state.value] += 1
             if number % _AT_ONCE == 0:
                 yield
         yield from self._count_transactions()

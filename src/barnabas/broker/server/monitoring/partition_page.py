@@ -11,6 +11,7 @@ from barnabas.base.types import NO_BROKER, Offset
 from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.monitoring.sources import Sources
+from barnabas.broker.sharing.share_partition import SharePartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,13 @@ def _state(value: Callable[[PartitionState], float]) -> Sampler:
             yield (topic, str(index)), value(state)
 
     return sample
+
+
+def _shared(value: Callable[[SharePartition], float]) -> Sampler:
+    """Return a sampler that yields `value` of each share partition in use on this broker."""
+    return lambda reading: (
+        ((each.key.group, *_labels(each.partition)), value(each)) for each in reading.sources.share_partitions
+    )
 
 
 def _committed(value: Callable[[Committed], float | None]) -> Sampler:
@@ -134,6 +142,15 @@ SAMPLERS: Mapping[str, Sampler] = {
     "kafka_topic_partition_in_sync_replica": _state(lambda state: len(state.isr)),
     "kafka_topic_partition_under_replicated_partition": _state(lambda state: int(_lacks_replicas(state))),
     "barnabas_partition_replica_lag_records": _follower_lag,
+    "kafka_server_sharepartitionmetrics_inflightmessagecount": _shared(
+        lambda each: 0 if each.in_flight is None else each.in_flight.size
+    ),
+    "kafka_server_sharepartitionmetrics_inflightbatchcount": _shared(
+        lambda each: 0 if each.in_flight is None else len(each.in_flight.ranges())
+    ),
+    "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total": _shared(
+        lambda each: each.expired_locks
+    ),
     "kafka_consumergroup_current_offset": _committed(lambda each: each.offset),
     "kafka_consumergroup_lag": _committed(lambda each: each.lag),
     "kafka_consumergroup_group_lag_seconds": _committed(lambda each: each.seconds),

@@ -20,6 +20,8 @@ from barnabas.broker.server.monitoring.loop_watch import LoopWatch
 from barnabas.broker.server.network.listener import Connections
 from barnabas.broker.server.requests.api import Served
 from barnabas.broker.server.telemetry.clients import TelemetryClients
+from barnabas.broker.sharing.sessions import ShareSessions
+from barnabas.broker.sharing.share_partitions import SharePartitions
 from barnabas.broker.view import BrokerView
 
 
@@ -56,5 +58,7 @@ class Sources:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     shares: ShareCoordinator
+    share_partitions: SharePartitions
+    share_sessions: ShareSessions
     peers: BrokerClient
     telemetry: TelemetryClients

@@ -211,6 +211,8 @@ def _sources(stages: Stages, served: Mapping[int, Served], loop_watch: LoopWatch
         groups=stages.coordination.groups,
         transactions=stages.coordination.transactions,
         shares=stages.coordination.shares,
+        share_partitions=stages.coordination.share_partitions,
+        share_sessions=stages.coordination.share_sessions,
         peers=stages.metadata.peers,
         telemetry=foundation.telemetry,
     )

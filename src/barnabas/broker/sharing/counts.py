@@ -1,0 +1,35 @@
+"""Counts of share groups on this broker, for the metrics."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from barnabas.broker.sharing.in_flight import Acknowledgement
+
+
+class LetterCounts:
+    """Counts of a group's dead letters since the start."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.requests = 0
+        self.failed_requests = 0
+
+
+class ShareCounts:
+    """Counts of all share groups on this broker since the start."""
+
+    def __init__(self) -> None:
+        #: by acknowledgement type, the number of acknowledged records
+        self.acknowledgements: Counter[int] = Counter()
+        #: by group, the counts of its dead letters
+        self.letters: defaultdict[str, LetterCounts] = defaultdict(LetterCounts)
+
+    def acknowledged(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Count the records of accepted acknowledgements by type."""
+        for first, last, types in acknowledgements:
+            if len(types) == 1:
+                self.acknowledgements[types[0]] += last - first + 1
+            else:
+                self.acknowledgements.update(types)
