@@ -250,9 +250,6 @@ class FaultyDisk:
     def volume(self, path: str) -> Volume:
         return Volume(_VOLUME, _VOLUME if self.space is None else min(self.space, _VOLUME))
 
-    def system_path(self, path: str) -> str | None:
-        return None
-
     def most_open_files(self) -> int | None:
         return self.max_open_files
 

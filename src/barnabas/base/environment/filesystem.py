@@ -123,10 +123,6 @@ class FileSystem(Protocol):
         """Return the volume of a folder. Raises OSError if the system does not report it."""
         ...
 
-    def system_path(self, path: str) -> str | None:
-        """Return the path by which other programs can open a file; None if they cannot."""
-        ...
-
     def most_open_files(self) -> int | None:
         """Return the limit of this process's open files and connections; None without a limit."""
         ...

@@ -130,8 +130,5 @@ class OsFileSystem:
         found = shutil.disk_usage(path)
         return Volume(found.total, found.free)
 
-    def system_path(self, path: str) -> str | None:
-        return path
-
     def most_open_files(self) -> int | None:
         return limits.open_files()

@@ -10,6 +10,7 @@ from barnabas.base.errors import ProtocolError
 from barnabas.broker.coordinator.groups import codec
 from barnabas.broker.coordinator.groups.codec import NO_EXPIRY, CommittedOffset, OffsetKey
 from barnabas.broker.coordinator.groups.modern.records import ModernGroupRecord, decode_record
+from barnabas.broker.coordinator.record_prefix import prefix_of
 from barnabas.kafka.protocol.records import consumer_group as stored
 from barnabas.kafka.protocol.records.group_metadata import GroupMetadataValue, MemberMetadata
 
@@ -23,7 +24,7 @@ KAFKA_EMPTY_GROUP = bytes.fromhex("0003000000000000ffffffff000001a1fb97119d00000
 
 def test_offset_is_read_and_written_as_kafka_does():
     key = OFFSET_KEY
-    assert codec.kind_of(key) == codec.OFFSET_KIND
+    assert prefix_of(key) == codec.OFFSET_KIND
     record = codec.decode_offset_record(key, KAFKA_OFFSET)
     assert record.key == OffsetKey("g1", "t", 9)
     assert record.committed == CommittedOffset(
@@ -39,7 +40,7 @@ def test_offset_is_read_and_written_as_kafka_does():
 
 def test_group_is_read_and_written_as_kafka_does():
     key = GROUP_KEY
-    assert codec.kind_of(key) == codec.GROUP_KIND
+    assert prefix_of(key) == codec.GROUP_KIND
     record = codec.decode_group_record(key, KAFKA_EMPTY_GROUP)
     assert record.group_id == "g1"
     assert record.value == GroupMetadataValue(
@@ -119,7 +120,7 @@ def test_what_cannot_be_read_is_a_protocol_error(read, key, value):
 
 def test_a_key_without_a_kind_is_a_protocol_error():
     with pytest.raises(ProtocolError):
-        codec.kind_of(b"\x00")
+        prefix_of(b"\x00")
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00", b"\x00\x01\x00\x00\x00\x05\x00"])
@@ -127,7 +128,7 @@ def test_a_consumer_groups_record_that_is_cut_or_of_another_version_is_not_read(
     group = stored.ConsumerGroupMetadataKey(group_id="g")
     record = ModernGroupRecord(group, stored.ConsumerGroupMetadataValue(epoch=5))
     key, encoded = record.encode()
-    kind = codec.kind_of(key)
+    kind = prefix_of(key)
     assert decode_record(kind, key, encoded) == record
     with pytest.raises(ProtocolError):
         decode_record(kind, key, value)

@@ -11,13 +11,12 @@ them.
 
 from __future__ import annotations
 
-import struct
 from functools import lru_cache
 from typing import NamedTuple
 
-from barnabas.base.errors import ProtocolError
 from barnabas.base.types import NO_LEADER_EPOCH, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId
-from barnabas.kafka.protocol.codec import decode, encode
+from barnabas.broker.coordinator.record_prefix import PREFIX, decode_key, decode_value
+from barnabas.kafka.protocol.codec import encode
 from barnabas.kafka.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from barnabas.kafka.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
 
@@ -30,10 +29,8 @@ _GROUP_VERSION = 3
 _OFFSET_VERSION = 4
 #: the only version of an offset with its own expiry time, which clients below OffsetCommit v5 can request
 _EXPIRING_OFFSET_VERSION = 1
-_LATEST_VERSION = 4
 _KEY_LAYOUT = 0
-_PREFIX = struct.Struct(">h")
-_OFFSET = _PREFIX.pack(OFFSET_KIND)
+_OFFSET = PREFIX.pack(OFFSET_KIND)
 NO_EXPIRY = -1
 #: the keys of groups with longer ids are not kept, so that the cache stays small
 _LONGEST_KEPT = 256
@@ -98,7 +95,7 @@ class OffsetRecord(NamedTuple):
             expire_timestamp=committed.expires_ms,
             topic_id=committed.topic_id,
         )
-        return key, encode(value, version, _PREFIX.pack(version))
+        return key, encode(value, version, PREFIX.pack(version))
 
 
 class GroupRecord(NamedTuple):
@@ -108,10 +105,10 @@ class GroupRecord(NamedTuple):
     value: GroupMetadataValue | None
 
     def encode(self) -> tuple[bytes, bytes | None]:
-        key = encode(GroupMetadataKey(group=self.group_id), _KEY_LAYOUT, _PREFIX.pack(GROUP_KIND))
+        key = encode(GroupMetadataKey(group=self.group_id), _KEY_LAYOUT, PREFIX.pack(GROUP_KIND))
         if self.value is None:
             return key, None
-        return key, encode(self.value, _GROUP_VERSION, _PREFIX.pack(_GROUP_VERSION))
+        return key, encode(self.value, _GROUP_VERSION, PREFIX.pack(_GROUP_VERSION))
 
 
 def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> OffsetRecord:
@@ -125,30 +122,17 @@ def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> OffsetRe
 # --- loading ---
 
 
-def kind_of(key: bytes) -> int:
-    """Return the kind of a record from its key.
-
-    Raises:
-        ProtocolError: the key is too short.
-    """
-    try:
-        (kind,) = _PREFIX.unpack_from(key)
-    except struct.error:
-        raise ProtocolError(f"a key of {len(key)} bytes has no kind") from None
-    return int(kind)
-
-
 def decode_offset_record(key: bytes, value: bytes | None) -> OffsetRecord:
     """Decode a record whose key has the kind OFFSET_KIND or LEGACY_OFFSET_KIND.
 
     Raises:
         ProtocolError: the record cannot be decoded, or its value has an unknown version.
     """
-    of = decode(OffsetCommitKey, _KEY_LAYOUT, key, _PREFIX.size)
+    of = decode_key(OffsetCommitKey, key)
     offset_key = OffsetKey(of.group, of.topic, of.partition)
     if value is None:
         return OffsetRecord(offset_key, None)
-    stored = decode(OffsetCommitValue, _version(value), value, _PREFIX.size)
+    stored = decode_value(OffsetCommitValue, value)
     committed = CommittedOffset(
         stored.offset,
         stored.leader_epoch,
@@ -166,17 +150,7 @@ def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord:
     Raises:
         ProtocolError: the record cannot be decoded, or its value has an unknown version.
     """
-    group_id = decode(GroupMetadataKey, _KEY_LAYOUT, key, _PREFIX.size).group
+    group_id = decode_key(GroupMetadataKey, key).group
     if value is None:
         return GroupRecord(group_id, None)
-    return GroupRecord(group_id, decode(GroupMetadataValue, _version(value), value, _PREFIX.size))
-
-
-def _version(value: bytes) -> int:
-    try:
-        (version,) = _PREFIX.unpack_from(value)
-    except struct.error:
-        raise ProtocolError(f"a value of {len(value)} bytes has no version") from None
-    if not 0 <= version <= _LATEST_VERSION:
-        raise ProtocolError(f"a value has version {version}, known are 0 to {_LATEST_VERSION}")
-    return int(version)
+    return GroupRecord(group_id, decode_value(GroupMetadataValue, value))

@@ -33,6 +33,7 @@ from barnabas.broker.coordinator.groups.share.coordination import ShareGroups
 from barnabas.broker.coordinator.groups.share.group import ShareGroup
 from barnabas.broker.coordinator.partitioning import is_storable
 from barnabas.broker.coordinator.pattern_search import PatternSearch
+from barnabas.broker.coordinator.record_prefix import prefix_of
 from barnabas.broker.coordinator.share_state.persister import SharePersister
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
@@ -120,7 +121,7 @@ class GroupShard:
         Raises:
             ProtocolError: the kind is known, but the record cannot be decoded.
         """
-        kind = codec.kind_of(key)
+        kind = prefix_of(key)
         if kind in (codec.OFFSET_KIND, codec.LEGACY_OFFSET_KIND):
             return codec.decode_offset_record(key, value)
         if kind == codec.GROUP_KIND:

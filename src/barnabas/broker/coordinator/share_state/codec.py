@@ -6,20 +6,18 @@ value has a version (int16, always 0) and its fields. A snapshot's key with a nu
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.base.errors import ProtocolError
 from barnabas.base.types import LeaderEpoch, Offset
+from barnabas.broker.coordinator.record_prefix import PREFIX, decode_key, decode_value, prefix_of
 from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, ShareState, StateBatch
-from barnabas.kafka.protocol.codec import decode, encode
+from barnabas.kafka.protocol.codec import encode
 from barnabas.kafka.protocol.records import share_group_state as stored
 
 SNAPSHOT_KIND, UPDATE_KIND = 0, 1
 _VERSION = 0
-_PREFIX = struct.Struct(">h")
-_SNAPSHOT_PREFIX, _UPDATE_PREFIX = _PREFIX.pack(SNAPSHOT_KIND), _PREFIX.pack(UPDATE_KIND)
+_SNAPSHOT_PREFIX, _UPDATE_PREFIX = PREFIX.pack(SNAPSHOT_KIND), PREFIX.pack(UPDATE_KIND)
 
 
 class Snapshot(NamedTuple):
@@ -54,7 +52,7 @@ class SnapshotRecord(NamedTuple):
             write_timestamp=written_ms,
             state_batches=_encode_batches(state.batches),
         )
-        return key, encode(value, _VERSION, _PREFIX.pack(_VERSION))
+        return key, encode(value, _VERSION, PREFIX.pack(_VERSION))
 
 
 class UpdateRecord(NamedTuple):
@@ -78,7 +76,7 @@ class UpdateRecord(NamedTuple):
             state_batches=_encode_batches(self.batches),
         )
         key = _encode_key(stored.ShareUpdateKey, self.key, _UPDATE_PREFIX)
-        return key, encode(value, _VERSION, _PREFIX.pack(_VERSION))
+        return key, encode(value, _VERSION, PREFIX.pack(_VERSION))
 
 
 def decode_record(key: bytes, value: bytes | None) -> SnapshotRecord | UpdateRecord | None:
@@ -87,13 +85,13 @@ def decode_record(key: bytes, value: bytes | None) -> SnapshotRecord | UpdateRec
     Raises:
         ProtocolError: the record cannot be decoded, or its value has an unknown later version.
     """
-    kind = _prefix(key)
+    kind = prefix_of(key)
     if kind == SNAPSHOT_KIND:
         return SnapshotRecord(
             _decode_key(stored.ShareSnapshotKey, key), None if value is None else _snapshot(value)
         )
     if kind == UPDATE_KIND and value is not None:
-        update = decode(stored.ShareUpdateValue, _prefix(value), value, _PREFIX.size)
+        update = decode_value(stored.ShareUpdateValue, value)
         return UpdateRecord(
             _decode_key(stored.ShareUpdateKey, key),
             update.snapshot_epoch,
@@ -107,11 +105,11 @@ def decode_record(key: bytes, value: bytes | None) -> SnapshotRecord | UpdateRec
 
 def snapshot_key(key: bytes) -> bytes | None:
     """Return the key of the snapshot that an update adds to, given the update's key. None for other keys."""
-    return _SNAPSHOT_PREFIX + key[_PREFIX.size :] if key.startswith(_UPDATE_PREFIX) else None
+    return _SNAPSHOT_PREFIX + key[PREFIX.size :] if key.startswith(_UPDATE_PREFIX) else None
 
 
 def _snapshot(value: bytes) -> Snapshot:
-    snapshot = decode(stored.ShareSnapshotValue, _prefix(value), value, _PREFIX.size)
+    snapshot = decode_value(stored.ShareSnapshotValue, value)
     return Snapshot(
         snapshot.snapshot_epoch,
         ShareState(
@@ -134,7 +132,7 @@ def _encode_key(cls: _KeyClass, key: SharePartitionKey, prefix: bytes) -> bytes:
 
 
 def _decode_key(cls: _KeyClass, data: bytes) -> SharePartitionKey:
-    key = decode(cls, 0, data, _PREFIX.size)
+    key = decode_key(cls, data)
     return SharePartitionKey(key.group_id, bytes(key.topic_id), key.partition)
 
 
@@ -149,11 +147,3 @@ def _decode_batches(batches: Sequence[stored.StateBatch]) -> tuple[StateBatch, .
     return tuple(
         StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in batches
     )
-
-
-def _prefix(data: bytes) -> int:
-    try:
-        (number,) = _PREFIX.unpack_from(data)
-    except struct.error:
-        raise ProtocolError(f"{len(data)} bytes are too short for a record's version") from None
-    return int(number)

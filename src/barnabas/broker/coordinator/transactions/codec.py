@@ -6,13 +6,13 @@ null value deletes the transactional id.
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple
 
 from barnabas.base.errors import ProtocolError
 from barnabas.base.types import NO_PRODUCER_ID, TopicPartition
+from barnabas.broker.coordinator.record_prefix import PREFIX, decode_key, decode_value, prefix_of
 from barnabas.broker.coordinator.transactions.transaction import Transaction, TransactionState
-from barnabas.kafka.protocol.codec import decode, encode
+from barnabas.kafka.protocol.codec import encode
 from barnabas.kafka.protocol.records.transaction_log import (
     PartitionsSchema,
     TransactionLogKey,
@@ -20,7 +20,6 @@ from barnabas.kafka.protocol.records.transaction_log import (
 )
 
 TRANSACTION_KIND = 0
-_PREFIX = struct.Struct(">h")
 
 
 class TransactionRecord(NamedTuple):
@@ -36,7 +35,7 @@ class TransactionRecord(NamedTuple):
 
     def encode(self) -> tuple[bytes, bytes | None]:
         transactional_id, transaction, version = self
-        key = encode(TransactionLogKey(transactional_id=transactional_id), 0, _PREFIX.pack(TRANSACTION_KIND))
+        key = encode(TransactionLogKey(transactional_id=transactional_id), 0, PREFIX.pack(TRANSACTION_KIND))
         if transaction is None:
             return key, None
         value = TransactionLogValue(
@@ -51,7 +50,7 @@ class TransactionRecord(NamedTuple):
             transaction_start_timestamp_ms=transaction.started_ms,
             client_transaction_version=transaction.client_version,
         )
-        return key, encode(value, version, _PREFIX.pack(version))
+        return key, encode(value, version, PREFIX.pack(version))
 
 
 def transaction_record(
@@ -77,13 +76,12 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
     Raises:
         ProtocolError: the record cannot be decoded, or its value has an unknown later version.
     """
-    if _prefix(key) != TRANSACTION_KIND:
+    if prefix_of(key) != TRANSACTION_KIND:
         return None
-    transactional_id = decode(TransactionLogKey, 0, key, _PREFIX.size).transactional_id
+    transactional_id = decode_key(TransactionLogKey, key).transactional_id
     if value is None:
         return TransactionRecord(transactional_id, None)
-    version = _prefix(value)
-    stored = decode(TransactionLogValue, version, value, _PREFIX.size)
+    stored = decode_value(TransactionLogValue, value)
     try:
         state = TransactionState(stored.transaction_status)
     except ValueError:
@@ -104,7 +102,7 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
         next_producer_id=stored.next_producer_id,
         client_version=stored.client_transaction_version,
     )
-    return TransactionRecord(transactional_id, transaction, version)
+    return TransactionRecord(transactional_id, transaction, prefix_of(value))
 
 
 def _partitions(transaction: Transaction) -> list[PartitionsSchema] | None:
@@ -114,11 +112,3 @@ def _partitions(transaction: Transaction) -> list[PartitionsSchema] | None:
     for topic, partition in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(partition)
     return [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
-
-
-def _prefix(data: bytes) -> int:
-    try:
-        (number,) = _PREFIX.unpack_from(data)
-    except struct.error:
-        raise ProtocolError(f"{len(data)} bytes are too short for a record's version") from None
-    return int(number)

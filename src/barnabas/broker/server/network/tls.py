@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from barnabas.base.environment.key_stores import load_key, load_key_text, load_trust, load_trust_text
 from barnabas.base.errors import ConfigError
@@ -157,22 +158,33 @@ def _load_key(context: ssl.SSLContext, config: BrokerConfig) -> None:
             "a listener speaks TLS, and ssl.keystore.location is not set: name the file with the "
             "broker's key and certificate, PEM or PKCS12"
         )
-    try:
+    kind = "a PEM file with a private key and its certificate behind it" if path else "the chain's key"
+    kind += "; ssl.key.password is for an encrypted key"
+    with _explained(key_source(config), kind, "ssl.keystore.password" if path else None):
         if path is not None:
             load_key(context, path, config.ssl_keystore_password, config.ssl_key_password)
         elif key is not None and chain is not None:
             load_key_text(context, key, chain, config.ssl_key_password)
+
+
+@contextmanager
+def _explained(source: str, kind: str, password: str | None) -> Iterator[None]:
+    """Enter a context that raises ConfigError for the errors of a key or of certificates.
+
+    Args:
+        source: the setting, with its file.
+        kind: what the setting must have.
+        password: the setting with the password of a PKCS12 file; None if `source` is no file.
+    """
+    try:
+        yield
     except ssl.SSLError as error:
-        kind = "a PEM file with a private key and its certificate behind it" if path else "the chain's key"
-        raise ConfigError(
-            f"{key_source(config)} cannot be used ({error.reason or error}): it must be {kind}; "
-            "ssl.key.password is for an encrypted key"
-        ) from None
+        raise ConfigError(f"{source} cannot be used ({error.reason or error}): it must be {kind}") from None
     except OSError as error:
-        raise ConfigError(f"{key_source(config)} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{source} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        cure = "; ssl.keystore.password is that of PKCS12" if path else ""
-        raise ConfigError(f"{key_source(config)} cannot be used: {error}{cure}") from None
+        cure = f"; {password} is that of PKCS12" if password else ""
+        raise ConfigError(f"{source} cannot be used: {error}{cure}") from None
 
 
 def _refuse_jks(setting: str, kind: str) -> None:
@@ -191,18 +203,9 @@ def _load_trust(context: ssl.SSLContext, config: BrokerConfig) -> None:
             "ssl.truststore.location and ssl.truststore.certificates are both set: remove one of them"
         )
     source = "ssl.truststore.certificates" if path is None else f"ssl.truststore.location={path}"
-    try:
+    kind = "certificates, PEM or in a file PKCS12, too"
+    with _explained(source, kind, "ssl.truststore.password" if path else None):
         if path is not None:
             load_trust(context, path, config.ssl_truststore_password)
         elif certificates is not None:
             load_trust_text(context, certificates)
-    except ssl.SSLError as error:
-        raise ConfigError(
-            f"{source} cannot be used ({error.reason or error}): it must be certificates, PEM or in a file "
-            "PKCS12, too"
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{source} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        cure = "; ssl.truststore.password is that of PKCS12" if path else ""
-        raise ConfigError(f"{source} cannot be used: {error}{cure}") from None

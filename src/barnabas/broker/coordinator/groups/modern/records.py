@@ -6,14 +6,13 @@ A key begins with the number of the record's kind, and a value with its version:
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from barnabas.base.errors import ProtocolError
 from barnabas.broker.coordinator.groups.modern.member import Partitions
-from barnabas.kafka.protocol.codec import decode, encode
+from barnabas.broker.coordinator.record_prefix import PREFIX, decode_key, decode_value
+from barnabas.kafka.protocol.codec import encode
 from barnabas.kafka.protocol.records import consumer_group, share_group
 from barnabas.kafka.protocol.records.consumer_group import TopicPartitions
 from barnabas.kafka.protocol.schema import Message
@@ -27,7 +26,6 @@ Pair: TypeAlias = tuple[type[Any], type[Any]]
 #: the classes of key and value, by the number that begins the key
 KINDS: Mapping[int, tuple[type[Key], type[Message]]] = {**consumer_group.KINDS, **share_group.KINDS}
 _KIND_OF = {key: kind for kind, (key, _) in KINDS.items()}
-_PREFIX = struct.Struct(">h")
 #: the only version of these keys and values
 _VERSION = 0
 
@@ -40,8 +38,8 @@ class ModernGroupRecord(NamedTuple):
 
     def encode(self) -> tuple[bytes, bytes | None]:
         key, value = self
-        encoded = encode(key, _VERSION, _PREFIX.pack(_KIND_OF[type(key)]))
-        return encoded, None if value is None else encode(value, _VERSION, _PREFIX.pack(_VERSION))
+        encoded = encode(key, _VERSION, PREFIX.pack(_KIND_OF[type(key)]))
+        return encoded, None if value is None else encode(value, _VERSION, PREFIX.pack(_VERSION))
 
 
 def decode_record(kind: int, key: bytes, value: bytes | None) -> ModernGroupRecord:
@@ -51,12 +49,8 @@ def decode_record(kind: int, key: bytes, value: bytes | None) -> ModernGroupReco
         ProtocolError: the record cannot be decoded, or its value has an unknown version.
     """
     key_class, value_class = KINDS[kind]
-    key_message = decode(key_class, _VERSION, key, _PREFIX.size)
-    if value is None:
-        return ModernGroupRecord(key_message, None)
-    if len(value) < _PREFIX.size or _PREFIX.unpack_from(value) != (_VERSION,):
-        raise ProtocolError(f"{value_class.__name__} has another version than {_VERSION}, the one known")
-    return ModernGroupRecord(key_message, decode(value_class, _VERSION, value, _PREFIX.size))
+    key_message = decode_key(key_class, key)
+    return ModernGroupRecord(key_message, None if value is None else decode_value(value_class, value))
 
 
 @dataclass(frozen=True)
