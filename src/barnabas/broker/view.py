@@ -66,7 +66,7 @@ class BrokerView(ABC):
 class MutableView(BrokerView):
     """A view whose values the broker changes. Values are attributes, because reads must be fast.
 
-    `follow` keeps the image and the settings up to date. The registration sets the epoch.
+    `follow` keeps the metadata image and the settings up to date. The registration sets the epoch.
     """
 
     __slots__ = ("broker_epoch", "clock", "config", "configs", "image", "node_id")

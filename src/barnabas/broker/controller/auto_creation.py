@@ -34,7 +34,7 @@ class AutoCreation:
     """Creates topics with the broker's default settings.
 
     Args:
-        view: settings and image of this broker.
+        view: settings of this broker, and its image (copy) of the cluster's metadata.
         create: sends the request to the controller, and waits until this broker's image has the topics.
             Raises KafkaError.
     """
@@ -50,7 +50,7 @@ class AutoCreation:
     async def create(
         self, names: Iterable[str], configs: Mapping[str, str] = _NO_CONFIGS
     ) -> dict[str, KafkaError]:
-        """Create topics, and wait until this broker's image has them.
+        """Create topics, and wait until this broker's image of the metadata has them.
 
         Args:
             names: names of the topics.

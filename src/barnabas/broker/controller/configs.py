@@ -85,7 +85,7 @@ TryKeys = Callable[[BrokerConfig], Awaitable[None]]
 
 
 class _Resource(NamedTuple):
-    """The settings of one resource, from the image."""
+    """The settings of one resource, from the metadata image."""
 
     settings: type[Settings]
     #: the error code for a setting or value that is not allowed

@@ -69,8 +69,9 @@ class Controller:
 
     Args:
         store: metadata store of the cluster.
-        loader: loads this broker's image.
-        view: settings and image of this broker; the registration sets its broker epoch.
+        loader: loads this broker's image (copy) of the metadata.
+        view: settings of this broker, and its image (copy) of the cluster's metadata; the registration sets
+            its broker epoch.
         broker: the broker to register.
         random: spreads replicas over the brokers.
         ask: sends a request to a broker, also to this one.
@@ -179,7 +180,7 @@ class Controller:
 
         If elected, elect leaders for partitions without one.
 
-        The controller repeats this in each new session with the store, and when the cluster has no
+        The controller repeats this in each new session with the metadata store, and when the cluster has no
         controller. It also repeats it when a step failed because the connection broke.
 
         Raises:
@@ -202,14 +203,14 @@ class Controller:
 
     @property
     def _may_come_back(self) -> bool:
-        """Whether the store reconnects by itself."""
+        """Whether the metadata store reconnects by itself."""
         return self._store.session_timeout > 0 and self._store.state not in FINAL
 
     async def enter(self) -> None:
         """Announce that the broker runs, and wait until the controller has admitted it.
 
-        After this, the image shows which partitions this broker leads. Leaderships from before its restart do
-        not count.
+        After this, the metadata image shows which partitions this broker leads. Leaderships from before its
+        restart do not count.
         """
         await self.registration.update(state=BrokerState.RUNNING)
         try:
@@ -226,8 +227,8 @@ class Controller:
         The epoch in a broker's request must be its latest one.
 
         Raises:
-            KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH; KAFKA_STORAGE_ERROR, the store cannot be
-                read.
+            KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH; KAFKA_STORAGE_ERROR, the metadata store
+                cannot be read.
         """
         try:
             await check_registered(self._loader, broker, epoch)
@@ -250,7 +251,7 @@ class Controller:
     async def _step_down(self) -> None:
         """Announce the isolation, and delete the controller's node, so that another broker is elected.
 
-        If the store cannot be reached, the end of the session has the same effect.
+        If the metadata store cannot be reached, the end of the session has the same effect.
         """
         await self.registration.update(is_isolated=True)
         with contextlib.suppress(StoreError):
@@ -267,7 +268,7 @@ class Controller:
         )
 
     def register_anew(self) -> None:
-        """Register in a new broker epoch as soon as the store can be reached.
+        """Register in a new broker epoch as soon as the metadata store can be reached.
 
         The present epoch is no longer valid.
         """

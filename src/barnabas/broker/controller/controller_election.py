@@ -1,4 +1,4 @@
-"""Controller election: one broker is the controller, and the store rejects writes of all others."""
+"""Controller election: one broker is the controller, and the metadata store rejects writes of all others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class ControllerElection:
 
     Args:
         writes: the writes of this broker as the controller.
-        loader: loads this broker's image. A new controller epoch is higher than the epoch in the image.
+        loader: loads this broker's image (copy) of the metadata. A new controller epoch is higher than the
+            epoch in the image.
     """
 
     def __init__(
@@ -64,11 +65,11 @@ class ControllerElection:
         This session may already have a node ``/controller``, from an election whose response was lost or from
         before `resign`. Then the broker raises the epoch again. After that, each pending write of an earlier
         epoch has failed or is done. If a user has deleted this controller's node, the controller resigns and
-        runs again.
+        takes part in the election again.
 
         Raises:
             KafkaError: NOT_CONTROLLER, the node of the epoch is missing (`lost_nodes`).
-            StoreError: the store cannot be reached.
+            StoreError: the metadata store cannot be reached.
         """
         async with self._writes.lock:  # what was decided as the controller before is written before, or never
             return await self._run()

@@ -31,15 +31,15 @@ _RETRY = 5.0
 class DeletionNotes:
     """Removes this broker from the notes of deleted topics when it has none of their folders any more.
 
-    A deletion note is a node of the store. It has a deleted topic's id, and the brokers that may still have
-    folders of the topic. A broker deletes a log only when a note lists its topic. Then it removes its own id
-    from the note, by a write that depends on the node's version. The last broker removes the node. This needs
-    no controller. A broker that crashed or was away still finds its id in the note, and then deletes the
-    logs.
+    A deletion note is a node of the metadata store. It has a deleted topic's id, and the brokers that may
+    still have folders of the topic. A broker deletes a log only when a note lists its topic. Then it removes
+    its own id from the note, by a write that depends on the node's version. The last broker removes the node.
+    This needs no controller. A broker that crashed or was away still finds its id in the note, and then
+    deletes the logs.
 
     Args:
         store: store with the notes.
-        loader: loads the image that shows the notes.
+        loader: loads the metadata image that shows the notes.
         broker_id: id of this broker.
         without: returns those of the given topics that have no folder in the log directories, also not after
             a crash.
@@ -60,7 +60,7 @@ class DeletionNotes:
         self._is_stopped = False
 
     def on_image(self, delta: ImageDelta) -> None:
-        """Start a task that confirms the deletion notes of the new image when the logs are deleted."""
+        """Start a task that confirms the deletion notes of the new metadata image after the deletions."""
         if self._is_stopped:  # images go on coming for a while
             return
         if delta.after.deleted_topics and (self._confirming is None or self._confirming.done()):

@@ -1,4 +1,4 @@
-"""Decides from an image which brokers can be in sync, can be elected, or are shutting down."""
+"""Decides from a metadata image which brokers can be in sync, can be elected, or are shutting down."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NONE: Mapping[TopicPartition, frozenset[BrokerId]] = MappingProxyType({})
 
 
 def eligibility_of(image: ClusterImage) -> Eligibility:
-    """Return which brokers of an image can be in sync, can be elected, are leaving, or stopped uncleanly."""
+    """Return the brokers of a metadata image by their roles: in sync, electable, leaving, unclean."""
     registered = image.brokers.values()
     alive = frozenset(broker.id for broker in registered if broker.state is BrokerState.RUNNING)
     running = alive - {broker.id for broker in registered if broker.is_isolated}

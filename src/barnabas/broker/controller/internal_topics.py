@@ -44,7 +44,7 @@ class InternalTopics:
 
     Args:
         is_due: returns whether this broker is the controller.
-        view: settings and image of this broker.
+        view: settings of this broker, and its image (copy) of the cluster's metadata.
         reassign: starts reassignments of partitions to the given replicas, and returns the errors.
     """
 

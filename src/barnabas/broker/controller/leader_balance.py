@@ -24,7 +24,7 @@ class LeaderBalance:
     Args:
         elections: elects the leaders.
         is_due: returns whether this broker is the controller.
-        view: settings and image of this broker.
+        view: settings of this broker, and its image (copy) of the cluster's metadata.
     """
 
     def __init__(self, elections: ElectionControl, is_due: Callable[[], bool], view: BrokerView) -> None:

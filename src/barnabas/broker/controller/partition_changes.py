@@ -6,8 +6,8 @@ at that time has all committed records: it joins the ELR, from which a leader ca
 uncleanly may have lost records, and leaves both ISR and ELR. When both are empty, `last_known_elr` has their
 last members.
 
-These functions do not change `partition_epoch`. It is the version of the stored state, which the store itself
-raises.
+These functions do not change `partition_epoch`. It is the version of the stored state, which the metadata
+store itself raises.
 """
 
 from __future__ import annotations

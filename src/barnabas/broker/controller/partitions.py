@@ -110,12 +110,12 @@ class PartitionControl:
             self._settling = start_task(self._settle_while_due(), "partition leaders", is_vital=True)
 
     async def settled(self) -> None:
-        """Wait until all partitions are updated for the image, or until this controller has resigned."""
+        """Wait until all partitions match the metadata image, or until this controller has resigned."""
         while self._settling is not None and not self._settling.done():
             await asyncio.shield(self._settling)
 
     async def caught_up(self) -> None:
-        """Wait until all partitions are updated for every change that the store has reported.
+        """Wait until all partitions are updated for every change that the metadata store has reported.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the store cannot be read.
@@ -140,7 +140,7 @@ class PartitionControl:
                 self._begin_again()
 
     def _begin_again(self) -> None:
-        """Resign after a failed write. The next controller begins with the state of the store."""
+        """Resign after a failed write. The next controller begins with the state of the metadata store."""
         self._writes.resign()
         self._on_stuck()
 

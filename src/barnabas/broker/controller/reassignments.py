@@ -35,7 +35,8 @@ class ReassignmentControl:
     """The part of the controller that moves partitions to other brokers.
 
     A partition's replicas are in its topic's node, and its other state is in the state node. One transaction
-    writes both. Reassignments in progress are only in the store, so that the next controller continues them.
+    writes both. Reassignments in progress are only in the metadata store, so that the next controller
+    continues them.
 
     Args:
         caught_up: waits until the controller has processed all changes of brokers.
@@ -186,7 +187,7 @@ class ReassignmentControl:
         return errors
 
     def _begin_again(self, error: StoreError) -> KafkaError:
-        """Resign after a failed write. The next controller begins with the state of the store."""
+        """Resign after a failed write. The next controller begins with the state of the metadata store."""
         log.error("cannot store a reassignment, so the controller resigns: %s", error)
         self._writes.resign()
         self._on_stuck()

@@ -22,10 +22,10 @@ _SESSIONS_WAITED_OUT = 2.0
 
 
 async def check_registered(loader: MetadataLoader, broker: BrokerId, epoch: int) -> ClusterImage:
-    """Return the image if the broker is registered in this epoch.
+    """Return the metadata image if the broker is registered in this epoch.
 
-    If the image does not show that, this function first reads the latest registrations from the store. An
-    error makes the broker give up all its leaderships, so it must not come from an old image.
+    If the image does not show that, this function first reads the latest registrations from the metadata
+    store. An error makes the broker give up all its leaderships, so it must not come from an old image.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
@@ -92,7 +92,7 @@ class Registration:
 
         Raises:
             NodeExistsError: a live broker has this broker's id.
-            StoreUnavailableError: the store is closed, or has failed for good.
+            StoreUnavailableError: the metadata store is closed, or has failed for good.
         """
         if self.is_given_up:
             await self._withdraw()
@@ -109,7 +109,8 @@ class Registration:
     async def update(self, **changes: Any) -> None:
         """Change fields of the `BrokerImage` in the node.
 
-        If the store cannot be reached or the node does not exist, the next `register` writes the change.
+        If the metadata store cannot be reached or the node does not exist, the next `register` writes the
+        change.
         """
         self._broker = self._broker._replace(**changes)
         with contextlib.suppress(StoreUnavailableError, NoNodeError, BadVersionError):

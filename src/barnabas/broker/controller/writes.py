@@ -34,13 +34,13 @@ _MOST_ON_THEIR_WAY = 4
 
 
 class ControllerWrites:
-    """All writes of the controller to the store, fenced by the controller epoch.
+    """All writes of the controller to the metadata store, fenced by the controller epoch.
 
     Each write checks that ``/controller_epoch`` has not changed since this broker's election. So a broker
     that does not know yet that it was replaced cannot change anything (as in Apache Kafka since KAFKA-6082).
 
     Args:
-        loader: loads this broker's image.
+        loader: loads this broker's image (copy) of the metadata.
     """
 
     def __init__(self, store: MetadataStore, loader: MetadataLoader | None = None) -> None:
@@ -69,17 +69,17 @@ class ControllerWrites:
         self.epoch, self.epoch_version = epoch, version
 
     def resign(self) -> None:
-        """Stop all decisions of this broker until it is elected again. Do not change the store."""
+        """Stop all decisions of this broker until it is elected again. Do not change the metadata store."""
         self.epoch_version = None
 
     @asynccontextmanager
     async def deciding(self) -> AsyncIterator[ClusterImage]:
-        """Enter a context for one decision, with an image that shows all earlier decisions.
+        """Enter a context for one decision, with a metadata image that shows all earlier decisions.
 
         Only one such context is entered at a time.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the store cannot be reached any more.
+            KafkaError: KAFKA_STORAGE_ERROR, the metadata store cannot be reached any more.
         """
         async with self.lock:
             try:
@@ -91,9 +91,9 @@ class ControllerWrites:
     async def answering(self) -> AsyncIterator[ClusterImage]:
         """Enter a context like `deciding`, for a response that must be true even without a write.
 
-        A broker that does not know yet that it was replaced has an old image. In this image, a deleted topic
-        still exists, for example. So a decision without a write is valid only if this broker is still the
-        controller. Afterwards this broker's image shows the decision.
+        A broker that does not know yet that it was replaced has an old image of the metadata. In this image,
+        a deleted topic still exists, for example. So a decision without a write is valid only if this broker
+        is still the controller. Afterwards this broker's image shows the decision.
 
         Raises:
             KafkaError: the errors of `deciding`; NOT_CONTROLLER, this broker is not the controller, or no
@@ -110,7 +110,7 @@ class ControllerWrites:
             await self.settled()
 
     async def settled(self) -> ClusterImage:
-        """Return this broker's image when it contains all writes of this broker."""
+        """Return this broker's image of the metadata when it contains all writes of this broker."""
         assert self._loader is not None
         return await self._loader.settled()
 
@@ -125,8 +125,8 @@ class ControllerWrites:
 
         Raises:
             KafkaError: NOT_CONTROLLER, this broker is not the controller, or no longer; POLICY_VIOLATION, the
-                operations are too large for one transaction; KAFKA_STORAGE_ERROR, the store cannot be
-                written. If the outcome of the write is unknown, this broker has also resigned.
+                operations are too large for one transaction; KAFKA_STORAGE_ERROR, the metadata store cannot
+                be written. If the outcome of the write is unknown, this broker has also resigned.
             StoreError: an operation is not allowed.
         """
         self._is_confirmed = True
@@ -179,7 +179,7 @@ class ControllerWrites:
         return Set(znodes.partition_state(*partition), data, before.partition_epoch)
 
     async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
-        """Return many nodes of the store, in the order of `paths`; None for each node that does not exist."""
+        """Return many nodes of the metadata store, in the order of `paths`; None for each missing node."""
         return await self._store.read(paths)
 
     async def write_each(self, transactions: Mapping[K, Sequence[Operation]]) -> dict[K, KafkaError]:

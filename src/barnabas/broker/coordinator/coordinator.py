@@ -41,7 +41,7 @@ class Coordinator(CoordinatorRuntime[S]):
     Args:
         topic: the internal topic.
         log: the partitions of the topic.
-        view: settings and image of the broker.
+        view: settings of the broker, and its image (copy) of the cluster's metadata.
         make_shard: makes the shard of one partition.
         planned_partitions: number of partitions that the topic will get, used until it exists.
         write_timeout_ms: time limit of an append; after it the client gets a retriable error.

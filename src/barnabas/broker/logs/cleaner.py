@@ -61,7 +61,7 @@ class Setback(NamedTuple):
     wait_ms: int
 
     def holds(self, now_ms: int) -> bool:
-        """Whether the next attempt must still wait. It need not if the clock was set back."""
+        """Whether the next attempt must still wait. If the clock was set back, it does not wait."""
         return self.since_ms <= now_ms < self.since_ms + self.wait_ms
 
 

@@ -52,7 +52,7 @@ _V = TypeVar("_V")
 
 
 async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
-    """Return the paths of all nodes to read for a new image.
+    """Return the paths of all nodes to read for a new metadata image.
 
     The result includes the nodes of `image`, because some of them may have been deleted from the store.
 
@@ -98,7 +98,7 @@ async def _quotas_below(store: MetadataStore, users: Sequence[str]) -> list[str]
 
 
 class ImageBuilder:
-    """Builds a new image from the previous image and the changed nodes.
+    """Builds a new metadata image from the previous image and the changed nodes.
 
     The two images share unchanged parts, so the cost depends only on the number of changes.
     """
@@ -108,7 +108,7 @@ class ImageBuilder:
         self._before = before
 
     async def apply(self, paths: Collection[str]) -> ImageDelta:
-        """Read the nodes at `paths` again. Return the change from the previous image to the new one.
+        """Read the nodes at `paths` again. Return the change from the previous metadata image to the new one.
 
         Paths of nodes that are not part of an image are ignored.
 

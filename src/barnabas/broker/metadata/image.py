@@ -1,6 +1,6 @@
 """The cluster as one broker knows it at one moment.
 
-An image is immutable, and each change makes a new one.
+A metadata image is immutable, and each change makes a new one.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class ClusterImage(NamedTuple):
     def is_deleted_from(self, broker: BrokerId, partition: TopicPartition, topic_id: TopicId) -> bool:
         """Whether a broker has to delete its log of a partition: topic deleted, or replica moved elsewhere.
 
-        A topic that is missing in the image, without a deletion note, is no reason.
+        A topic that is missing in the metadata image, without a deletion note, is no reason.
         """
         if topic_id in self.deleted_topics:
             return True
@@ -207,7 +207,7 @@ class ClusterImage(NamedTuple):
 
 
 class ImageDelta(NamedTuple):
-    """The changes from one image to the next.
+    """The changes from one metadata image to the next.
 
     The sets also contain the names of new and deleted topics. A topic that was deleted and created again has
     different ids in `before` and `after`.
@@ -231,7 +231,7 @@ class ImageDelta(NamedTuple):
     deleted: frozenset[TopicId] = frozenset()
 
     def is_deleted(self, topic_id: TopicId) -> bool:
-        """Whether a deletion note lists the topic, in either image or at some time between them."""
+        """Whether a deletion note lists the topic, in either metadata image or at some time between them."""
         return (
             topic_id in self.after.deleted_topics
             or topic_id in self.deleted

@@ -28,9 +28,9 @@ _FIRST_RETRY, _LAST_RETRY = 0.1, 5.0
 class MetadataLoader:
     """Owns and updates the `ClusterImage` of a broker.
 
-    The store's watches report the paths that changed. A task reads these again, replaces the image, and calls
-    the listeners with the difference. Changes that arrive meanwhile go into the next images, some hundred
-    nodes at a time.
+    The store's watches report the paths that changed. A task reads these again, replaces the metadata image,
+    and calls the listeners with the difference. Changes that arrive meanwhile go into the next images, some
+    hundred nodes at a time.
 
     While the session with the store was not connected, no watch reported changes. So when it is connected
     again, the loader reads everything again. It retries a failed read at growing intervals. If a listener
@@ -66,7 +66,7 @@ class MetadataLoader:
     def subscribe(self, listener: ImageListener) -> Cancel:
         """Call `listener` with every change, until the returned function is called.
 
-        If `listener` subscribes before `start`, the first image is a change, too.
+        If `listener` subscribes before `start`, the first metadata image is a change, too.
         """
         self._listeners[listener] = None
 
@@ -92,7 +92,7 @@ class MetadataLoader:
             await self.settled()
 
     async def settled(self) -> ClusterImage:
-        """Return an image with every change that the store had reported before this call.
+        """Return a metadata image with every change that the store had reported before this call.
 
         Raises:
             StoreError: the store cannot be read, or a listener has failed.
@@ -103,7 +103,7 @@ class MetadataLoader:
         return self._image
 
     async def synced(self) -> ClusterImage:
-        """Return an image with every change that any broker had made before this call.
+        """Return a metadata image with every change that any broker had made before this call.
 
         Raises:
             StoreError: the store cannot be read, or a listener has failed.
@@ -112,7 +112,7 @@ class MetadataLoader:
         return await self.settled()
 
     async def stop(self) -> None:
-        """Stop the updates of the image. Listeners receive no more calls."""
+        """Stop the updates of the metadata image. Listeners receive no more calls."""
         self._listeners.clear()
         while self._cancels:
             self._cancels.pop()()
@@ -140,7 +140,7 @@ class MetadataLoader:
             self._begin_refresh()
 
     def _begin_refresh(self) -> asyncio.Task[None]:
-        """Return the task that updates the image. Start the task if it does not run.
+        """Return the task that updates the metadata image. Start the task if it does not run.
 
         There is only one such task, because two at once would lose each other's changes.
         """

@@ -288,7 +288,7 @@ class Assignment(NamedTuple):
 
 
 def assignment_of(topic: TopicImage) -> Assignment:
-    """Return the assignment of a topic in an image, for `encode_topic`."""
+    """Return the assignment of a topic in a metadata image, for `encode_topic`."""
     return Assignment(
         topic.id,
         [state.replicas for state in topic.partitions],

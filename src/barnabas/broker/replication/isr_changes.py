@@ -52,7 +52,7 @@ class IsrChanges:
     of its leaderships (`on_stale`), because other brokers may lead already.
 
     Args:
-        view: settings and image of this broker.
+        view: settings of this broker, and its image (copy) of the cluster's metadata.
         send: sends a request to the controller; raises KafkaError or ChannelError.
         on_stale: called with this broker's epoch when the controller says that it has ended.
     """

@@ -9,7 +9,7 @@ from barnabas.kafka.security.scram import can_log_in
 
 
 class ClientChanges:
-    """Updates the quotas from each image, and closes the connections of users who can no longer log in."""
+    """Updates the quotas from each metadata image. Closes connections of users who can no longer log in."""
 
     def __init__(self, quotas: ClientQuotas, connections: Connections) -> None:
         self._quotas = quotas

@@ -41,7 +41,7 @@ class Forwarding:
     request again, because the controller may have executed it.
 
     Args:
-        view: settings and image of this broker.
+        view: settings of this broker, and its image (copy) of the cluster's metadata.
         to_controller: sends requests to the controller.
         loader: updates this broker's image.
         connection: takes the place of a client's connection in this broker's own requests.
@@ -68,7 +68,7 @@ class Forwarding:
         return Served(served.api, partial(self._forward, served))
 
     def follow(self, delta: ImageDelta) -> None:
-        """Retry waiting requests at once if the controller has changed in the image."""
+        """Retry waiting requests at once if the controller has changed in the metadata image."""
         if delta.before.controller_id != delta.after.controller_id:
             self._changed.set()
             self._changed = asyncio.Event()
@@ -167,9 +167,9 @@ class Forwarding:
         return parse_response(header, answer.response_data)
 
     async def _see_result(self) -> ClusterImage:
-        """Wait for an image that contains the controller's result, and return the image.
+        """Wait for a metadata image that contains the controller's result, and return the image.
 
-        If the store cannot be reached, or after 5 seconds, return the present image.
+        If the metadata store cannot be reached, or after 5 seconds, return the present image.
         """
         try:
             async with asyncio.timeout(_SEEN_WITHIN):

@@ -55,7 +55,7 @@ class OwnRequests:
 
 
 class ToController:
-    """Sends requests to the controller that this broker's image shows.
+    """Sends requests to the controller that this broker's image of the metadata shows.
 
     It does not retry. If another broker has become the controller, the response has NOT_CONTROLLER.
 
@@ -77,7 +77,7 @@ class ToController:
 
     @property
     def controller_id(self) -> BrokerId:
-        """Id of the controller in this broker's image; -1 if there is none."""
+        """Id of the controller in this broker's image of the metadata; -1 if there is none."""
         return self._view.image.controller_id
 
     async def send(

@@ -32,11 +32,8 @@ class OffsetMap:
     def put(self, key: bytes, offset: Offset, *, force: bool = False) -> bool:
         """Set the last offset of a key.
 
-        Call it in the order of offsets. Return False without room for the key.
-
-        Return False without room for it.
-
-        With `force` there is always room, so that a cleaning can process at least one batch.
+        Call it in the order of offsets. Return False if there is no room for the key. With `force`
+        there is always room, so that a cleaning can process at least one batch.
         """
         name = token(key)
         if name not in self.offsets:

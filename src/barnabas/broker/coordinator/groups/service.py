@@ -99,7 +99,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """Create the coordinator.
 
         Args:
-            view: settings and image of the broker.
+            view: settings of the broker, and its image (copy) of the cluster's metadata.
             log: the partitions of `__consumer_offsets`.
             unique: returns a new unique part of a member id.
             search: finds topics by regular expressions.
@@ -365,7 +365,7 @@ class _ShareShards:
 
 
 def _is_deleted(topic: str, delta: ImageDelta) -> bool:
-    """Whether `delta` deletes a topic. A topic that is only missing from a stale image is not deleted."""
+    """Whether `delta` deletes a topic. A topic that is only missing from an old image is not deleted."""
     before, after = delta.before.topics.get(topic), delta.after.topics.get(topic)
     if before is None or (after is not None and after.id == before.id):
         return False

@@ -87,7 +87,7 @@ class GroupShard:
 
         Args:
             context: context from the runtime.
-            view: settings and image of the broker.
+            view: settings of the broker, and its image (copy) of the cluster's metadata.
             unique: returns a new unique part of a member id.
             search: finds topics by regular expressions.
             assigning: thread that computes assignments.

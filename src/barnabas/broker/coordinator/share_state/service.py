@@ -47,7 +47,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
     One event loop owns it.
 
     Args:
-        view: the broker's settings, image and clock.
+        view: the broker's settings and clock, and its image (copy) of the metadata.
         log: the partitions of `__share_group_state`.
         delete_before: deletes the records below an offset in a partition of `__share_group_state`. Raises
             KafkaError.

@@ -59,7 +59,7 @@ class ShareShard:
 
     Args:
         context: context from the runtime.
-        view: the broker's settings and image.
+        view: the broker's settings, and its image (copy) of the metadata.
     """
 
     def __init__(self, context: ShardContext[ShareShard], view: BrokerView) -> None:
@@ -124,7 +124,7 @@ class ShareShard:
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher; UNKNOWN_TOPIC_OR_PARTITION, the
-                partition is not in the broker's image.
+                partition is not in the broker's image of the metadata.
         """
         held = self.states.get(key)
         before = ShareState() if held is None else held.state
@@ -142,7 +142,7 @@ class ShareShard:
 
         Raises:
             KafkaError: INVALID_REQUEST, the state is not initialized; FENCED_LEADER_EPOCH;
-                UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image.
+                UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image of the metadata.
         """
         held = self._find(key)
         state = held.state
@@ -167,7 +167,7 @@ class ShareShard:
         Raises:
             KafkaError: INVALID_REQUEST, the state is not initialized, or the batches overlap or are too many;
                 FENCED_STATE_EPOCH; FENCED_LEADER_EPOCH; UNKNOWN_TOPIC_OR_PARTITION, the partition is not in
-                the broker's image.
+                the broker's image of the metadata.
         """
         held = self._find(key)
         state = held.state
@@ -195,7 +195,8 @@ class ShareShard:
         """Return the state without its batches: see `SharePersister.summary`.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image of the
+                metadata.
         """
         self._check_exists(key)
         held = self.states.get(key)

@@ -48,7 +48,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     """Coordinates the transactional ids whose `__transaction_state` partitions this broker leads.
 
     Args:
-        view: settings, image and clock of the broker.
+        view: settings and clock of the broker, and its image (copy) of the metadata.
         log: the partitions of `__transaction_state`.
         writer: writes markers to the partitions' leaders.
         producer_ids: function that returns an unused producer id.

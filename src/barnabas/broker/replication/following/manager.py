@@ -17,7 +17,7 @@ class Following:
     """Copies the partitions that this broker follows, with one fetcher for each leader.
 
     Args:
-        view: settings and image of this broker.
+        view: settings of this broker, and its image (copy) of the cluster's metadata.
         peers: channels to the other brokers.
         logs: makes truncations and log starts durable.
         throttle: throttle of the fetched bytes (KIP-73).

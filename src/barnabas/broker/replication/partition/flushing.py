@@ -130,9 +130,8 @@ class FlushSchedule(Generic[P]):
     async def flush(self, disk: Pool) -> None:
         """Fsync the records appended so far, in a thread.
 
-        If many segments are sealed, fsync the first ones, and request another flush for the others.
-
-        Do nothing while the log is held. The holder then requests another flush.
+        If many segments are sealed, fsync the first ones, and request another flush for the others. Do
+        nothing while a move to another directory holds the log (`is_held`): the move then requests a flush.
 
         Raises:
             KafkaError: the fsync failed. If the log is not offline, the broker tries again soon.

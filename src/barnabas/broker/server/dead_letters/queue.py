@@ -68,7 +68,7 @@ class DeadLetterQueues:
     """Makes the writers of dead letters. Each share partition has its own.
 
     Args:
-        view: settings and image of this broker.
+        view: settings of this broker, and its image (copy) of the cluster's metadata.
         replicas: the partitions of this broker.
         peers: the other brokers.
         long_work: decodes source records.

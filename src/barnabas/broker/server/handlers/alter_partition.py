@@ -1,8 +1,8 @@
 """AlterPartition v2-3: a leader proposes ISR changes to the controller (KIP-497, KIP-704, KIP-903).
 
 The errors are those of Kafka's controller. Each result has the partition's state after the request, or an
-error. After an error, the leader learns the changes that it has missed from its own image. In addition to
-Kafka's rules, a replica whose disk accepts no writes can propose an ISR without itself.
+error. After an error, the leader learns the changes that it has missed from its own image of the metadata. In
+addition to Kafka's rules, a replica whose disk accepts no writes can propose an ISR without itself.
 """
 
 from __future__ import annotations

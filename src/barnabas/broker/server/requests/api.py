@@ -193,7 +193,7 @@ class ServedApis(dict[int, Served]):
         self._unused: dict[int, Served] = {}
 
     def follow(self, delta: ImageDelta) -> None:
-        """Call `use` with the features of a new image, if they have changed."""
+        """Call `use` with the features of a new metadata image, if they have changed."""
         if delta.before.features != delta.after.features:
             self.use(delta.after.features)
 

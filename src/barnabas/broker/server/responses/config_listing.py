@@ -19,7 +19,7 @@ from barnabas.broker.view import BrokerView
 
 @dataclass(frozen=True, slots=True)
 class SettingDescriptions:
-    """Describes settings, with their values in the latest image and the sources of these values."""
+    """Describes settings, with their values in the latest metadata image and the sources of these values."""
 
     view: BrokerView
 

@@ -107,7 +107,7 @@ class CoordinatorPersister:
     temporary error, it retries an operation for `PATIENCE` seconds.
 
     Args:
-        view: settings and image of this broker.
+        view: settings of this broker, and its image (copy) of the cluster's metadata.
         local: share coordinator on this broker.
         peers: the other brokers.
         create: creates topics; returns the errors of the topics that it could not create.

@@ -80,7 +80,7 @@ def _note_unusable(failure: Failure, state: SessionState) -> None:
 
 
 def everything(foundation: Foundation) -> ImageDelta:
-    """Return the current image as a delta from an empty image.
+    """Return the current metadata image as a delta from an empty image.
 
     A part applies this delta first, and then subscribes to further deltas.
     """

@@ -57,7 +57,7 @@ class Wanted:
 
 
 class Subscriptions:
-    """The client-metrics resources of the cluster, from the current image."""
+    """The client-metrics resources of the cluster, from the current metadata image."""
 
     def __init__(self, view: BrokerView) -> None:
         self._view = view

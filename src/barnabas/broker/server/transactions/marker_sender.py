@@ -33,7 +33,7 @@ class MarkerSender:
     """Implements `barnabas.broker.coordinator.MarkerWriter` for partitions on all brokers.
 
     Args:
-        view: settings and image of this broker.
+        view: settings of this broker, and its image (copy) of the cluster's metadata.
         synced: returns an image with all changes of the metadata until now.
         local: appends markers to the partitions that this broker leads.
         peers: the other brokers.
@@ -123,7 +123,8 @@ class MarkerSender:
 def _not_unknown(outcomes: Outcomes) -> Outcomes:
     """Replace UNKNOWN_TOPIC_OR_PARTITION in outcomes by the retriable error LEADER_NOT_AVAILABLE.
 
-    This broker's image has the partition. So the leader's image is stale, and it has written no marker.
+    This broker's image has the partition. So the leader's image of the metadata is stale, and it has written
+    no marker.
     """
     unknown, retried = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
     if unknown not in outcomes.values():

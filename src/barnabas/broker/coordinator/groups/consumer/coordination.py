@@ -50,7 +50,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, GroupDraft]):
         Args:
             context: context from the runtime.
             find: returns the group with an id, of any type; None if it does not exist.
-            view: settings and image of the broker.
+            view: settings of the broker, and its image (copy) of the cluster's metadata.
             unique: returns a new unique part of a member id.
             search: finds topics by regular expressions.
             assigning: thread that computes assignments.

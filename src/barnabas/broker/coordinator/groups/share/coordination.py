@@ -41,7 +41,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
     Args:
         context: context from the runtime.
         find: returns the group with an id, of any type; None if it does not exist.
-        view: settings and image of the broker.
+        view: settings of the broker, and its image (copy) of the cluster's metadata.
         persister: sends requests about the states of partitions to the share coordinator.
         assigning: a thread that computes assignments.
     """

@@ -41,7 +41,7 @@ class ShareStates:
     """The states of the partitions of one shard's share groups.
 
     Args:
-        view: has the broker's image.
+        view: has the broker's image of the metadata.
         persister: sends the requests to the share coordinator.
         find: returns the share group with an id, if it exists.
         change: stores a change of a group under its lock; raises KafkaError.
