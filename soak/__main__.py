@@ -37,7 +37,7 @@ from soak.survey import Survey, serves
 CALM_SECONDS = 25.0
 #: in which a cluster has all replicas in sync again
 WHOLE_SECONDS = 60.0
-CONSUMER_GROUP_HEARTBEAT = 68
+CONSUMER_GROUP_HEARTBEAT, SHARE_GROUP_HEARTBEAT = 68, 76
 #: bytes; Apache Kafka allows no smaller ones
 LEAST_SEGMENT = {"barnabas": 0, "barnabas-2": 0, "barnabas-4": 0, "kafka": 1024 * 1024}
 FOLDER = Path(__file__).resolve().parent.parent / ".soak"
@@ -71,6 +71,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--brokers", type=int, default=1, help="several form a cluster on a real ZooKeeper (1)"
     )
     parser.add_argument("--broker", choices=tuple(LEAST_SEGMENT), default="barnabas", help="(%(default)s)")
+    parser.add_argument(
+        "--workers", type=int, default=10, help="members of a share group on three partitions (%(default)s)"
+    )
     parser.add_argument(
         "--patience", type=float, default=120, help="seconds that groups and transactions get to finish (120)"
     )
@@ -167,7 +170,7 @@ class Soak:
                 self._destroy_clients()
             peer.kill()
             peer.start()
-            Survey(peer.bootstrap).record(self.recorder, self._groups())
+            self._record(peer.bootstrap)
 
     def _run_cluster(self) -> None:
         fsync = ("barnabas.acks.fsync=true",) if self.options.fsync else ()
@@ -191,7 +194,7 @@ class Soak:
                 self._destroy_clients()
             cluster.restart_all()
             self.not_whole.append(cluster.await_whole(WHOLE_SECONDS))
-            Survey(cluster.bootstrap).record(self.recorder, self._groups(), cluster.most_ahead_ms)
+            self._record(cluster.bootstrap, cluster.most_ahead_ms)
         finally:
             self.deaths, self.failed_starts = cluster.deaths, cluster.failed_starts
             self.outputs = cluster.outputs
@@ -207,9 +210,11 @@ class Soak:
         except Unavailable as reason:
             say(f"no client in Java: {reason}")
             java_command = []
-        is_new = serves(bootstrap.split(",")[0], CONSUMER_GROUP_HEARTBEAT)
+        first = bootstrap.split(",")[0]
+        is_new = serves(first, CONSUMER_GROUP_HEARTBEAT)
+        workers = self.options.workers if serves(first, SHARE_GROUP_HEARTBEAT) else 0
         words = self.options.only.split(",")
-        for slot in slots(has_java=bool(java_command), has_consumer_protocol=is_new):
+        for slot in slots(has_java=bool(java_command), has_consumer_protocol=is_new, workers=workers):
             if any(word in f"{slot.name} {slot.client}" for word in words):
                 self.clients[slot.name] = Client(
                     slot,
@@ -218,7 +223,10 @@ class Soak:
                     java_command,
                     bootstrap=bootstrap,
                     seed=self.options.seed,
+                    is_alone=self.options.brokers == 1 and self.options.broker != "barnabas-2",
                 )
+        if self._has_workers:
+            Survey(bootstrap).configure_workers(self.recorder)
 
     def _storm(self, target: Target, faults: Sequence[Fault], then: Callable[[], object] = list) -> None:
         storm = Storm(target, self.clients, self.recorder)
@@ -242,7 +250,20 @@ class Soak:
         for stage in (loops, readers):  # the loops' outputs are read by others
             survey.await_groups(stage, topics, self.options.patience, lambda: _tend(others))
         survey.await_stable(topics, self.options.patience)
+        if self._has_workers:
+            survey.await_workers(self.options.patience, lambda: _tend(others))
         _stop(others)
+
+    @property
+    def _has_workers(self) -> bool:
+        return any(client.slot.role == "work" for client in self.clients.values())
+
+    def _record(self, bootstrap: str, ahead_ms: int = 0) -> None:
+        """Read everything that is left, and write it into the history."""
+        survey = Survey(bootstrap)
+        survey.record(self.recorder, self._groups(), ahead_ms)
+        if self._has_workers:
+            survey.record_workers(self.recorder)
 
     def _groups(self) -> set[str]:
         return {client.slot.group for client in self.clients.values() if client.slot.group}

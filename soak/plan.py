@@ -8,8 +8,16 @@ from typing import Any
 
 #: small segments, so that logs roll, are recovered and lose their oldest part all the time
 _SMALL = {"segment.bytes": "131072"}
+#: the protocol of members of share groups
+SHARE = "share"
 RECYCLED = "recycled"
 """The topic that is deleted and made again all the time."""
+JOBS = "jobs"
+"""The topic, and the share group, whose members are the workers."""
+#: seconds of a lock, and the delivery count limit
+LOCK, DELIVERIES = 5, 5
+#: how many workers one process runs
+_WORKERS_A_PROCESS = 10
 TOPICS: dict[str, dict[str, str]] = {
     "events": _SMALL,
     "ledger": _SMALL,
@@ -24,6 +32,7 @@ TOPICS: dict[str, dict[str, str]] = {
     # many keys in batches of one record, so many that no system call takes all of a cleaned segment's batches
     "keys": {"cleanup.policy": "compact", "segment.bytes": "524288", "segment.ms": "4000"},
     RECYCLED: _SMALL,
+    JOBS: _SMALL,
     **{f"copies-{client}": _SMALL for client in ("confluent", "aiokafka", "kafka_python", "java")},
 }
 PARTITIONS = {
@@ -35,6 +44,7 @@ PARTITIONS = {
     "pruned": 2,
     "keys": 2,
     RECYCLED: 2,
+    JOBS: 3,
 } | {topic: 3 for topic in TOPICS if topic.startswith("copies-")}
 #: what the broker is given beside its defaults, so that what it does now and then it does often
 SETTINGS = {
@@ -50,6 +60,13 @@ SETTINGS = {
     "offsets.topic.segment.bytes": "65536",
     "transaction.state.log.segment.bytes": "65536",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": str(LOCK * 1000),
+    "group.share.delivery.count.limit": str(DELIVERIES),
+    "share.coordinator.state.topic.num.partitions": "4",
+    "share.coordinator.state.topic.segment.bytes": "65536",
+    "share.coordinator.state.topic.prune.interval.ms": "5000",
+    "share.coordinator.snapshot.update.records.per.snapshot": "50",
 }
 
 
@@ -72,7 +89,8 @@ class Slot:
 
     @property
     def group(self) -> str:
-        return str(self.task.get("group", ""))
+        """The consumer group of the client; empty for a member of the share group."""
+        return "" if self.role == "work" else str(self.task.get("group", ""))
 
     @property
     def isolation(self) -> str:
@@ -88,8 +106,18 @@ def _of(*names: str) -> dict[str, int]:
     return {name: PARTITIONS[name] for name in names}
 
 
-def slots(*, has_java: bool, has_consumer_protocol: bool) -> Iterator[Slot]:
-    """Yield the clients that this machine and this broker support."""
+def slots(*, has_java: bool, has_consumer_protocol: bool, workers: int = 0) -> Iterator[Slot]:
+    """Yield the clients that this machine and this broker support, with so many members of a share group."""
+    if workers:
+        yield Slot("produce-jobs", "produce", "confluent", _of(JOBS), {"pause": 0.01})
+    for number, first in enumerate(range(0, workers, _WORKERS_A_PROCESS), 1):
+        task = {
+            "group": JOBS,
+            "protocol": SHARE,
+            "workers": min(_WORKERS_A_PROCESS, workers - first),
+            "isolation": "read_uncommitted",
+        }
+        yield Slot(f"work-{number}", "work", "confluent", _of(JOBS), task)
     shrinking = _of("brief", "aged", "pruned")
     values = {"tombstones": ["latest", "keys"]}
     yield Slot(

@@ -32,6 +32,10 @@ def operations(histories: Iterable[Iterable[Event]]) -> Counter[str]:
                 counts["transactions committed" if event["commit"] else "transactions aborted"] += 1
             elif what == "committed" and event["ok"]:
                 counts["offset commits"] += 1
+            elif what == "acquired":
+                counts["records delivered to workers"] += len(event["records"])
+            elif what == "acknowledged":
+                counts["acknowledgements of workers"] += 1
             elif what == "assigned":
                 counts["assignments"] += 1
     return counts

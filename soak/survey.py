@@ -6,7 +6,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,8 +20,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from barnabas.client.admin import Admin
 from soak.history import Recorder
-from soak.plan import PARTITIONS, RECYCLED, TOPICS, Slot
+from soak.plan import DELIVERIES, JOBS, LOCK, PARTITIONS, RECYCLED, TOPICS, Slot
 from soak.roles.common import identity
 
 SECONDS = 30.0
@@ -127,6 +128,37 @@ class Survey:
             if ends[0] == ends[1]:
                 return
             time.sleep(1)
+
+    def configure_workers(self, recorder: Recorder) -> None:
+        """Have the share group begin at the start of its topic, and write its settings into the history."""
+        with closing(Admin(self._bootstrap, timeout=SECONDS)) as admin:
+            admin.alter_configs("group", JOBS, set={"share.auto.offset.reset": "earliest"})
+        isolation = ISOLATIONS[0]
+        recorder.note("share_settings", group=JOBS, lock=LOCK * 10**9, limit=DELIVERIES, isolation=isolation)
+
+    def await_workers(self, seconds: float, tend: Callable[[], object]) -> None:
+        """Wait until the share group has finished all records, or the time is up."""
+        ends = {
+            place: max((offset for offset, _, _ in found.records), default=-1)
+            for place, found in self.contents({JOBS: PARTITIONS[JOBS]}, ISOLATIONS[0]).items()
+        }
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            starts = self._start_offsets()
+            if all(starts.get(place, 0) > end for place, end in ends.items()):
+                return
+            tend()
+            time.sleep(1)
+
+    def record_workers(self, recorder: Recorder) -> None:
+        """Write the start offsets of the share group into the history."""
+        offsets = [(topic, partition, start) for (topic, partition), start in self._start_offsets().items()]
+        recorder.note("share_offsets", group=JOBS, offsets=offsets)
+
+    def _start_offsets(self) -> dict[Place, int]:
+        with closing(Admin(self._bootstrap, timeout=SECONDS)) as admin:
+            found = admin.share_offsets(JOBS)
+        return {(place.topic, place.partition): each.start or 0 for place, each in found.items()}
 
     def await_groups(
         self,

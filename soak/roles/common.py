@@ -55,6 +55,10 @@ class Task:
     """The topics that are given tombstones, too."""
     batch: int = 0
     """Records that a batch may have; 0: the library's own choice."""
+    workers: int = 0
+    """How many members of a share group the process runs."""
+    is_alone: bool = False
+    """Whether the broker is no member of a cluster."""
     configs: dict[str, str] = field(default_factory=dict)
     """Of the topics that the client creates."""
 

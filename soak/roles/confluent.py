@@ -23,6 +23,7 @@ from soak.roles.common import (
     Writer,
     identity,
 )
+from soak.roles.sharing import work
 from soak.roles.topics import keep, recycle
 
 POLL_SECONDS = 0.2
@@ -339,4 +340,5 @@ ROLES = {
     "consume": consume,
     "recycle": recycle,
     "keep": keep,
+    "work": work,
 }

@@ -60,7 +60,7 @@ class Keep(Client):
                 deletes += 1
                 length = ends[place] - starts[place]
                 await self._delete(deletes, place, starts[place] + int(length * self.random.random() ** 2))
-            await self.pause_for(self.random.expovariate(1 / self.task.pause))
+            await self.rest()
 
     async def _delete(self, number: int, place: Place, offset: int) -> None:
         topic, partition = place
@@ -215,7 +215,7 @@ class Tinker(Client):
         await self.know(self.task.topics)
         counts = dict(self.task.outputs)
         while not self.stopping:
-            await self.pause_for(self.random.expovariate(1 / self.task.pause))
+            await self.rest()
             if counts and self.random.random() < 0.2:
                 topic = self.random.choice(list(counts))
                 counts[topic] += 1

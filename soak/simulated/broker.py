@@ -103,6 +103,8 @@ class SimulatedBroker:
         self._began: asyncio.Future[Broker | None] | None = None
         #: called when the power goes
         self.on_power_cut: Callable[[], None] = lambda: None
+        #: called when a start is complete, before any client has written
+        self.on_start: Callable[[], None] = lambda: None
         #: asked when a fuse has burnt down: another machine may have lost its power since it was lit
         self.may_lose_power: Callable[[], bool] = lambda: True
 
@@ -163,6 +165,7 @@ class SimulatedBroker:
                 self.disk.process_ended()
             return False
         self.broker = broker
+        self.on_start()
         return True
 
     async def _begin(

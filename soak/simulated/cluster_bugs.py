@@ -94,7 +94,9 @@ def _isr_before_epoch_start() -> Iterator[None]:
     def joining(self: InSyncReplicas, follower: FollowerProgress) -> bool:
         start, self._epoch_start = self._epoch_start, 0
         try:
-            return may_join(self, follower)
+            # A replica that has not reached the epoch's start is lagging, too, except right after a restart.
+            with replaced((InSyncReplicas, "_is_lagging", lambda self, follower: False)):
+                return may_join(self, follower)
         finally:
             self._epoch_start = start
 

@@ -55,6 +55,10 @@ class Nemesis:
             kinds["unsettled"] = (6.0, [unsettled.unsettle])
             if COPY in self._cast.slots:
                 kinds["stranded"] = (2.0, [partial(self._strand, ensemble)])
+            shared = [slot for slot in self._cast.slots.values() if slot.share_group]
+            if shared:
+                places = [place for slot in shared for place in slot.task.topics.items()]
+                kinds["stranded leader"] = (3.0, [partial(self._strand_leader, ensemble, places)])
         for name, (gap, of_kind) in kinds.items():
             self._tasks.append(
                 loop.create_task(self._bring(self._stage.random(f"faults {name}"), gap, of_kind))
@@ -205,6 +209,23 @@ class Nemesis:
         finally:
             self._cast.clients[COPY].routes.release()
             ensemble.heal(host_of(stranded))
+
+    async def _strand_leader(
+        self, ensemble: SimulatedEnsemble, topics: list[tuple[str, int]], random: Random
+    ) -> None:
+        """Cut the leader of a share partition off from the ensemble only, until it has a successor.
+
+        Members of share groups then fetch from both leaders, because each member learns at another time.
+        """
+        topic, partitions = random.choice(topics)
+        lead = self._stage.decided(topic, random.randrange(partitions))
+        if lead is None or lead.leader < 0:
+            return
+        ensemble.cut(host_of(lead.leader))
+        try:
+            await asyncio.sleep(SESSION_TIMEOUT + random.uniform(1.0, 4.0))
+        finally:
+            ensemble.heal(host_of(lead.leader))
 
     async def _zombie(self, random: Random) -> None:
         """Pause a client, start another one in its slot, and let the first one continue."""

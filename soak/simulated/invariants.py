@@ -72,6 +72,7 @@ class _OfBroker:
         self._stale: dict[int, None] = {}
         #: since when a member is in a group though its client is dead
         self._orphans: dict[tuple[str, str], float] = {}
+        broker.on_start = self.check
 
     def check(self) -> None:
         broker = self._broker.broker

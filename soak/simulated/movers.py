@@ -58,7 +58,7 @@ class Move(Client):
 
     async def run(self) -> None:
         while not self.stopping:
-            await self.pause_for(self.random.expovariate(1 / self.task.pause))
+            await self.rest()
             replicas = await self._replicas()
             if not replicas or self.stopping:
                 continue

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from barnabas.base.environment.clock import Clock
-from soak.plan import SETTINGS
+from soak.plan import SETTINGS, SHARE
 from soak.roles.common import Task
 from soak.simulated.admins import Keep, Recycle, Tinker
 from soak.simulated.client import Client
@@ -37,8 +37,6 @@ MOVER = "move"
 COPY = "copy"
 #: the ``min.insync.replicas`` of all topics in a cluster
 LEAST_IN_SYNC = 2
-#: the protocol of a task in a share group
-SHARE = "share"
 #: seconds of a lock in a share group
 LOCK = 2.5
 #: seconds until the ensemble takes a silent broker for dead

@@ -48,7 +48,7 @@ class Watch(Client):
             reader.moved(started)
             for _ in range(self.random.randrange(20, 60)):
                 reader.read([(*found.place, found.offset, found.id) for found in await fetcher.poll()])
-                await self.pause_for(self.random.expovariate(1 / self.task.pause))
+                await self.rest()
                 if self.stopping:
                     break
 
@@ -143,7 +143,7 @@ class Consume(GroupReader):
             if self.reader.done and self.time() > due:
                 await self._commit()
                 due = self.time() + _COMMIT_SECONDS
-            await self.pause_for(self.random.expovariate(1 / self.task.pause))
+            await self.rest()
         await self._commit()
         await self.member.leave()
 
@@ -182,7 +182,7 @@ class Transform(GroupReader):
             await self.read_some()
             if self.reader.done:
                 await self._transform()
-            await self.pause_for(self.random.expovariate(1 / self.task.pause))
+            await self.rest()
         await self.member.leave()
 
     async def _transform(self) -> None:

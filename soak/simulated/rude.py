@@ -45,7 +45,7 @@ class Rude(Client):
                 transport.abort()
             else:
                 transport.close()
-            await self.pause_for(self.random.expovariate(1 / self.task.pause))
+            await self.rest()
 
     def _request(self) -> Request:
         if self.random.random() < 0.2:

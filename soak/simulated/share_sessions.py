@@ -39,6 +39,7 @@ _ANSWER_TIMEOUT = 4.0
 class Delivered(NamedTuple):
     """A record that the member has acquired."""
 
+    broker: int
     place: Place
     offset: int
     id: str
@@ -73,40 +74,30 @@ class ShareSessions:
 
     # --- requests ---
 
-    async def fetch(self, places: Iterable[Place], verdicts: Verdicts, max_wait: float) -> list[Delivered]:
-        """Acquire records from the leaders of `places`. The requests also contain `verdicts`.
+    async def fetch(
+        self, places: Iterable[Place], verdicts: Mapping[int, Verdicts], max_wait: float
+    ) -> list[Delivered]:
+        """Acquire records from the leaders of `places`. The requests also contain `verdicts`, by broker.
 
-        Verdicts about partitions without a known leader or an open session are dropped.
+        Verdicts without an open session are dropped.
         """
         client = self._client
-        leaders = await client.by_leader(dict.fromkeys([*places, *verdicts]))
-        wanted = dict.fromkeys(places)
+        leaders = await client.by_leader(places)
         # A broker whose partitions have moved away must forget them.
         left = [broker for broker, session in self._sessions.items() if session.told]
-        brokers = dict.fromkeys([*leaders, *left])
+        brokers = dict.fromkeys([*leaders, *left, *verdicts])
         if not brokers:
             await client.pause_for(max_wait)
             return []
         fetches = [
-            self._fetch(
-                broker,
-                [place for place in leaders.get(broker, ()) if place in wanted],
-                {place: verdicts[place] for place in leaders.get(broker, ()) if place in verdicts},
-                max_wait,
-            )
+            self._fetch(broker, leaders.get(broker, []), verdicts.get(broker, {}), max_wait)
             for broker in brokers
         ]
         return [delivered for of_one in await asyncio.gather(*fetches) for delivered in of_one]
 
-    async def acknowledge(self, verdicts: Verdicts) -> None:
-        """Send acknowledgements, or renewals of locks, apart from a fetch."""
-        by_leader = await self._client.by_leader(verdicts)
-        await asyncio.gather(
-            *(
-                self._acknowledge(broker, {place: verdicts[place] for place in places})
-                for broker, places in by_leader.items()
-            )
-        )
+    async def acknowledge(self, verdicts: Mapping[int, Verdicts]) -> None:
+        """Send acknowledgements, or renewals of locks, apart from a fetch: to the brokers that delivered."""
+        await asyncio.gather(*(self._acknowledge(broker, of_one) for broker, of_one in verdicts.items()))
 
     async def close(self) -> None:
         """Close all sessions. The brokers release the records that the member has not acknowledged."""
@@ -155,7 +146,7 @@ class ShareSessions:
         gaps: dict[Place, dict[int, int]] = {}
         for place, part in parts.items():
             client.judge_leader(place, part.error_code or part.acknowledge_error_code, "ShareFetch")
-            records, missing = _records(place, part)
+            records, missing = _records(broker, place, part)
             delivered += records
             if missing:
                 gaps[place] = dict.fromkeys(missing, GAP)
@@ -290,7 +281,7 @@ class ShareSessions:
             )
 
 
-def _records(place: Place, part: PartitionData) -> tuple[list[Delivered], list[int]]:
+def _records(broker: int, place: Place, part: PartitionData) -> tuple[list[Delivered], list[int]]:
     """Return the acquired records, and the acquired offsets without a record."""
     counts = {
         offset: acquired.delivery_count
@@ -314,7 +305,7 @@ def _records(place: Place, part: PartitionData) -> tuple[list[Delivered], list[i
             if record.offset in counts:
                 headers = [(name, value or b"") for name, value in record.headers]
                 identifier = identity(record.value, headers)
-                found.append(Delivered(place, record.offset, identifier, counts.pop(record.offset)))
+                found.append(Delivered(broker, place, record.offset, identifier, counts.pop(record.offset)))
     return found, list(counts)
 
 

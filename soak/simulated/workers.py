@@ -18,6 +18,24 @@ _USUAL = ((ACCEPT, 84), (RELEASE, 6), (REJECT, 4), (_KEEP, 2), (RENEW, 4))
 _OF_POISON = ((RELEASE, 60), (REJECT, 10), (_KEEP, 30))
 _POISONED = 24
 _MAX_WAIT = 0.4
+#: how likely a client asks for metadata before a fetch, as clients do periodically
+_REFRESH_BUSY, _REFRESH_IDLE = 0.05, 0.4
+
+
+class _Verdicts(dict[int, dict[Place, dict[int, int]]]):
+    """Acknowledgement types by the broker that delivered, partition and offset."""
+
+    def add(self, delivered: Delivered, kind: int) -> None:
+        self.setdefault(delivered.broker, {}).setdefault(delivered.place, {})[delivered.offset] = kind
+
+    def accepted(self) -> _Verdicts:
+        """The same records, to be accepted."""
+        return _Verdicts(
+            {
+                broker: {place: dict.fromkeys(offsets, ACCEPT) for place, offsets in of_one.items()}
+                for broker, of_one in self.items()
+            }
+        )
 
 
 class Work(Client):
@@ -31,32 +49,35 @@ class Work(Client):
         self._member = ShareMember(self)
         self._sessions = ShareSessions(self, self._member.member_id, at_most=self._at_most)
         #: what the next fetch acknowledges
-        self._with_fetch: dict[Place, dict[int, int]] = {}
+        self._with_fetch = _Verdicts()
         #: what is acknowledged later: when, and what
-        self._later: list[tuple[float, dict[Place, dict[int, int]]]] = []
+        self._later: list[tuple[float, _Verdicts]] = []
 
     async def run(self) -> None:
         await self.find_coordinator(self.task.group, GROUP)
+        refresh = 0.0
         while not self.stopping:
             await self._member.step()
-            verdicts, self._with_fetch = self._with_fetch, {}
+            if self.random.random() < refresh:
+                await self.learn(*self.task.topics)
+            verdicts, self._with_fetch = self._with_fetch, _Verdicts()
             delivered = await self._sessions.fetch(list(self._member.assigned), verdicts, _MAX_WAIT)
-            if delivered:
-                await self._handle(delivered)
+            refresh = _REFRESH_BUSY if delivered else _REFRESH_IDLE
+            await self._handle(delivered)
             await self._acknowledge_due()
-            await self.pause_for(self.random.expovariate(1 / self.task.pause))
+            await self.rest()
         await self._sessions.close()
         await self._member.leave()
 
     async def _handle(self, delivered: list[Delivered]) -> None:
-        verdicts: dict[Place, dict[int, int]] = {}
-        renewed: dict[Place, dict[int, int]] = {}
+        verdicts = _Verdicts()
+        renewed = _Verdicts()
         for each in delivered:
             kind = self._judge(each)
             if kind == RENEW:
-                renewed.setdefault(each.place, {})[each.offset] = RENEW
+                renewed.add(each, RENEW)
             elif kind != _KEEP:
-                verdicts.setdefault(each.place, {})[each.offset] = kind
+                verdicts.add(each, kind)
         if renewed:
             await self._renew(renewed)
         choice = self.random.random()
@@ -74,12 +95,11 @@ class Work(Client):
         kind: int = self.random.choices(kinds, weights)[0]
         return ACCEPT if kind == RENEW and self._at_most < 2 else kind
 
-    async def _renew(self, renewed: dict[Place, dict[int, int]]) -> None:
+    async def _renew(self, renewed: _Verdicts) -> None:
         """Extend locks, and accept the records after the time of the first lock."""
         await self.pause_for(self.random.uniform(0.0, 1.5))
         await self._sessions.acknowledge(renewed)
-        accepted = {place: dict.fromkeys(offsets, ACCEPT) for place, offsets in renewed.items()}
-        self._later.append((self.time() + self.random.uniform(0.5, 2.0), accepted))
+        self._later.append((self.time() + self.random.uniform(0.5, 2.0), renewed.accepted()))
 
     async def _acknowledge_due(self) -> None:
         now = self.time()

@@ -39,7 +39,7 @@ class Produce(Client):
                         drafts.append(draft)
                     for place in dict.fromkeys(draft.place for draft in drafts):
                         sender.put(place, [draft for draft in drafts if draft.place == place])
-                await self.pause_for(self.random.expovariate(1 / self.task.pause))
+                await self.rest()
             if not await sender.flush():
                 assert sender.refused is not None
                 if sender.refused is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and RECYCLED in self.task.topics:
@@ -99,4 +99,4 @@ class Transact(Client):
                 await self._producer.commit()
             else:
                 await self._producer.abort()
-            await self.pause_for(self.random.expovariate(1 / self.task.pause))
+            await self.rest()
