@@ -62,7 +62,7 @@ class ClusterPeer:
 
     @property
     def others(self) -> Sequence[int]:
-        """The processes that the brokers need, for example ZooKeeper."""
+        """The ids of other processes that the brokers need, for example ZooKeeper."""
         return ()
 
     @property

@@ -242,7 +242,9 @@ while True:
 
 @contextmanager
 def _tab(browser: urllib.request.OpenerDirector, url: str) -> Iterator[None]:
-    """Keep a tab open while the context lasts. It has already read the present records."""
+    """Keep a tab of the live page open within this context. Enter the context when
+    the tab has had four events.
+    """
     ended = threading.Event()
     looks = threading.Semaphore(0)
 

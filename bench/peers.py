@@ -150,7 +150,7 @@ class Barnabas(Peer):
 
     @property
     def listener(self) -> list[str]:
-        """The options with the address to listen on."""
+        """Return the command-line options with the address to listen on."""
         return ["--listen", self.bootstrap]
 
     def prepare(self) -> None:

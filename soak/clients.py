@@ -94,7 +94,7 @@ class Client:
             self.start()
 
     def stop(self) -> None:
-        """Ask the process to end; `wait` waits for it. Kill the zombies."""
+        """Ask the process to end, and kill the paused former ones. `wait` waits for the end."""
         for zombie in self.zombies:
             zombie.process.kill()
         if self.life is not None:

@@ -47,7 +47,7 @@ def _leaves_out_slow(config: pytest.Config) -> bool:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """An authority's certificate, and keys with certificates that it has signed, as PEM files."""
+    """Make an authority, and keys with certificates that it has signed, as PEM files."""
     return make(tmp_path_factory.mktemp("certificates"))
 
 
@@ -63,7 +63,7 @@ def _is_no_clients(record: logging.LogRecord) -> bool:
 
 @pytest.fixture
 def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """The log of the test, without lines of clients that an earlier test has left without a broker."""
+    """Return the log of the test, without lines of clients whose broker an earlier test has stopped."""
     caplog.handler.addFilter(_is_no_clients)
     limited.forget()  # lines that other tests have had written
     yield caplog
@@ -90,13 +90,13 @@ def _running(server: ZooKeeperServer) -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """A real ZooKeeper that tests share. Each test uses its own chroot, and no test stops it."""
+    """Start a real ZooKeeper that all tests share. Each test uses its own chroot, and no test stops it."""
     yield from _running(ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), fsync=False))
 
 
 @pytest.fixture
 def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
-    """A real ZooKeeper for one test, which may pause, stop and start it."""
+    """Start a real ZooKeeper for one test, which may pause, stop and start it."""
     yield from _running(ZooKeeperServer(tmp_path / "zookeeper", tick=0.2, fsync=False))
 
 

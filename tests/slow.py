@@ -99,7 +99,7 @@ def in_turn(values: Sequence[Value], start: int, count: int) -> list[Value]:
 
 
 def is_slow(test: str) -> bool:
-    """Return whether `make test` leaves out a test, by its node id."""
+    """Return whether `make test` skips the test with this node id, because it is slow."""
     ends = [*(match.start() for match in _ENDS.finditer(test)), len(test)]
     return next((_IS_SLOW[test[:end]] for end in reversed(ends) if test[:end] in _IS_SLOW), False)
 

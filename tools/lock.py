@@ -28,18 +28,18 @@ _PIN = re.compile(r"^(?=[A-Za-z0-9])", re.MULTILINE)
 
 
 def pins(text: str) -> dict[str, str]:
-    """The entries of a lock file by the package's canonical name."""
+    """Return the entries of a lock file by the canonical name of the package."""
     entries = (entry for entry in _PIN.split(text) if entry.strip())
     return {canonical(re.split(r"[=\s]", entry, maxsplit=1)[0]): entry for entry in entries}
 
 
 def canonical(name: str) -> str:
-    """A package's name as all tools compare it (PEP 503)."""
+    """Return the canonical name of a package, by which all tools compare names (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def locked(source: Path, extras: Sequence[str]) -> dict[str, str]:
-    """The entries for the requirements in a file."""
+    """Resolve the requirements in a file. Return the lock entries by package."""
     command = [
         "uv",
         "pip",
@@ -58,7 +58,7 @@ def locked(source: Path, extras: Sequence[str]) -> dict[str, str]:
 
 
 def locks() -> Iterator[tuple[str, dict[str, str]]]:
-    """Each lock file's name and entries."""
+    """Yield the name and the entries of each lock file."""
     with tempfile.TemporaryDirectory() as folder:
         build = Path(folder) / "build.in"
         build.write_text("setuptools>=77\n")  # as [build-system] of pyproject.toml

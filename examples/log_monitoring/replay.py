@@ -1,4 +1,4 @@
-"""Computes a day again, from the archive or from the topics: both give the same.
+"""Computes the results of a day again, from the archive or from the topics. Both give the same results.
 
 barnabas pipeline run examples/log_monitoring/replay.py --set day=2026-03-01 --set from=archive
 """

@@ -78,7 +78,9 @@ class Delivery:
 
     @property
     def accepted(self) -> Verdict | None:
-        """The acknowledgement that ended the delivery, if the broker has confirmed one."""
+        """The acknowledgement that ended the delivery and that the broker has
+        confirmed; None if there is none.
+        """
         return next((each for each in self.verdicts if each.is_accepted and each.kind != RENEW), None)
 
 

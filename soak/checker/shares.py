@@ -54,7 +54,9 @@ def _acknowledged(
     *,
     is_deleted: bool,
 ) -> Iterator[Finding]:
-    """A member whose acknowledgement was accepted had the record until then, and nobody has it after that.
+    """Yield a finding if a member no longer had the record when a broker accepted its acknowledgement.
+
+    Also yield a finding if any member gets the record after a final acknowledgement.
 
     The broker also accepts late acknowledgements of records before the start offset. These are deleted, or
     finished by other deliveries.
@@ -102,7 +104,7 @@ def _locked(
 
 
 def _certain_end(history: History, delivery: Delivery, lock: int) -> int:
-    """Until when the member certainly has the record: its lock lasts, and its session goes on."""
+    """Return the time until which the member certainly has the record: its lock and its session last."""
     end = delivery.asked + lock
     for verdict in delivery.verdicts:
         if verdict.kind == RENEW and verdict.is_accepted:
@@ -115,7 +117,7 @@ def _certain_end(history: History, delivery: Delivery, lock: int) -> int:
 
 
 def _counts(what: str, deliveries: Sequence[Delivery], settings: ShareSettings) -> Iterator[Finding]:
-    """The count of deliveries never falls while one broker leads, nor below what was stored."""
+    """Yield a finding if a delivery count falls while one broker leads, or below a stored count."""
     for delivery in deliveries:
         if delivery.count > settings.limit:
             yield Finding(
@@ -141,7 +143,7 @@ def _counts(what: str, deliveries: Sequence[Delivery], settings: ShareSettings) 
 
 
 def _unfinished(history: History, group: str, place: Place, start: int) -> Iterator[Finding]:
-    """In the end each record before the start offset was accepted, rejected, or delivered too often."""
+    """Yield a finding if the group has not read to the end, or has skipped a record that is not finished."""
     settings = history.shares.settings[group]
     log = history.log(place, settings.isolation)
     if log is None or place[0] in history.removals:

@@ -101,14 +101,14 @@ def _running(peer: Peer) -> Iterator[Peer]:
 
 @pytest.fixture(scope="session")
 def broker(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    """The broker under test."""
+    """Start the broker under test."""
     kind = PEERS[os.environ.get("BARNABAS_COMPAT_BROKER", "barnabas")]
     yield from _running(kind(tmp_path_factory.mktemp(kind.name)))
 
 
 @pytest.fixture(scope="session")
 def kafka(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    """Apache Kafka, for comparisons."""
+    """Start Apache Kafka, to compare the broker with it."""
     yield from _running(Kafka(tmp_path_factory.mktemp("kafka")))
 
 
@@ -136,7 +136,7 @@ def topic(broker: Peer) -> Callable[..., str]:
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with Spark's own Kafka connector in the JVM, in addition to our data source."""
+    """Start a Spark session that has Spark's own Kafka connector in addition to our data source."""
     from pyspark.sql import SparkSession
 
     from barnabas.spark.worker_python import worker_python

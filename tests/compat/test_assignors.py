@@ -26,7 +26,7 @@ Targets = dict[str, Assignment]
 
 @pytest.fixture(scope="module")
 def compiled(java: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The class path with the compiled program."""
+    """Compile the Java program. Return its class path."""
     if shutil.which("javac") is None:
         pytest.skip("this needs a JDK: there is no `javac` on the PATH")
     classes = tmp_path_factory.mktemp("assignors")

@@ -65,7 +65,7 @@ def _camel(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def compiled(java: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The class path with the compiled program."""
+    """Compile the Java program. Return its class path."""
     if shutil.which("javac") is None:
         pytest.skip("this needs a JDK: there is no `javac` on the PATH")
     classes = tmp_path_factory.mktemp("codec")

@@ -143,7 +143,7 @@ def wait_until_clean(peer: Peer, topic: str) -> None:
 
 @pytest.fixture
 def written(start) -> tuple[Peer, str]:
-    """A stopped broker of ours with a log that was never cleaned."""
+    """Return a stopped broker of ours, whose log was never cleaned, and the name of its topic."""
     topic = f"t-{uuid.uuid4().hex[:8]}"
     peer = start(Barnabas, "ours", LEAVE)
     create(peer, topic)

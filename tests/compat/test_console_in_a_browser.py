@@ -87,7 +87,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module", params=[Barnabas, Kafka], ids=lambda kind: kind.name)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    """A broker with a topic of hostile records. A group with a hostile name has read half of them."""
+    """Start a broker with a topic of hostile records, half of which a group with a hostile name has read."""
     if request.param is Kafka:
         request.getfixturevalue("classpath")  # skips, where its jars cannot be had
     peer: Peer = request.param(tmp_path_factory.mktemp(request.param.name))
@@ -164,7 +164,9 @@ def console(served: Peer) -> Iterator[RunningConsole]:
 
 @pytest.fixture
 def new_context(browser: Any) -> Iterator[Callable[..., Any]]:
-    """``new_context(console, **options)``: a browser that the console has let in."""
+    """Return a function: ``new_context(console, **options)`` returns a browser that is logged in to the
+    console.
+    """
     with contextlib.ExitStack() as exits:
 
         def make(console: RunningConsole, url: str = "", **options: Any) -> Any:
@@ -500,7 +502,7 @@ def test_dialogs_and_messages_go_with_their_page(tab):
 
 @pytest.fixture
 def long_value(served):
-    """A topic with a value of 64 KiB."""
+    """Create a topic with one value of 64 KiB."""
     name = "console-long"
     admin = AdminClient({"bootstrap.servers": served.bootstrap, "log_level": 0})
     with contextlib.suppress(KafkaException):  # made by the test before
@@ -753,7 +755,7 @@ def test_what_clients_push_is_shown(new_context, tmp_path):
 
 @pytest.fixture(scope="module", params=[Barnabas, Kafka], ids=lambda kind: kind.name)
 def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    """A broker with ten thousand topics."""
+    """Start a broker with ten thousand topics."""
     if request.param is Kafka:
         request.getfixturevalue("classpath")
     peer: Peer = request.param(tmp_path_factory.mktemp(f"large-{request.param.name}"))

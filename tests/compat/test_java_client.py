@@ -20,7 +20,7 @@ SCENARIOS = [
 
 @pytest.fixture(scope="module")
 def compiled(java, tmp_path_factory) -> str:
-    """The class path with the compiled scenarios."""
+    """Compile the Java scenarios. Return their class path."""
     if shutil.which("javac") is None:
         pytest.skip("the Java scenarios need a JDK: there is no `javac` on the PATH")
     classes = tmp_path_factory.mktemp("classes")

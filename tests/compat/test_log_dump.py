@@ -27,7 +27,9 @@ SETTINGS = {"log.index.interval.bytes": "200", "offsets.topic.num.partitions": "
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """The files of a stopped broker: every codec, keys, headers, tombstones; groups, one of them deleted."""
+    """Return the log directory of a stopped broker. Its records use every codec, with keys, headers and
+    tombstones; one of its groups was deleted.
+    """
     path = tmp_path_factory.mktemp("dump") / "data"
     with BarnabasBroker(SETTINGS, data=path) as broker:
         broker.create_topic("t")

@@ -46,13 +46,13 @@ class Record(NamedTuple):
 
 @pytest.fixture
 def ours(classpath, tmp_path) -> Iterator[Peer]:
-    """A broker for this test that can be stopped and restarted. It does not run yet."""
+    """Return a broker of ours for this test, which does not run yet and can be restarted."""
     yield from _fresh(PEERS[os.environ.get("BARNABAS_COMPAT_BROKER", "barnabas")](tmp_path / "ours"))
 
 
 @pytest.fixture
 def theirs(classpath, tmp_path) -> Iterator[Peer]:
-    """Apache Kafka for this test. It does not run yet."""
+    """Return a broker of Apache Kafka for this test, which does not run yet."""
     yield from _fresh(Kafka(tmp_path / "theirs"))
 
 
@@ -157,7 +157,7 @@ def dump(java, *arguments: str, files: list[Path]) -> str:
 
 @pytest.fixture
 def written(ours) -> tuple[Peer, str]:
-    """A stopped broker that has written 7,500 records to a topic."""
+    """Return a stopped broker of ours, and the name of its topic with 7,500 records."""
     topic = f"t-{uuid.uuid4().hex[:8]}"
     ours.start()
     create(ours, topic)

@@ -25,7 +25,7 @@ def git(*arguments: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sources of the newest tag; without tags, of the first commit with clusters."""
+    """Return a checkout of the newest tag; without tags, of the first commit that has clusters."""
     try:
         version = git("describe", "--tags", "--abbrev=0").decode().strip()
     except (OSError, subprocess.CalledProcessError):

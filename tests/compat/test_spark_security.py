@@ -73,7 +73,9 @@ def allow(kind: ResourceType, name: str, *operations: AclOperation, prefix: bool
 
 @pytest.fixture(scope="module")
 def secure(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """Apache Kafka with two topics. `job` may only write to the first one, exactly once, and read from it."""
+    """Start Apache Kafka with two topics. The user `job` may only read the first one, and write to it exactly
+    once.
+    """
     kafka = SecureKafka(Path(tmp_path_factory.mktemp("secure")))
     kafka.start()
     try:

@@ -51,7 +51,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def addresses(
     classpath: str, certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
-    """Apache Kafka with a listener for each security protocol, and five thousand records in its topic `t`."""
+    """Start Apache Kafka with 5,000 records in the topic `t`. Return its address for
+    each security protocol.
+    """
     folder = tmp_path_factory.mktemp("secure-kafka")
     ports = {protocol: f"127.0.0.1:{free_port()}" for protocol in LISTENERS}
     kafka = Kafka(folder)

@@ -37,7 +37,7 @@ CLUSTER = "spark.kafka.clusters.ours."
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AclBroker]:
-    """A broker on which `alice` may use two topics, and only super users the topic `theirs`."""
+    """Start a broker with three topics: `alice` may use two of them, only super users the topic `theirs`."""
     settings = {
         "delegation.token.secret.key": "a secret of the cluster",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",

@@ -43,7 +43,9 @@ def test_kafka_client_metrics_alters_lists_describes_and_deletes(java, broker):
 
 @pytest.fixture
 def server(classpath, tmp_path) -> Iterator[BrokerServer]:
-    """Barnabas, whose page of metrics shows the pushed ones. Apache Kafka passes them to a plugin."""
+    """Start Barnabas. Its page of metrics shows the metrics that clients push, as a plugin does in Apache
+    Kafka.
+    """
     config = BrokerConfig.from_text(
         {
             "listeners": "PLAINTEXT://127.0.0.1:0",

@@ -52,7 +52,9 @@ class Block:
 
     @property
     def name(self) -> tuple[str, str]:
-        """The page and the first line of the block, which stay the same when the page gets more lines."""
+        """The name of a block: its page and its first line. It stays the same when
+        the page gets more lines.
+        """
         return self.page, self.text.partition("\n")[0]
 
 

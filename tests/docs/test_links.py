@@ -25,7 +25,9 @@ def test_links_of_a_page_lead_to_files_of_the_repository(page: Path) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, as `make site` builds it. MkDocs fails on a missing page or heading."""
+    """Build the site as `make site` does, and return its folder. MkDocs fails on a
+    missing page or heading.
+    """
     folder = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "mkdocs", "build", "-q", "--site-dir", str(folder)]
     outcome = subprocess.run(

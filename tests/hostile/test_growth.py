@@ -83,7 +83,7 @@ THINGS = (1_000, 10_000)
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory):
-    """Two brokers. The second has ten times as many topics, groups, rules and transactional ids."""
+    """Start two brokers. The second one has ten times as many topics, groups, ACLs and transactional ids."""
     opened = []
     try:
         for count in THINGS:

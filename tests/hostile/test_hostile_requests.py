@@ -44,7 +44,7 @@ pytestmark = pytest.mark.timeout(3600)
     ],
 )
 def target(request, tmp_path_factory):
-    """The broker, and the objects in it."""
+    """Start a broker with the topics, groups and users that the requests name."""
     settings = WITH_AUTHORIZER if "authorizer" in request.param else {}
     with MeasuredBroker(tmp_path_factory.mktemp("hostile"), **settings) as broker:
         world = populate(broker) if "with" in request.param else World()

@@ -44,8 +44,8 @@ def test_names_of_clients_are_rendered_before_they_are_logged(name, caplog):
 
 
 def _take_over_a_static_member(address: str, name: str) -> None:
-    """Cause a message of a group coordinator with names of clients: the group, the
-    member, and the instance.
+    """Replace a static member, so that the broker logs names that the client sent:
+    group, member, instance.
     """
     join = JoinGroupRequest(
         group_id=f"{name[:-1]}c",  # `name` may be a share group by now

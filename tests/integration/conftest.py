@@ -141,7 +141,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Wire]]:
 
 @pytest.fixture
 def wire(connect: Callable[[], Wire]) -> Wire:
-    """A connection to the shared broker."""
+    """Connect to the broker that tests share."""
     return connect()
 
 
@@ -183,7 +183,7 @@ class Begun:
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> Begun:
-    """The threads that the test has started, directly or not."""
+    """Collect the threads that the test starts, directly or not."""
     found, start = Begun(), threading.Thread.start
 
     def note_and_start(thread: threading.Thread) -> None:
@@ -243,7 +243,7 @@ def _await_leaders(wire: Wire, topic: str, partitions: int) -> None:
 
 @pytest.fixture
 def topic(make_topic: Callable[..., Topic]) -> Topic:
-    """A topic with one partition."""
+    """Create a topic with one partition."""
     return make_topic()
 
 
@@ -329,7 +329,7 @@ def read_values() -> Callable[[Any], list[bytes | None]]:
 
 @pytest.fixture
 def group_id(wire: Wire) -> str:
-    """The id of a new group, when its coordinator serves. (Apache Kafka needs a moment.)"""
+    """Return the id of a new group, when its coordinator answers. Apache Kafka's needs a moment."""
     name = f"group-{uuid.uuid4().hex[:12]}"
     deadline = time.monotonic() + 60
     while True:

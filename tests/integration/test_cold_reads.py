@@ -78,7 +78,7 @@ def disk():
 
 @pytest.fixture
 def broker(tmp_path, disk, connect, batch):
-    """A broker with one record in each segment of the topic `old`, and one record in `new`."""
+    """Start a broker with one record in each segment of the topic `old`, and one record in `new`."""
     config = BrokerConfig.from_text(
         {
             "log.dirs": str(tmp_path / "data"),

@@ -54,7 +54,9 @@ def queue(broker) -> Iterator[Queue]:
 
 
 def reject(queue: Queue, count: int, kind=AcknowledgeType.REJECT, times: int = 1) -> list[bytes]:
-    """Answer each of so many deliveries with an acknowledgement of this kind; the values, in order."""
+    """Read each of `count` records `times` times, and acknowledge each delivery with the type `kind`. Return
+    the values in the order of delivery.
+    """
     consumer = queue.consumer(**EXPLICIT)
     values = []
     for _ in range(PATIENCE * 10):
@@ -70,7 +72,9 @@ def reject(queue: Queue, count: int, kind=AcknowledgeType.REJECT, times: int = 1
 
 
 def letters(queue: Queue, count: int) -> list:
-    """The dead letters, by the offsets of their records."""
+    """Return `count` dead letters from the dead-letter queue, sorted by the offsets
+    of their original records.
+    """
     deadline = time.monotonic() + PATIENCE
     while queue.dlq not in queue.broker.admin().topics() and time.monotonic() < deadline:
         time.sleep(0.1)

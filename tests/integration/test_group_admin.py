@@ -27,7 +27,7 @@ def group_id():
 
 @pytest.fixture
 def member(barnabas_broker, topic, group_id):
-    """A consumer in a stable group, which has committed offset 5 of partition 0."""
+    """Start a consumer in a stable group, which has committed offset 5 of partition 0."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(

@@ -211,7 +211,7 @@ def test_rolling_restart_of_a_static_group_causes_no_rebalance(
 
 @pytest.fixture(scope="module")
 def impatient_broker():
-    """A broker whose classic and other members can have a session timeout of three seconds."""
+    """Start a broker on which members of all groups can have a session timeout of three seconds."""
     settings = {
         "group.min.session.timeout.ms": "500",
         "group.consumer.min.session.timeout.ms": "500",

@@ -34,7 +34,7 @@ def list_offset(wire):
 
 @pytest.fixture
 def filled(topic, produce, batch):
-    """A topic with records of the timestamps T0, T0+1, T0+2; T0+100, T0+101; T0+50."""
+    """Create a topic with records of these timestamps: T0, T0+1, T0+2; T0+100, T0+101; T0+50."""
     produce(topic, batch(b"a", b"b", b"c", timestamp=T0))
     produce(topic, batch(b"d", b"e", timestamp=T0 + 100))
     produce(topic, batch(b"f", timestamp=T0 + 50))

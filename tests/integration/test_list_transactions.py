@@ -14,7 +14,7 @@ from barnabas.kafka.protocol.messages.list_transactions import ListTransactionsR
 
 @pytest.fixture
 def names(wire):
-    """Two transactional ids with their producers."""
+    """Create producers for two transactional ids."""
     prefix = uuid.uuid4().hex
     wire(FindCoordinatorRequest(coordinator_keys=[prefix], key_type=1))
     made = {}

@@ -51,7 +51,7 @@ def rule(user: str) -> AclCreation:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """The data of a stopped broker whose last change removed a login."""
+    """Return the log directory of a stopped broker whose last change removed a user's password."""
     folder = tmp_path / "data"
     with AclBroker(folder, **EMBEDDED) as broker, contextlib.closing(Wire(broker.open_address)) as admin:
         topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)

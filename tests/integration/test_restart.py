@@ -17,7 +17,7 @@ from barnabas.testing import BarnabasBroker
 
 @pytest.fixture(params=["stopped", "killed"])
 def broker(request):
-    """A broker with `again()`, which stops or kills it and starts it again."""
+    """Start a broker. Its method `again()` stops or kills it, and starts it again."""
     with BarnabasBroker(mode="thread" if request.param == "stopped" else "process") as broker:
 
         def again():

@@ -152,7 +152,7 @@ def _batches(acks):
 
 @pytest.fixture
 def group(wire, make_topic):
-    """A share group whose state begins at offset 0 of a new topic."""
+    """Create a share group that begins at offset 0 of a new topic."""
     return Group(wire, make_topic(by=wire), f"g-{uuid.uuid4().hex[:8]}")
 
 
@@ -186,7 +186,7 @@ class Group:
 
 @pytest.fixture
 def write(group, produce, batch, wire):
-    """Append a batch of these values to the group's topic."""
+    """Return a function that appends a batch of values to the group's topic."""
     return lambda *values: produce(group.topic, batch(*values), by=wire)
 
 

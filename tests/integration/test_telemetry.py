@@ -35,7 +35,7 @@ INTRODUCTION = ApiVersionsRequest(client_software_name="wired", client_software_
 
 @pytest.fixture
 def server(tmp_path) -> Iterator[BrokerServer]:
-    """A broker for this test, because a subscription concerns all clients of a broker."""
+    """Start a broker for this test, because a subscription affects all clients of a broker."""
     config = BrokerConfig.from_text(
         {
             "listeners": "PLAINTEXT://127.0.0.1:0",

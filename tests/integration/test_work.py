@@ -31,7 +31,9 @@ def broker():
 
 @pytest.fixture
 def queue(broker, request):
-    """A topic with its own share group, which begins at the first record."""
+    """Create a topic with a share group of the same name, which begins at the first
+    record. Return the name.
+    """
     name = f"queue-{abs(hash(request.node.name))}"
     broker.create_topic(name, 2)
     broker.admin().alter_configs("group", name, set={"share.auto.offset.reset": "earliest"})

@@ -22,7 +22,7 @@ VALUES = [b"a", b"b"]
 
 @pytest.fixture
 def address(zookeeper: ZooKeeperServer, tmp_path: Path) -> ZooKeeperAddress:
-    """The ZooKeeper of a broker that has stopped, with some records in its folder."""
+    """Run a broker with ZooKeeper, write some records, and stop it. Return the address of its ZooKeeper."""
     where = new_chroot(zookeeper.address)
     with broker_on(where, tmp_path) as broker:
         broker.create_topic("t")

@@ -46,7 +46,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="module")
 def server(pem: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """A ZooKeeper that requires certificates of its clients."""
+    """Start a ZooKeeper that requires certificates of its clients."""
     folder = tmp_path_factory.mktemp("zookeeper")
     server = ZooKeeperServer(folder, fsync=False, tls=pem.server, client_authority=pem.authority)
     with server.start(PATIENT * 4):

@@ -84,7 +84,10 @@ class Model:
         return sum(not (c.state == ARCHIVED and c.deliveries == 0) for c in self.cells.values())
 
     def room(self) -> int:
-        """How many records may come in flight: none but dead letters keep back the settled ones here."""
+        """Return the number of records that may still come in flight.
+
+        Settled records before the first one in use do not count, if only dead letters keep them.
+        """
         locks = self.limits.record_locks
         waiting = sum(c.state == ARCHIVING for c in self.cells.values())
         if not waiting:

@@ -80,7 +80,7 @@ def test_start_goes_on_after_its_connection_to_the_ensemble_has_broken(victim: i
 
 
 def full_for_logs(operation: str, path: str) -> OSError | None:
-    """A disk with space for everything except the recovery of logs."""
+    """Return "the disk is full" when a file of a log is opened, and None for other operations."""
     is_log = operation == "open" and path.endswith((".log", ".index"))
     return OSError(errno.ENOSPC, "the disk is full") if is_log else None
 

@@ -128,7 +128,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def barnabas_spark(spark: SparkSession) -> SparkSession:
-    """The plugin's fixture, replaced so that there is only one session."""
+    """Replace the fixture of the pytest plugin, so that there is only one Spark session."""
     return spark
 
 
@@ -169,7 +169,7 @@ def _programs() -> Path | None:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """The URL of a PostgreSQL server for this run."""
+    """Start a PostgreSQL server for this run of the tests. Return its URL."""
     programs = _programs()
     if programs is None:
         pytest.skip("no PostgreSQL server: install Debian's package postgresql")

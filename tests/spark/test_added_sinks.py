@@ -32,7 +32,7 @@ def table(sales):
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A folder into which pip has installed the package of the documentation."""
+    """Install the example package of the documentation with pip. Return its folder."""
     project, installed = tmp_path / "project", tmp_path / "installed"
     project.mkdir()
     for block in blocks_of(PAGE):

@@ -32,7 +32,7 @@ def plan(servers: str) -> Plan:
 
 @pytest.fixture
 def topic(make_topic: MakeTopic, feed: Callable[..., None], admin: AdminClient) -> str:
-    """A topic with the offsets 3 to 10. Earlier records are deleted."""
+    """Create a topic with the offsets 3 to 10. Earlier records are deleted."""
     name = make_topic()
     feed(name, range(10))
     partition = ClientPartition(name, 0, 3)

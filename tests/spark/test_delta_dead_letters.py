@@ -37,7 +37,7 @@ def table(tmp_path: Path) -> DeltaTable:
 
 @pytest.fixture
 def shop(make_topic: MakeTopic, table: DeltaTable, tmp_path: Path) -> dict[str, str]:
-    """The parameters of a pipeline to the table."""
+    """Create topics, and return the parameters of a pipeline that writes to the Delta table."""
     return {"source": make_topic(), "bad": make_topic(), "sink": f'delta="{tmp_path}/people"', "more": ""}
 
 

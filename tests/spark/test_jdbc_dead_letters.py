@@ -42,7 +42,7 @@ def derby(spark: SparkSession, tmp_path: Path) -> Iterator[Derby]:
 
 @pytest.fixture
 def shop(make_topic: MakeTopic, derby: Derby) -> dict[str, str]:
-    """The parameters of a pipeline to Derby."""
+    """Create topics, and return the parameters of a pipeline that writes to Derby."""
     return {
         "source": make_topic(),
         "bad": make_topic(),

@@ -17,7 +17,7 @@ Row = tuple[Any, ...]
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any]]:
-    """The URL's subprotocol, and a connection."""
+    """Return the name of the database in JDBC URLs, and a connection to it."""
     if request.param == "sqlite":
         opened: Any = sqlite3.connect(":memory:", isolation_level=None)
     else:

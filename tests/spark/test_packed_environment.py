@@ -50,7 +50,7 @@ def copy(words):
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive that venv-pack makes, or the existing one in BARNABAS_PACKED_ENVIRONMENT."""
+    """Return the archive that BARNABAS_PACKED_ENVIRONMENT names; without it, make one with venv-pack."""
     if made := os.environ.get("BARNABAS_PACKED_ENVIRONMENT"):
         return Path(made)
     folder = tmp_path_factory.mktemp("packed")

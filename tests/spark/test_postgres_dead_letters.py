@@ -19,7 +19,7 @@ from barnabas.pipelines.supervisor import Supervisor
 
 @pytest.fixture
 def table(postgres_server: str) -> Iterator[Any]:
-    """A cursor on the server, with the table people."""
+    """Create the table people in PostgreSQL. Return a cursor."""
     import psycopg
 
     with psycopg.connect(postgres_server, autocommit=True) as connection, connection.cursor() as cursor:
@@ -58,7 +58,7 @@ REASONS = {
 
 @pytest.fixture
 def shop(make_topic: MakeTopic, postgres_server: str) -> dict[str, str]:
-    """The parameters of a pipeline to PostgreSQL."""
+    """Create topics, and return the parameters of a pipeline that writes to PostgreSQL."""
     sink = f'postgres="{postgres_server}", table="people"'
     return {"source": make_topic(), "bad": make_topic(), "sink": sink, "more": ""}
 

@@ -25,7 +25,7 @@ Options = dict[str, str]
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Options]:
-    """The options of an authorized job. The broker names only its TLS port to clients."""
+    """Start a broker that advertises only its TLS port. Return the options of a job that may use it."""
     folder = tmp_path_factory.mktemp("tls")
     certificates = Certificates(folder)
     with secured(folder / "data", certificates.server_context(asks_client=True)) as proxy:

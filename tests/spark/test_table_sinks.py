@@ -25,7 +25,7 @@ def rows(*ids: int | None, name: str = "a") -> pa.Table:
 
 @pytest.fixture
 def table(postgres_server: str, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A cursor on the server. Its tables are deleted after the test."""
+    """Return a cursor on the PostgreSQL server. Drop its tables after the test."""
     import psycopg
 
     with psycopg.connect(postgres_server, autocommit=True) as connection, connection.cursor() as cursor:

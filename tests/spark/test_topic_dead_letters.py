@@ -33,7 +33,7 @@ def committed(found: list[Message]) -> list[str]:
 
 @pytest.fixture
 def copying(make_topic: MakeTopic) -> dict[str, str]:
-    """The parameters of a pipeline to a topic that accepts small records."""
+    """Create topics, and return the parameters of a pipeline to a topic that accepts only small records."""
     sink = make_topic(max_message_bytes="1000")
     return {"source": make_topic(), "sink": sink, "bad": make_topic(), "options": "", "more": ""}
 

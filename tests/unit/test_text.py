@@ -38,7 +38,7 @@ def test_a_logger_writes_one_line_whatever_it_is_told(caplog):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The time of log lines, in seconds."""
+    """Replace the clock of log lines by one that the test sets, in seconds."""
     times = [1000.0]
     monkeypatch.setattr("time.time", lambda: times[0])  # as logging takes it until Python 3.12
     monkeypatch.setattr("time.time_ns", lambda: int(times[0] * 1e9))

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def group(barnabas_broker, barnabas_topic):
-    """A group without members that has read five of ten records."""
+    """Create a group without members that has read five of ten records."""
     barnabas_broker.produce(barnabas_topic, *(str(number) for number in range(10)))
     name = f"group-of-{barnabas_topic}"
     with barnabas_broker.consumer(barnabas_topic, group=name) as consumer:

@@ -12,7 +12,9 @@ SETTINGS = {"log.index.interval.bytes": "100", "offsets.topic.num.partitions": "
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A data folder of a stopped broker: a topic of 25 records in 5 batches, which a group has read."""
+    """Return the log directory of a stopped broker: a topic of 25 records in 5
+    batches, which a group has read.
+    """
     path = tmp_path_factory.mktemp("log") / "data"
     with BarnabasBroker(SETTINGS, data=path) as broker:
         broker.create_topic("t")
@@ -98,7 +100,7 @@ def test_records_of_consumer_offsets_are_decoded(barnabas, data):
 
 @pytest.fixture(scope="module")
 def transactional_data(tmp_path_factory):
-    """A data folder with one committed and one aborted transaction."""
+    """Return a log directory with one committed and one aborted transaction."""
     path = tmp_path_factory.mktemp("log") / "data"
     with BarnabasBroker({"transaction.state.log.num.partitions": "1"}, data=path) as broker:
         broker.create_topic("t")

@@ -137,7 +137,7 @@ def test_a_line_that_is_no_record_is_named(barnabas, topic):
 
 @pytest.fixture
 def narrow(barnabas, topic):
-    """A topic whose batches have at most 1,000 bytes."""
+    """Create a topic whose batches have at most 1,000 bytes."""
     barnabas("topics", "alter", topic, "--config", "max.message.bytes=1000")
     return topic
 

@@ -21,7 +21,7 @@ PASSWORD = "wonder; land"
 
 @pytest.fixture(scope="module")
 def address(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker with a listener that requires TLS and a login, and the permissions of the user alice."""
+    """Start a broker that requires TLS and a login, with ACLs for the user alice. Return its address."""
     config = {
         "log.dirs": str(tmp_path_factory.mktemp("data")),
         "listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
@@ -41,7 +41,7 @@ def address(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def file(tmp_path: Path, address: str, certificates: Certificates) -> Path:
-    """A file of client settings for Java's clients."""
+    """Write a file of client settings as Java's clients use it. Return its path."""
     path = tmp_path / "client.properties"
     path.write_text(
         f"bootstrap.servers={address}\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"

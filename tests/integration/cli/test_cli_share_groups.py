@@ -19,7 +19,7 @@ PATIENCE = 60.0
 
 @pytest.fixture(scope="module")
 def barnabas_broker() -> Iterator[BarnabasBroker]:
-    """A broker with share groups, instead of the shared broker."""
+    """Start a broker with share groups. It replaces the broker that tests share."""
     with BarnabasBroker() as broker:
         wire = Wire(broker.bootstrap_servers)
         use_share_groups(wire)
@@ -46,7 +46,9 @@ def beat(wire: Wire, group: str, epoch: int, *topics: str) -> Any:
 
 @pytest.fixture
 def group(barnabas: Any, barnabas_broker: BarnabasBroker, wire: Wire) -> str:
-    """A share group with one member, which has both partitions of the topic `t`."""
+    """Create a share group with one member, which has both partitions of the topic
+    `t`. Return the group's id.
+    """
     name = f"sharers-{time.monotonic_ns()}"
     if "t" not in barnabas("topics", "list").out.split():
         barnabas("topics", "create", "t", "--partitions", 2)

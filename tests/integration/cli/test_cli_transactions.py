@@ -15,7 +15,7 @@ SECONDS = 60
 
 @pytest.fixture
 def producer(barnabas_broker):
-    """A transactional producer, and its transactional id."""
+    """Return a transactional producer and its transactional id."""
     name = f"x-{uuid.uuid4().hex}"
     producer = Producer(
         {"bootstrap.servers": barnabas_broker.bootstrap_servers, "transactional.id": name, "log_level": 0}

@@ -31,7 +31,7 @@ JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_al
 
 @pytest.fixture
 def brokers(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[list[str]]:
-    """Where two brokers take logins."""
+    """Start two brokers. Return the addresses at which clients log in."""
     running: list[BrokerServer] = []
     with ExitStack() as stack:
         for node in (1, 2):
@@ -67,7 +67,7 @@ def alice(brokers: list[str]) -> Iterator[list[Wire]]:
 
 
 def login(address: str, token: Any) -> int:
-    """The error of a login by a token."""
+    """Log in with a token. Return the error code of the answer."""
     wire = Wire(address)
     try:
         assert wire(SaslHandshakeRequest(mechanism=SCRAM), 1).error_code == 0

@@ -15,7 +15,9 @@ PARTITIONS = 4
 
 @pytest.fixture
 def copied(barnabas_cluster):
-    """A cluster, and a copy that is under way in it."""
+    """Start to copy a topic exactly once in a cluster of three brokers. Return the cluster and the copying
+    client.
+    """
     cluster = barnabas_cluster(brokers=3)
     for topic in (SOURCE, TARGET):
         cluster.create_topic(topic, 3)

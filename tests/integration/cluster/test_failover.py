@@ -86,7 +86,9 @@ def kill_all(cluster: BarnabasCluster, load: Load) -> None:
 
 
 def fill_leaders_disk(cluster: BarnabasCluster, load: Load) -> None:
-    """A broker with a full disk leaves the ISRs, so others lead. It catches up when there is space."""
+    """Fill the disk of a leader. The broker leaves the ISRs, and others lead. It catches up when there is
+    space.
+    """
     full = cluster.leader_of(TOPIC, 0)
     cluster.fill_disk(full)
     await_progress(load, 500, timeout=60)
@@ -95,7 +97,10 @@ def fill_leaders_disk(cluster: BarnabasCluster, load: Load) -> None:
 
 
 def fill_followers_disk(cluster: BarnabasCluster, load: Load) -> None:
-    """No write waits for ``replica.lag.time.max.ms`` until the follower has left the ISR."""
+    """Fill the disk of a follower.
+
+    It leaves the ISR itself, so no write waits for ``replica.lag.time.max.ms``.
+    """
     full = next(broker for broker in cluster.brokers if broker != cluster.leader_of(TOPIC, 0))
     cluster.fill_disk(full)
     await_progress(load, 500, timeout=60)

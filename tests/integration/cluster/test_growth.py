@@ -25,7 +25,7 @@ SETTINGS = {"replica.selector.class": "org.apache.kafka.common.replica.RackAware
 
 @pytest.fixture
 def cluster(barnabas_cluster):
-    """Three brokers, and two more that do not run yet."""
+    """Start three brokers of a cluster of five. The other two do not run yet."""
     return barnabas_cluster(brokers=3, later=2, racks=RACKS, settings=SETTINGS)
 
 

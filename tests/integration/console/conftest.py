@@ -18,7 +18,9 @@ from barnabas.testing import BarnabasBroker
 
 @pytest.fixture(scope="session")
 def barnabas_broker(barnabas_settings) -> Iterator[BarnabasBroker]:
-    """A broker for the console only, because its pages show the first groups and partitions of a cluster."""
+    """Start a broker for these tests only, because pages show the first groups and
+    partitions of a cluster.
+    """
     with BarnabasBroker(barnabas_settings) as broker:
         yield broker
 
@@ -39,13 +41,13 @@ def start_console(barnabas_broker) -> Iterator[Callable[..., RunningConsole]]:
 
 @pytest.fixture
 def console(start_console):
-    """A console that may write."""
+    """Start a console that may change the cluster."""
     return start_console(allow_writes=True)
 
 
 @pytest.fixture
 def registry(barnabas_broker, topic):
-    """A registry with its own topic of schemas."""
+    """Start a schema registry that has its own topic."""
     with running_registry(barnabas_broker.bootstrap_servers, f"_s-{topic.name}") as server:
         yield server
 
@@ -58,5 +60,5 @@ def register(registry):
 
 @pytest.fixture
 def writing(start_console, registry):
-    """A console with a registry that may write."""
+    """Start a console that may change the cluster and the schema registry."""
     return start_console(registry=registry.url, allow_writes=True)

@@ -229,7 +229,9 @@ def test_the_live_picture_follows_records_and_commits(console, orders, barnabas_
 
 @pytest.fixture
 def queue(make_topic, barnabas_broker, connect):
-    """A topic of six records with a share group of its name: two are finished, four were released."""
+    """Create a topic of six records and a share group. The group has finished two
+    records and released four.
+    """
     use_share_groups(connect(barnabas_broker))
     name = make_topic(partitions=1).name
     barnabas_broker.admin().alter_configs("group", name, set={"share.auto.offset.reset": "earliest"})
@@ -313,7 +315,7 @@ def test_errors_are_sentences_and_codes_stand_beside_them(console):
 
 @pytest.fixture
 def large(make_topic, barnabas_broker):
-    """A topic with one record of 64 KiB of JSON, and one of bytes."""
+    """Create a topic with a record of 64 KiB of JSON, and one that is not text."""
     topic = make_topic().name
     with Producer(barnabas_broker.bootstrap_servers) as producer:
         producer.send(topic, {"card": {"number": "4111"}, "text": "x" * (64 << 10)}, key="k")

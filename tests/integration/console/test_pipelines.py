@@ -14,7 +14,7 @@ from barnabas.testing import BarnabasBroker
 
 @pytest.fixture
 def broker():
-    """A broker for this test, because the topic has a fixed name."""
+    """Start a broker for this test, because the topic has a fixed name."""
     with BarnabasBroker() as broker:
         yield broker
 

@@ -82,13 +82,13 @@ def make_registry(barnabas_broker: Cluster) -> Iterator[Callable[..., Registry]]
 
 @pytest.fixture
 def registry(make_registry: Callable[..., Registry]) -> Registry:
-    """A registry without schemas."""
+    """Start a registry without schemas."""
     return make_registry()
 
 
 @pytest.fixture(scope="module")
 def unchanged(barnabas_broker: Cluster) -> Iterator[Registry]:
-    """A registry for all tests that change nothing. Its subject s has one version, `record(A)`."""
+    """Start a registry for all tests that change nothing. Its subject s has one version, `record(A)`."""
     with ExitStack() as running:
         made = _starter(barnabas_broker, running)()
         assert made.register("s", record(A)) == 1

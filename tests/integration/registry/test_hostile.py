@@ -93,7 +93,7 @@ class Measured:
 
 @pytest.fixture(scope="module")
 def running(barnabas_broker):
-    """A registry whose topic has the schemas to which hostile requests refer."""
+    """Start a registry with the schemas to which hostile requests refer."""
     topic = f"_schemas-hostile-{os.getpid()}"
     settings = RegistrySettings(barnabas_broker.bootstrap_servers, topic=topic)
     with RegistryServer(settings, claim("127.0.0.1:0")):

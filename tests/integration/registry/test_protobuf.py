@@ -43,7 +43,7 @@ def protoc(folder, *arguments):
 
 @pytest.fixture
 def shop(tmp_path, monkeypatch):
-    """The generated module of the order, as an application has it."""
+    """Import the Python module that protoc generates for the message of an order, as an application does."""
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)

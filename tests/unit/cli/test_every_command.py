@@ -41,7 +41,7 @@ class Ran(BarnabasError):
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """The working folder. Commands that would run for a long time end at once."""
+    """Change to a new working folder. Let commands that would run for a long time end at once."""
 
     def run(*arguments, **others):
         raise Ran("it runs")

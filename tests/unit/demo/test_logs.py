@@ -21,7 +21,7 @@ def write_log(path: Path, *minutes: int) -> Path:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that replaces the usual folders of log files."""
+    """Return a folder that replaces the usual folders of log files."""
     monkeypatch.setattr(logs, "_PLACES", (str(tmp_path),))
     return tmp_path
 

@@ -17,7 +17,7 @@ URL = "jdbc:mariadb://h/shop"
 
 @pytest.fixture(autouse=True)
 def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Spark with only the jars of these tests."""
+    """Return the folder of a Spark that has only the jars of these tests."""
     for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_DIST_CLASSPATH", "SPARK_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
     home = tmp_path / "home with blanks"

@@ -31,7 +31,7 @@ def network():
 
 @pytest.fixture
 def connection(network):
-    """A connection from this machine to an echo server on host 1."""
+    """Connect from this machine to an echo server on host 1."""
     command = [*network.launcher(1), sys.executable, "-c", ECHO, network.address(1)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
         try:

@@ -73,7 +73,7 @@ def test_the_report_says_how_many_seeds_of_which_commit_found_what(tmp_path):
 
 @pytest.fixture
 def code(tmp_path, monkeypatch):
-    """A copy of the code in which a module of the test replaces the original."""
+    """Return a copy of the code in which a module of the test replaces the original."""
 
     def made(source: str) -> Path:
         folder = tmp_path / "code"
@@ -118,7 +118,7 @@ def code_that_says_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A git checkout for a night: CI runs the tests in a copy without a history."""
+    """Make a git checkout for a night of soaks, because CI runs the tests in a copy without a history."""
     folder = tmp_path / "checkout"
     for part in night._CODE:
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))

@@ -28,7 +28,9 @@ class Jobs:
         self._members: set[str] = set()
 
     def request(self, member: str, *verdicts: tuple[int, int]) -> int:
-        """A member sends a request with acknowledgements: offsets and types."""
+        """Note that a member sends a request with acknowledgements (offset and type
+        of each). Return its number.
+        """
         if member not in self._members:
             self._members.add(member)
             self.world.note(member, "process", name=member, role="work", group=GROUP)
@@ -49,7 +51,7 @@ class Jobs:
     def deliver(
         self, member: str, number: int, *records: tuple[int, int], lease: str | None = "leader 1"
     ) -> None:
-        """The broker answers with records: offsets and delivery counts."""
+        """Note that the broker answers a request with records (offset and delivery count of each)."""
         self.world.note(
             member,
             "acquired",
@@ -65,7 +67,9 @@ class Jobs:
         self.answer(member, self.request(member, *verdicts), error)
 
     def found(self, start: int = 0) -> list[str]:
-        """The kinds of findings, when the group's start offset is `start` in the end."""
+        """Check the histories. Return the kinds of the findings if the group's start
+        offset is `start` at the end.
+        """
         self.world.survey()
         self.world.note("survey", "share_offsets", group=GROUP, offsets=[[*A, start]])
         return sorted({finding.kind for finding in check(self.world.histories.values())})

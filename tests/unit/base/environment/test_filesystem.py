@@ -25,7 +25,7 @@ from barnabas.base.system.files import IOV_MAX, is_cached
 
 @pytest.fixture(params=["system", "memory"])
 def place(request, tmp_path):
-    """A file system, and a folder in it."""
+    """Return a file system, and a folder in it."""
     if request.param == "system":
         return OsFileSystem(), str(tmp_path)
     disk = FaultyDisk()

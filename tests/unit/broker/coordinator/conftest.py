@@ -491,11 +491,11 @@ def told_fixture() -> Callable[[ConsumerGroupHeartbeatResponse], dict[str, list[
 
 @pytest.fixture(scope="session")
 def memory_log() -> type[MemoryLog]:
-    """The class of internal topics in memory."""
+    """Return the class of internal topics in memory."""
     return MemoryLog
 
 
 @pytest.fixture(scope="session")
 def make_groups() -> type[Groups]:
-    """The class of coordinators on the running loop."""
+    """Return the class `Groups`, which makes group coordinators on the running event loop."""
     return Groups

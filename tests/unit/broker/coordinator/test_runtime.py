@@ -433,7 +433,7 @@ def test_partitions_are_loaded_one_after_another(run):
 
 
 def commit(runtime, key, value):
-    """An operation that reads no state, so it can run at the same time as another one of its kind."""
+    """Run an operation that reads no state. So it can run at the same time as others of its kind."""
     operation = lambda shard: Result(value, [Count(key, value)])  # noqa: E731
     return runtime.write(0, "k", operation, shared=True)
 

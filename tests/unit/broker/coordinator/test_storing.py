@@ -19,7 +19,7 @@ A_MINUTE = 20
 
 
 async def eager(groups, member_id, turns):
-    """A client that repeats its request at once after each error. Return its assignment."""
+    """Play a client that repeats its request at once after each error. Return its assignment."""
     for _ in range(turns):
         try:
             joined = await groups.join(member_id)

@@ -130,7 +130,7 @@ def bench() -> Bench:
 
 @pytest.fixture(scope="session")
 def make_bench() -> type[Bench]:
-    """The class of benches, one for each example of a property."""
+    """Return the class `Bench`. A property test makes one for each example."""
     return Bench
 
 

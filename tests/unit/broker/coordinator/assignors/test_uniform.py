@@ -1,4 +1,4 @@
-"""Uniform assignments: first balanced, then sticky, then near."""
+"""Uniform assignments. They must be balanced first, then sticky, then in the racks of members."""
 
 from __future__ import annotations
 

@@ -126,11 +126,11 @@ def share(memory_log) -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def make_shares() -> type[Shares]:
-    """The class of coordinators on the running loop."""
+    """Return the class `Shares`, which makes share coordinators on the running event loop."""
     return Shares
 
 
 @pytest.fixture(scope="session")
 def key() -> SharePartitionKey:
-    """The share partition of requests that name no other."""
+    """Return the share partition that requests use by default."""
     return KEY

@@ -147,5 +147,5 @@ def transact(memory_log) -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def make_transactions() -> type[Transactions]:
-    """The class of coordinators on the running loop."""
+    """Return the class `Transactions`, which makes transaction coordinators on the running event loop."""
     return Transactions

@@ -336,5 +336,5 @@ def scenario():
 
 @pytest.fixture(scope="module")
 def run_story():
-    """The same as `scenario`, for many runs in one test."""
+    """Return the same function as `scenario`, for tests that run many scenarios."""
     return _play

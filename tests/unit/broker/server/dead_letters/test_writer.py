@@ -104,7 +104,7 @@ class World:
         return self.queues.writer(KEY, self.source, is_in_doubt)
 
     def written(self) -> list[int]:
-        """The offset of the source record of each dead letter."""
+        """Return, for each dead letter in the queue, the offset of its source record."""
         log = self.letters.log
         if not log.high_watermark:
             return []

@@ -36,7 +36,7 @@ def certificates(tmp_path_factory):
 
 @pytest.fixture(params=["plaintext", "tls"])
 def tls(request, certificates):
-    """The TLS contexts of both sides; None without TLS."""
+    """Return the TLS contexts of the broker and of the client; None without TLS."""
     if request.param == "plaintext":
         return None
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

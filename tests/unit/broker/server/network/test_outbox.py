@@ -45,7 +45,7 @@ class Sender(asyncio.Protocol):
 
 @pytest.fixture(params=[None, "TLSv1_2", "TLSv1_3"], ids=["plaintext", "TLS 1.2", "TLS 1.3"])
 def tls(request, certificates):
-    """The TLS of the sender and of the client; None for none."""
+    """Return the TLS contexts of the broker and of the client; None without TLS."""
     if request.param is None:
         return None, None
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

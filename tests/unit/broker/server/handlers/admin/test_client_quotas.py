@@ -228,7 +228,7 @@ def new_topics(*names: str, partitions: int = 10) -> CreateTopicsRequest:
 
 
 async def limit_mutations(broker: AdminBroker) -> None:
-    """Allow one partition a second: 11 at once."""
+    """Set a quota of one new partition a second. A burst may have 11, because the quota covers 11 seconds."""
     await alter(broker, entry({"client-id": "test"}, controller_mutation_rate=1))
 
 
