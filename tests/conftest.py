@@ -125,7 +125,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests, tests that can use the samples of real logs, and tests that share a fixture.
 
     Tests that share a fixture of their module, such as a broker, run in one worker. Otherwise each worker
-    would start its own.
+    would start its own. Files with slow tests come first.
     """
     for item in items:
         if slow.is_slow(item.nodeid):
@@ -134,6 +134,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real_logs)
         if _shares_with_module(item):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow_files)  # a long test that begins last ends last, alone
 
 
 def _shares_with_module(item: pytest.Item) -> bool:

@@ -61,7 +61,7 @@ def serve():
 @pytest.mark.parametrize(
     "failure",
     [(500, {"message": "no"}), (503, b""), (429, {}), (408, {}), (200, b"not JSON"), (200, b"[" * 100_000)],
-    ids=str,
+    ids=lambda failure: str(failure)[:40],
 )
 def test_a_failure_that_may_pass_is_tried_again(serve, failure):
     address, requests = serve(failure, (200, SCHEMA))
