@@ -1,10 +1,10 @@
-"""Write requirements/*.lock: the versions of constraints.txt with the hashes of all their files.
+"""Writes requirements/*.lock: the versions in constraints.txt, with the hashes of all their files.
 
     make lock
 
-It needs uv (`pip install uv`), which reads the hashes from the package index; no address goes into the files.
-Run it whenever constraints.txt or the dependencies in pyproject.toml change: `make setup` installs nothing
-else.
+It needs uv (`pip install uv`), which reads the hashes from the package index. The files contain no address of
+the index. Run it after each change of constraints.txt or of the dependencies in pyproject.toml, because `make
+setup` installs only the packages in these files.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Build the wheel for a package index: with the project's addresses, and a README whose links are absolute.
+"""Builds the wheel for a package index, with the URLs of the project and a README whose links work there.
 
-python tools/package.py https://example.org/barnabas [--folder dist]
+    python tools/package.py https://example.org/barnabas [--folder dist]
 
-The repository does not say where it is published, and its README links to files beside it, which a package
-index does not show. Both are filled in here, in a copy.
+The argument is the address of the repository, which no file of the repository contains. Links to files beside
+the README do not work on a package index. So this program adds the URLs, and makes the links absolute, in a
+copy of the project.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _URLS = "# no URLs: the repository does not say where it is published\n"
 
 
 def absolute_links(readme: str, repository: str) -> str:
-    """Return the README with links to files of the repository on its main branch."""
+    """Return the README, whose links to files of the repository are now URLs of these
+    files on the main branch.
+    """
     return _LINK.sub(rf"\1({repository}/blob/main/\2)", readme)
 
 

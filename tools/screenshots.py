@@ -1,9 +1,11 @@
-"""Pictures of the console for the docs: a cluster on three ZooKeepers, a producer, a group, a failover.
+"""Takes pictures of the console for the documentation.
+
+They show a cluster on three ZooKeeper servers, a producer, a group and a failover.
 
     python -m tools.screenshots [--out docs/use/images]
 
-It needs Java and PySpark (for ZooKeepers), Debian's chromium and the extra `browser`. Look at each picture
-before it is committed: light and dark, wide and narrow, and a group whose lag is real.
+It needs Java and PySpark (for ZooKeeper), Debian's chromium and the extra `browser`. Look at each picture
+before you commit it: light and dark, wide and narrow, and a group with a real lag.
 """
 
 from __future__ import annotations
@@ -75,9 +77,7 @@ def tell_of_pipelines(servers: str) -> None:
 
 @contextmanager
 def traffic(servers: str) -> Iterator[None]:
-    """Produce a few records a second, and run a group that reads them more slowly,
-    while the context lasts.
-    """
+    """Within this context, produce a few records a second, and run a group that reads them more slowly."""
     ended = threading.Event()
 
     def produce() -> None:
@@ -120,7 +120,7 @@ def traffic(servers: str) -> Iterator[None]:
 
 @contextmanager
 def console_of(servers: str) -> Iterator[str]:
-    """Run a console in a thread. Yield the link that lets a browser in."""
+    """Run a console in a thread. Yield the link that opens it in a browser."""
     ready, link = threading.Event(), []
     claimed = claim("127.0.0.1:0")
     loop = asyncio.new_event_loop()

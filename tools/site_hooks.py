@@ -1,8 +1,8 @@
-"""Hooks of MkDocs: add pages from outside docs/ to the site, and rewrite the links that leave docs/.
+"""Hooks of MkDocs: they add pages from outside docs/ to the site, and rewrite the links that leave docs/.
 
-The examples' READMEs and the project's own pages (changelog, contributing, security) stay where a repository
-has them. Links to them and from them are relative to the repository. In the site such a link leads to
-the page's copy. A link to a file that is not in the site, such as a program, becomes its text.
+The READMEs of the examples and the project's own pages (changelog, contributing, security) are in the usual
+places of a repository, and their links are relative to it. In the site, such a link leads to the copy of the
+page. If the target is not in the site, such as a program, only the text of the link remains.
 """
 
 from __future__ import annotations

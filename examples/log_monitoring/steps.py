@@ -28,8 +28,8 @@ LATE_MINUTES = 10
 
 
 def placed(logs: DataFrame) -> DataFrame:
-    """Return log records with their position in the topic, and with the day (UTC) of their folder in the
-    archive.
+    """Return log records with two more columns: their position in the topic, and the day (UTC) of their
+    archive folder.
     """
     return logs.select(
         "_record.topic",

@@ -1,11 +1,15 @@
-"""A stand-in for the companies that deliver SMS and e-mail: takes each key once, and remembers what went out.
+"""Simulates the companies that deliver SMS and e-mail: it accepts each key once, and remembers the messages.
 
     python gateway.py gateway.db --listen 127.0.0.1:8001
     python gateway.py gateway.db --sent
 
-POST /sms or /email with the header `Idempotency-Key` and JSON of `to`, `text` and `valid_until` (seconds
-since 1970). The answer is 201 when the message went out now, 200 when the key's message went out before (and
-does not again), 410 when it is too late for it, 422 when the key was another message's.
+It serves POST /sms and /email, with the header `Idempotency-Key`. The body is JSON with `to`, `text` and
+`valid_until` (seconds since 1970). The status of the answer is:
+
+- 201: the message is sent.
+- 200: the message with this key was sent before. It is not sent again.
+- 410: the message is too late, and is not sent.
+- 422: another message has this key.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ CREATE TABLE IF NOT EXISTS sent (
 
 
 class Outbox:
-    """The sent messages. A row is a message *and* its key, so that both are on the disk, or neither."""
+    """The sent messages. One row has a message and its key, so the disk has both or neither."""
 
     def __init__(self, path: str) -> None:
         self._lock = threading.Lock()
@@ -38,7 +42,7 @@ class Outbox:
     ) -> HTTPStatus:
         """Send a message, unless its key is known or the message is too late.
 
-        The key is checked first: the answer for a message that was sent in time is always that it was sent.
+        The key is checked first. So a message that was sent in time always gets the answer that it was sent.
         """
         with self._lock, self._database:  # one transaction; no other request comes in between
             found = self._database.execute(

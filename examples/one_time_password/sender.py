@@ -1,9 +1,9 @@
-"""Sends the codes of the topic `codes` by one channel, as one of a group of such processes.
+"""Sends the codes in the topic `codes` by one channel, as a member of a group of such processes.
 
     python sender.py sms --name sms-1 --gateway http://127.0.0.1:8001
 
-It may be killed at any moment. Whatever it cannot cope with ends it too: it is meant to be started again,
-under the same name, by systemd, Kubernetes or a loop of the shell.
+You can kill it at any moment. An error that it cannot handle also ends it. So let systemd, Kubernetes or a
+shell loop start it again, under the same name.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The web service that issues one-time passwords: POST /codes, and the code is a record of the topic `codes`.
+"""The web service that issues one-time passwords: POST /codes writes a code to the topic `codes`.
 
     python service.py --listen 127.0.0.1:8000
     curl -d '{"user": "ann", "phone": "+44 20 7946 0001", "email": "ann@example.org"}' 127.0.0.1:8000/codes
 
-It answers 202 only when the broker has the record, and never with the code: that goes to the user's devices.
+It answers 202 when the broker has stored the record. The answer never contains the code, which goes only to
+the user's devices.
 """
 
 from __future__ import annotations

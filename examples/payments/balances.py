@@ -1,4 +1,4 @@
-"""Restores every balance from the compacted topic, as a service would at its start, and adds them up.
+"""Reads the balance of every account from the compacted topic, as a service does at its start.
 
 python balances.py
 """

@@ -2,8 +2,8 @@
 
     python teller.py --accounts 20 --transfers 1000
 
-Which transfers these are depends on --seed alone. It may be killed and started again: it goes on where the
-topic says that it was.
+Only --seed determines the transfers. You can kill the program and start it again: it reads in the topic how
+many transfers it has made, and continues there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Count the findings of each file, and compare them with the number that `allowed.txt` permits.
+"""Counts the findings of each file, and compares them with the number that `allowed.txt` permits.
 
-A number may only fall, and a file that is not in the list has none. `--write` lowers the numbers. New files
-take over the numbers of files that no longer exist: code that moves keeps its permitted findings.
+A permitted number can only fall. A file that is not in the list may have no finding. `--write` lowers the
+numbers. If files were renamed, the new files take over the permitted numbers of the old ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
 
 def findings(path: Path) -> list[Finding]:
-    """Return what the rules find in a file, by line."""
+    """Return the findings of the rules in a file, by line."""
     rules.register()
     text = prose(path)
     if not text.strip():
@@ -56,7 +56,7 @@ def read_allowed() -> dict[str, int]:
 
 
 def excess(counted: Mapping[str, int], allowed: Mapping[str, int]) -> dict[str, int]:
-    """Return the files that have more findings than permitted, and by how many."""
+    """Return the files that have more findings than permitted, with the excess of each."""
     return {name: more for name, count in counted.items() if (more := count - allowed.get(name, 0)) > 0}
 
 
@@ -78,7 +78,7 @@ def share(found: Mapping[str, Sequence[Finding]]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command. Returns its exit code."""
+    """Run the command. Return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.prose")
     parser.add_argument("--write", action="store_true", help="lower the permitted numbers")
     parser.add_argument("--docstrings", action="store_true", help="print the share of bad openings")

@@ -1,7 +1,6 @@
-"""The rules of prose: those of Simplified Technical English that a program can check, and words to avoid.
+"""The rules of prose: rules of Simplified Technical English that a program can check, and words to avoid.
 
-Each rule is a check of proselint under `barnabas.`; proselint's own checks are added where they fit technical
-prose.
+Each rule is a check of proselint with a name below `barnabas.`. Some of proselint's own checks are also used.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def _long(text: str, check: Check) -> Iterator[CheckResult]:
 
 
 def _opening(text: str, check: Check) -> Iterator[CheckResult]:
-    """Find sentences that open with "What" and are no question, outside of headings."""
+    """Yield sentences that begin with "What" and are not questions, outside of headings."""
     for match in re.finditer(rf"(?:[{UNIT}]|[.!])\s+(What(?:ever)?\b[^.!?{_MARKS}]*)(.|$)", text):
         if match[2] != "?":
             yield CheckResult(check.path, check.message.format(match[1]), match.span(1), None)
@@ -126,7 +125,7 @@ CONFIG = Config(max_errors=100_000, checks=dict.fromkeys(("barnabas", *THEIRS), 
 
 
 def register() -> None:
-    """Give the rules to proselint, once in a process."""
+    """Add the rules to proselint, once in a process."""
     registry = CheckRegistry()
     if not registry.checks:
         registry.register_many((*OURS, *checks_of_proselint))

@@ -1,7 +1,7 @@
-"""Separate prose from code: the sentences of a Markdown page or of a Python file's docstrings.
+"""Separates prose from code: returns the sentences of a Markdown page or of a Python file's docstrings.
 
-The result has as many lines as the source, so that a finding's line is the source's line. Lines without prose
-are empty. Code is a single `CODE` character: rules ignore it, and it counts as one word.
+The result has as many lines as the source, so that a finding has the line number of the source. Lines without
+prose are empty. Code becomes a single `CODE` character, which rules ignore and which counts as one word.
 """
 
 from __future__ import annotations
