@@ -12,7 +12,7 @@ from typing import NamedTuple
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import Buffer
 from barnabas.kafka.records.batch import BatchHeader
-from barnabas.kafka.records.builder import batch_records, encode_batch
+from barnabas.kafka.records.builder import batch_keys_and_values, encode_batch
 from barnabas.kafka.records.record import Record
 
 _KEY = struct.Struct(">hh")
@@ -47,14 +47,15 @@ def decode_end_transaction(header: BatchHeader, batch: Buffer) -> EndTransaction
     """
     if not header.record_count:
         return None
-    record = next(batch_records(header, batch), None)
-    if record is None or record.key is None or record.value is None:
+    found = batch_keys_and_values(header, bytes(batch), 0)
+    key, value = found[0] if found else (None, None)
+    if key is None or value is None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "a control batch has no control record")
     try:
-        _, kind = _KEY.unpack_from(record.key)
+        _, kind = _KEY.unpack_from(key)
         if kind not in (_ABORT, _COMMIT):
             return None
-        _, coordinator_epoch = _VALUE.unpack_from(record.value)
+        _, coordinator_epoch = _VALUE.unpack_from(value)
     except struct.error as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "a control record is too short") from error
     return EndTransaction(kind == _COMMIT, coordinator_epoch)
