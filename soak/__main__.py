@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.artifacts import Unavailable
-from bench.peers import PEERS, Peer
+from bench.peers import PEERS, BarnabasMachine, Peer
 
 from barnabas.base.system.orphans import environment_that_ends
 from soak import cluster_nemesis, java, nemesis, report
@@ -31,7 +31,7 @@ from soak.history import Recorder, read
 from soak.namespaces import NoNetworkError
 from soak.nemesis import Fault
 from soak.plan import settings, slots
-from soak.storm import OneBroker, Storm, Target
+from soak.storm import Machine, OneBroker, Storm, Target
 from soak.survey import Survey, serves
 
 CALM_SECONDS = 25.0
@@ -160,11 +160,18 @@ class Soak:
             survey.create_topics(LEAST_SEGMENT[self.options.broker])
             self._engage(peer.bootstrap)
             taking_part = [client.slot for client in self.clients.values()]
+            brokers = peer.brokers if isinstance(peer, BarnabasMachine) else 1
             faults = nemesis.schedule(
-                self.options.seed, self.seconds, taking_part, self.options.gap, has_disk=disk is not None
+                self.options.seed,
+                self.seconds,
+                taking_part,
+                self.options.gap,
+                has_disk=disk is not None,
+                brokers=brokers,
             )
+            kind = Machine if brokers > 1 else OneBroker
             try:
-                self._storm(OneBroker(peer, self.recorder, disk), faults)
+                self._storm(kind(peer, self.recorder, disk), faults)
                 self._calm(survey)
             finally:
                 self._destroy_clients()

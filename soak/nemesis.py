@@ -17,7 +17,7 @@ FILL, FILL_AND_KILL = "fill the disk of", "fill the disk of and kill"
 class Fault:
     """A fault that begins `at` seconds after the start and lasts `seconds`.
 
-    - kill: SIGKILL, and a start afterwards.
+    - kill: SIGKILL, and a start afterwards. The supervisor of several brokers starts its brokers.
     - pause: SIGSTOP, and SIGCONT afterwards.
     - restart: a clean stop and a start.
     - zombie: a client with a transactional id is paused. Another client takes its id, and then the first
@@ -36,19 +36,37 @@ class Fault:
 
 
 def schedule(
-    seed: int, seconds: float, slots: Sequence[Slot], gap: float, *, has_disk: bool = True
+    seed: int, seconds: float, slots: Sequence[Slot], gap: float, *, has_disk: bool = True, brokers: int = 1
 ) -> list[Fault]:
     """Return the faults in order of time. All of them end before `seconds`.
 
     Args:
         gap: the mean pause between two faults of the broker, in seconds.
         has_disk: whether the soak can fill the broker's disk. Without this, the other faults are the same.
+        brokers: number of brokers of one machine. Several are also killed one by one; `BROKER` is their
+            supervisor. With any number, the other faults are the same.
     """
     random = Random(seed)
     faults = [*_of_broker(random, seconds, gap), *of_clients(random, seconds, slots, gap)]
     if not has_disk:
         faults = [fault for fault in faults if fault.kind not in (FILL, FILL_AND_KILL)]
+    if brokers > 1:
+        faults += _of_members(Random(f"{seed} members"), seconds, brokers, gap)
     return sorted(faults, key=lambda fault: fault.at)
+
+
+def member(number: int) -> str:
+    """Return the target of faults of one of several brokers of a machine, whose id is `number`."""
+    return f"{BROKER} {number}"
+
+
+def _of_members(random: Random, seconds: float, brokers: int, gap: float) -> list[Fault]:
+    faults: list[Fault] = []
+    at = random.uniform(2, 5)
+    while at < seconds:
+        faults.append(Fault(at, KILL, member(random.randint(1, brokers)), 0))
+        at += random.uniform(0, 1) if random.random() < 0.2 else random.expovariate(1 / gap)
+    return faults
 
 
 def _of_broker(random: Random, seconds: float, gap: float) -> list[Fault]:

@@ -8,14 +8,16 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
 
-from bench.peers import Peer
+from bench.peers import Peer, tree_of
 
 from soak.clients import Client, Life
 from soak.disk import LimitedDisk
 from soak.history import Recorder
-from soak.nemesis import BROKER, FILL, FILL_AND_KILL, KILL, PAUSE, RESTART, ZOMBIE, Fault
+from soak.nemesis import BROKER, FILL, FILL_AND_KILL, KILL, PAUSE, RESTART, ZOMBIE, Fault, member
 
 TEND_SECONDS = 0.5
 
@@ -80,6 +82,20 @@ class OneBroker:
             self._recorder.note(
                 "fault", fault="refused to start on a full disk", target=BROKER, said=str(error)
             )
+
+
+class Machine(OneBroker):
+    """Several brokers under one supervisor, which starts each broker that is killed."""
+
+    def begin(self, fault: Fault) -> Callable[[], object]:
+        if fault.target == BROKER:
+            return super().begin(fault)
+        for pid in tree_of(self._peer.pid) if self._peer.is_running else ():
+            with suppress(OSError):  # it has ended
+                words = (Path("/proc") / str(pid) / "cmdline").read_bytes().decode().split("\0")
+                if "--member" in words and member(int(words[words.index("--member") + 1])) == fault.target:
+                    os.kill(pid, signal.SIGKILL)
+        return list
 
 
 class Storm:

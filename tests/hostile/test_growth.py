@@ -1,29 +1,51 @@
 """The cost of a request grows linearly with its elements, and with existing objects only for a stated reason.
 
-``make hostile`` runs this test, for some minutes. With ``-rA``, pytest prints the costs. A cost is the CPU
-time of the whole process. The client's part of it is linear in the bytes.
+``make hostile`` runs this test, for some minutes. A cost is the CPU time of the whole process. The client's
+part of it is linear in the bytes. If BARNABAS_GROWTH is the name of a file, the tests write their costs to
+it, as the tables of docs/development/growth.md.
 """
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from tests.hostile.generated import Shape, World, array_paths, frame
 from tests.hostile.measured import MeasuredBroker, exchange
 from tests.hostile.world import Wire, populate
 
+from barnabas.base.types import topic_id_to_str
 from barnabas.broker.server.handlers import load
+from barnabas.kafka.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeStateData,
+)
+from barnabas.kafka.protocol.messages.initialize_share_group_state import (
+    PartitionData as InitializedPartition,
+)
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from barnabas.kafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 APIS = list(load().values())
 #: costs below this are noise, in seconds
@@ -31,6 +53,8 @@ NOISE = 0.002
 #: a tenfold cost for ten times the elements is linear; sorting and a busy machine may add this factor
 TOLERANCE = 2.5
 
+#: elements of an array in a request; the dispatcher divides the last
+ELEMENTS = (100, 1_000, 10_000)
 #: the requests whose cost grows with what exists in the broker
 GROWS = {
     "ListGroups": "it lists every group",
@@ -51,6 +75,42 @@ def spent(broker: MeasuredBroker, request: bytes, repeats: int = 3) -> float:
     return min(costs)
 
 
+@dataclass
+class Costs:
+    """The costs that the tests have measured, in seconds, by the first cell of their row."""
+
+    of_elements: dict[str, list[float]] = field(default_factory=dict)
+    of_things: dict[str, list[float]] = field(default_factory=dict)
+
+    def tables(self) -> Iterator[str]:
+        """The rows of both tables that are not noise, the most expensive first."""
+        yield f"| request | {' | '.join(f'{count:,} elements' for count in ELEMENTS)} |"
+        yield "|---|---:|---:|---:|"
+        yield from _rows(self.of_elements, {})
+        yield ""
+        yield f"| request | {' | '.join(f'{count:,} of each' for count in THINGS)} | reason |"
+        yield "|---|---:|---:|---|"
+        yield from _rows(self.of_things, GROWS)
+
+
+def _rows(costs: dict[str, list[float]], reasons: dict[str, str]) -> Iterator[str]:
+    for name, spends in sorted(costs.items(), key=lambda item: -item[1][-1]):
+        if spends[-1] > NOISE:
+            cells = [
+                *(f"{1000 * each:.1f} ms" for each in spends),
+                *([reasons.get(name, "")] * bool(reasons)),
+            ]
+            yield f"| {name} | {' | '.join(cells)} |"
+
+
+@pytest.fixture(scope="module")
+def costs():
+    measured = Costs()
+    yield measured
+    if file := os.environ.get("BARNABAS_GROWTH"):
+        Path(file).write_text("\n".join([*measured.tables(), ""]))
+
+
 @pytest.fixture(scope="module")
 def populated(tmp_path_factory):
     with MeasuredBroker(tmp_path_factory.mktemp("growth")) as broker:
@@ -65,17 +125,16 @@ def wide_requests():
 
 
 @pytest.mark.parametrize(("api", "version", "path"), list(wide_requests()))
-def test_cost_is_linear_in_the_elements_of_a_request(populated, api, version, path):
+def test_cost_is_linear_in_the_elements_of_a_request(populated, costs, api, version, path):
     broker, world = populated
     frames = [
         frame(api.request, version, Shape("", path, distinct=True, most_elements=count), world)
-        for count in (2_000, 10_000)  # the dispatcher divides both
+        for count in ELEMENTS
     ]
-    few, many = (spent(broker, each) for each in frames)
-    factor = len(frames[1]) / len(frames[0])
-    where = f"{api.name} {'.'.join(path)}"
-    print(f"{where}: {few * 1000:.1f} ms, {many * 1000:.1f} ms for {factor:.1f} times as much")
-    assert many <= NOISE + max(few, NOISE) * factor * TOLERANCE
+    spends = [spent(broker, each) for each in frames]
+    costs.of_elements[f"{api.name} `{'.'.join(path)}`"] = spends
+    for (few, few_bytes), (many, many_bytes) in pairwise(zip(spends, map(len, frames), strict=True)):
+        assert many <= NOISE + max(few, NOISE) * many_bytes / few_bytes * TOLERANCE
 
 
 THINGS = (1_000, 10_000)
@@ -83,7 +142,7 @@ THINGS = (1_000, 10_000)
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory):
-    """Start two brokers. The second one has ten times as many topics, groups, ACLs and transactional ids."""
+    """Start two brokers. The second one has ten times as many objects of each kind: see `fill`."""
     opened = []
     try:
         for count in THINGS:
@@ -102,6 +161,7 @@ def brokers(tmp_path_factory):
 
 
 def fill(broker: MeasuredBroker, count: int) -> None:
+    """Make topics, rules, quotas, groups of each kind, states of share groups and transactional ids."""
     wire = Wire(broker)
     for first in range(0, count, 1_000):
         numbers = range(first, first + 1_000)
@@ -121,28 +181,50 @@ def fill(broker: MeasuredBroker, count: int) -> None:
             for n in numbers
         ]
         assert not any(each.error_code for each in wire(CreateAclsRequest(creations=rules)).results)
+        quotas = [
+            EntryData(
+                entity=[EntityData(entity_type="user", entity_name=f"u{n}")],
+                ops=[OpData(key="producer_byte_rate", value=1e9)],
+            )
+            for n in numbers
+        ]
+        assert not any(each.error_code for each in wire(AlterClientQuotasRequest(entries=quotas)).entries)
+    (found,) = wire(MetadataRequest(topics=[MetadataRequestTopic(name="d1")])).topics
     wire(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
     wire(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]))
+    wire(FindCoordinatorRequest(key_type=2, coordinator_keys=[f"g:{topic_id_to_str(found.topic_id)}:0"]))
     for number in range(count):
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
         topic = OffsetCommitRequestTopic(name="d1", partitions=[partition])
         wire(OffsetCommitRequest(group_id=f"g{number}", topics=[topic]), 8)
         wire(InitProducerIdRequest(transactional_id=f"t{number}", transaction_timeout_ms=60_000))
+        joins = {"member_id": f"m{number}", "rebalance_timeout_ms": 300_000, "topic_partitions": []}
+        asked = wire(
+            ConsumerGroupHeartbeatRequest(group_id=f"c{number}", subscribed_topic_names=["d1"], **joins)
+        )
+        assert not asked.error_code
+        names = {"member_id": f"m{number}", "subscribed_topic_names": ["d1"]}
+        assert not wire(ShareGroupHeartbeatRequest(group_id=f"s{number}", **names)).error_code
+        states = [
+            InitializeStateData(topic_id=found.topic_id, partitions=[InitializedPartition(partition=0)])
+        ]
+        (answer,) = wire(InitializeShareGroupStateRequest(group_id=f"g{number}", topics=states)).results
+        assert not answer.partitions[0].error_code
     wire.close()
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-def test_cost_grows_with_what_exists_only_for_a_stated_reason(brokers, api):
+def test_cost_grows_with_what_exists_only_for_a_stated_reason(brokers, costs, api):
     """The request has ten elements in each array, with names of topics, groups and ids that exist or not."""
-    costs = []
+    spends = []
     for broker in brokers:
         wire = Wire(broker)
         (found,) = wire(MetadataRequest(topics=[MetadataRequestTopic(name="d1")])).topics
         wire.close()
         world = World(topic="d1", topic_id=found.topic_id)
         shape = Shape("", None, distinct=True, most_elements=10)
-        costs.append(spent(broker, frame(api.request, api.versions[1], shape, world), repeats=5))
-    few, many = costs
+        spends.append(spent(broker, frame(api.request, api.versions[1], shape, world), repeats=5))
+    costs.of_things[api.name] = spends
+    few, many = spends
     grows = many > 3 * max(few, NOISE)
-    print(f"{api.name}: {few * 1000:.2f} ms, {many * 1000:.2f} ms with ten times as much")
     assert grows == (api.name in GROWS), GROWS.get(api.name, "it must not grow")

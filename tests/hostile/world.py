@@ -39,7 +39,6 @@ from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.kafka.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.kafka.protocol.messages.write_share_group_state import PartitionData as WrittenPartition
 from barnabas.kafka.protocol.messages.write_share_group_state import (
     StateBatch,
@@ -192,8 +191,6 @@ def populate(broker: MeasuredBroker) -> World:
 
 def _share(wire: Wire, topic_id: bytes) -> None:
     """Give the share group g a state in each partition, with many ranges in the first one."""
-    feature = FeatureUpdateKey(feature="share.version", max_version_level=1, upgrade_type=1)
-    assert not wire(UpdateFeaturesRequest(feature_updates=[feature])).error_code
     key = f"g:{topic_id_to_str(topic_id)}:0"
     assert not wire(FindCoordinatorRequest(key_type=2, coordinator_keys=[key])).coordinators[0].error_code
     partitions = [InitializedPartition(partition=number) for number in range(PARTITIONS)]

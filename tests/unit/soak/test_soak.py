@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
+from bench.peers import tree_of
 from confluent_kafka import Producer
 from soak import cluster_nemesis, witness
 from soak.__main__ import parse
 from soak.checker import check, sift
 from soak.disk import LimitedDisk, NoDiskError
 from soak.history import Recorder, read
-from soak.nemesis import BROKER, FILL, FILL_AND_KILL, ZOMBIE, schedule
+from soak.nemesis import BROKER, FILL, FILL_AND_KILL, KILL, ZOMBIE, Fault, member, schedule
 from soak.plan import slots
 from soak.roles.common import Draft, identity
+from soak.storm import Machine
 from tests.unit.soak.world import World
 
 from barnabas.testing import BarnabasBroker
@@ -42,6 +47,37 @@ def test_without_a_disk_to_fill_the_other_faults_are_the_same():
     filled = [fault for fault in faults if fault.kind in (FILL, FILL_AND_KILL)]
     assert {fault.kind for fault in filled} == {FILL, FILL_AND_KILL}
     assert schedule(7, 3600, SLOTS, 6, has_disk=False) == [f for f in faults if f not in filled]
+
+
+def test_several_brokers_of_a_machine_are_also_killed_one_by_one():
+    faults = schedule(7, 600, SLOTS, 6, brokers=2)
+    members = [fault for fault in faults if fault.target in (member(1), member(2))]
+    assert {fault.target for fault in members} == {member(1), member(2)}
+    assert {fault.kind for fault in members} == {KILL}
+    assert len(members) > 50
+    assert [fault for fault in faults if fault not in members] == schedule(7, 600, SLOTS, 6)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
+def test_a_kill_of_one_broker_of_a_machine_ends_its_process_alone():
+    member_code = "[sys.executable, '-c', 'input()', '--member', str(number)]"
+    start = f"""if True:
+        import subprocess, sys
+        def run(number): return subprocess.Popen({member_code}, stdin=subprocess.PIPE)
+        first, second = run(1), run(2)
+        print("ready", flush=True)
+        print(second.wait(), flush=True)
+        input()
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as supervisor:
+        assert supervisor.stdout.readline() == "ready\n"
+        machine = Machine(SimpleNamespace(pid=supervisor.pid, is_running=True), None)
+        machine.begin(Fault(0, KILL, member(2), 0))()
+        assert supervisor.stdout.readline() == "-9\n"
+        assert len(tree_of(supervisor.pid)) == 2
+        supervisor.communicate("\n")
 
 
 def test_disk_that_is_filled_has_no_room_until_it_is_freed_and_leaves_what_it_held(tmp_path):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self, TypeAlias
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.text import logger_of
@@ -23,6 +23,25 @@ TICK = 0.5
 MOST_CONNECTIONS = 1000
 
 
+class Listener(Protocol):
+    """An address that accepts connections until `close`. Open connections stay."""
+
+    def close(self) -> None: ...
+
+
+#: Function that listens at an address, and makes a protocol for each connection with the function it gets.
+Listen: TypeAlias = Callable[[Callable[[], asyncio.Protocol]], Awaitable[Listener]]
+
+
+def listening_at(socket_path: str) -> Listen:
+    """Return a function that listens at a Unix socket, in a folder that only this user can enter."""
+
+    async def listen(protocol_factory: Callable[[], asyncio.Protocol]) -> Listener:
+        return await asyncio.get_running_loop().create_unix_server(protocol_factory, socket_path)
+
+    return listen
+
+
 class StoreServer:
     """The embedded store in some folders, and the connections to it. One event loop owns it."""
 
@@ -35,37 +54,36 @@ class StoreServer:
         self._connections: dict[ServerConnection, None] = {}
         #: connections with events to send
         self._told: dict[ServerConnection, None] = {}
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
     @classmethod
     async def open(
         cls,
         environment: Environment,
         folders: Sequence[str | Path],
-        socket_path: str,
+        listen: Listen,
         *,
         tick: float = TICK,
         before_new: Callable[[], None] | None = None,
     ) -> Self:
-        """Open the store in `folders`, and listen at `socket_path`.
+        """Open the store in `folders`, and listen.
 
         Args:
             environment: environment of this process.
             folders: folders of the store's files, as in `EmbeddedStore.open`.
-            socket_path: path in a folder that only this user can enter.
+            listen: listens for connections, such as the result of `listening_at`.
             tick: seconds between two checks of the sessions; a session timeout has at least two ticks.
             before_new: called before a new store is created, as in `EmbeddedStore.open`.
 
         Raises:
             StoreUnavailableError: another process has the store, or it is damaged beyond repair.
-            OSError: the socket cannot be created.
+            OSError: `listen` failed.
         """
         server = cls(environment, tick)
         server.tree = await DurableTree.open(environment, folders, server._report, before_new)
         try:
             server.sessions = SessionTracker(server.tree, environment.random, tick)
-            loop = asyncio.get_running_loop()
-            server._listener = await loop.create_unix_server(lambda: ServerConnection(server), socket_path)
+            server._listener = await listen(lambda: ServerConnection(server))
         except BaseException:
             await server.close()
             raise

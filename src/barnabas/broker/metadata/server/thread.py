@@ -15,7 +15,7 @@ from barnabas.base.environment.environment import Environment
 from barnabas.base.system import event_loop
 from barnabas.base.tasks import IS_VITAL
 from barnabas.base.text import logger_of
-from barnabas.broker.metadata.server.server import TICK, StoreServer
+from barnabas.broker.metadata.server.server import TICK, StoreServer, listening_at
 from barnabas.broker.metadata.zookeeper.address import unix_address
 
 log = logger_of(__name__)
@@ -119,7 +119,7 @@ class StoreServerThread:
         self._server = await StoreServer.open(
             Environment.of_system(),
             self._folders,
-            self._socket_path,
+            listening_at(self._socket_path),
             tick=self._tick,
             before_new=self._before_new,
         )

@@ -30,16 +30,16 @@ from barnabas.kafka.security.scram import MECHANISMS, ScramCredential
 def describe_user_scram_credentials(
     view: BrokerView, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    stored = {user: infos for user, texts in view.image.user_configs.items() if (infos := _infos(texts))}
+    configs = view.image.user_configs
     named = Counter(user.name for user in request.users or ())
     results = []
-    for user in named or sorted(stored):
+    for user in named or sorted(user for user, texts in configs.items() if _infos(texts)):
         if named[user] > 1:
             code, message = ErrorCode.DUPLICATE_RESOURCE, f"the request names '{user}' twice"
-        elif user not in stored:
+        elif not (infos := _infos(configs.get(user, {}))):
             code, message = ErrorCode.RESOURCE_NOT_FOUND, f"there is no user '{user}'"
         else:
-            results.append(DescribeUserScramCredentialsResult(user=user, credential_infos=stored[user]))
+            results.append(DescribeUserScramCredentialsResult(user=user, credential_infos=infos))
             continue
         results.append(DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message))
     return DescribeUserScramCredentialsResponse(results=results)
