@@ -23,7 +23,7 @@ from barnabas.base.system.orphans import environment_that_ends
 from soak import cluster_nemesis, java, nemesis, report
 from soak.checker import check, sift
 from soak.clients import Client
-from soak.cluster import Cluster
+from soak.cluster import Cluster, await_whole
 from soak.cluster_nemesis import KINDS, ClusterFaults, kinds_of
 from soak.copies import with_epochs
 from soak.disk import LimitedDisk, NoDiskError, unmount
@@ -172,11 +172,15 @@ class Soak:
             kind = Machine if brokers > 1 else OneBroker
             try:
                 self._storm(kind(peer, self.recorder, disk), faults)
+                if brokers > 1:
+                    self.not_whole.append(await_whole(peer.bootstrap, WHOLE_SECONDS))
                 self._calm(survey)
             finally:
                 self._destroy_clients()
             peer.kill()
             peer.start()
+            if brokers > 1:  # they serve before the controller has elected all leaders
+                self.not_whole.append(await_whole(peer.bootstrap, WHOLE_SECONDS))
             self._record(peer.bootstrap)
 
     def _run_cluster(self) -> None:

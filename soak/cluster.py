@@ -206,24 +206,9 @@ class Cluster:
         """Wait until all partitions have a leader and all replicas are in sync. Return some that are not, or
         "".
         """
-        deadline = time.monotonic() + seconds
-        while (behind := self._behind()) and time.monotonic() < deadline:
-            time.sleep(0.5)
-        return behind
+        return await_whole(self.bootstrap, seconds)
 
     # -- inside
-
-    def _behind(self) -> str:
-        try:
-            holders = Moves(self.bootstrap, timeout=_PATIENCE).holders()
-        except (BarnabasError, OSError) as error:
-            return str(error)
-        behind = [
-            f"{place} (leader {each.leader}, replicas {each.replicas}, in sync {each.isr})"
-            for place, each in sorted(holders.items())
-            if each.leader is None or set(each.isr) != set(each.replicas)
-        ]
-        return ", ".join(behind[:5])
 
     def _move(self) -> None:
         moves = Moves(self.bootstrap, timeout=_PATIENCE)
@@ -266,3 +251,27 @@ def _all(undoes: Sequence[Undo]) -> Callable[[], object]:
 
 def _nothing() -> None:
     """Do nothing: this fault needs no end."""
+
+
+def await_whole(bootstrap: str, seconds: float) -> str:
+    """Wait until all partitions have a leader and all replicas are in sync.
+
+    Return some that are not, or "".
+    """
+    deadline = time.monotonic() + seconds
+    while (behind := _behind(bootstrap)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return behind
+
+
+def _behind(bootstrap: str) -> str:
+    try:
+        holders = Moves(bootstrap, timeout=_PATIENCE).holders()
+    except (BarnabasError, OSError) as error:
+        return str(error)
+    behind = [
+        f"{place} (leader {each.leader}, replicas {each.replicas}, in sync {each.isr})"
+        for place, each in sorted(holders.items())
+        if each.leader is None or set(each.isr) != set(each.replicas)
+    ]
+    return ", ".join(behind[:5])
