@@ -73,15 +73,21 @@ class ChannelSettings:
 class _Call:
     """A request, from `submit` to its answer."""
 
-    __slots__ = ("at_most", "connection", "future", "request", "timeout", "timer")
+    __slots__ = ("at_most", "connection", "future", "request", "then", "timeout", "timer")
 
     def __init__(
-        self, request: Request, at_most: int | None, timeout: float, future: asyncio.Future[Any]
+        self,
+        request: Request,
+        at_most: int | None,
+        timeout: float,
+        future: asyncio.Future[Any],
+        then: Callable[[asyncio.Future[Any]], None] | None,
     ) -> None:
         self.request = request
         self.at_most = at_most
         self.timeout = timeout
         self.future = future
+        self.then = then
         self.timer: asyncio.TimerHandle | None = None
         #: the connection on which the request was sent; None before
         self.connection: PeerConnection | None = None
@@ -93,6 +99,8 @@ class _Call:
     def fail(self, error: Exception) -> None:
         if not self.future.done():
             self.future.set_exception(error)
+            if self.then is not None:
+                self.then(self.future)
 
 
 class Channel:
@@ -182,9 +190,21 @@ class Channel:
         return await self.submit(request, timeout_s=timeout_s, at_most=at_most)
 
     def submit(
-        self, request: Request, *, timeout_s: float | None = None, at_most: int | None = None
+        self,
+        request: Request,
+        *,
+        timeout_s: float | None = None,
+        at_most: int | None = None,
+        then: Callable[[asyncio.Future[Any]], None] | None = None,
     ) -> asyncio.Future[Any]:
         """Submit a request after all earlier ones. Return a future of its response; `send` lists its errors.
+
+        Args:
+            timeout_s: time limit in seconds from now, as in `send`.
+            at_most: highest version of the request to use.
+            then: called with the finished future in the turn of the event loop in which the response arrives.
+                A callback of the future is called in the next turn. `then` is not called for a cancelled
+                future, and it can be called before this method returns.
 
         Raises:
             ValueError: the request is a produce with acks=0, which gets no response.
@@ -193,7 +213,7 @@ class Channel:
             raise ValueError("a produce with acks=0 has no answer that a channel could wait for")
         future: asyncio.Future[Any] = self._loop.create_future()
         timeout = self.settings.request_timeout if timeout_s is None else timeout_s
-        call = _Call(request, at_most, timeout, future)
+        call = _Call(request, at_most, timeout, future, then)
         if self._is_closed:
             call.fail(ChannelClosedError(f"{self.name}: the channel is closed"))
             return future
@@ -203,8 +223,9 @@ class Channel:
         self._recycle_if_idle()
         call.timer = self._loop.call_later(timeout, self._time_out, call)
         self._queue[call] = None
-        future.add_done_callback(partial(self._finished, call))
         self._pump()
+        if call.connection is None:
+            future.add_done_callback(partial(self._given_up, call))
         return future
 
     async def close(self, *, grace: float = 0.0) -> None:
@@ -283,15 +304,18 @@ class Channel:
             error.__cause__ = answer
             call.fail(error)
         else:
-            if not call.future.done():
+            is_awaited = not call.future.done()
+            if is_awaited:
                 call.future.set_result(answer)
             self._last_used = self._loop.time()
             if self._drained is not None and not self.in_flight and not self._drained.done():
                 self._drained.set_result(None)
             self._pump()
+            if is_awaited and call.then is not None:
+                call.then(call.future)
 
-    def _finished(self, call: _Call, future: asyncio.Future[Any]) -> None:
-        """Remove a call that has its answer, or whose caller has cancelled it."""
+    def _given_up(self, call: _Call, future: asyncio.Future[Any]) -> None:
+        """Remove a call that was not sent before it failed, or before its caller has cancelled it."""
         if call.connection is None:
             self._queue.pop(call, None)
             if call.timer is not None:

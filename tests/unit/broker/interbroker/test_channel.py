@@ -61,6 +61,47 @@ def test_a_request_is_answered(run):
     run(scenario)
 
 
+def test_a_response_is_handed_over_in_the_turn_in_which_it_arrives(run):
+    told = []
+
+    async def scenario(world):
+        channel = world.channel()
+        await channel.send(heartbeat())
+
+        def then(future):
+            told.append(future.result())
+            later = channel.submit(heartbeat("behind"))  # from within it, too
+            later.add_done_callback(told.append)
+
+        future = channel.submit(heartbeat(), then=then)
+        future.add_done_callback(lambda future: told.append("a turn later"))
+        await future
+        assert told == [future.result(), "a turn later"]
+        await asyncio.sleep(1)
+        assert len(told) == 3
+
+    run(scenario)
+
+
+def test_a_failure_is_handed_over_and_a_cancelled_request_is_not(run):
+    told = []
+
+    async def scenario(world):
+        channel = world.channel()
+        world.peer.heartbeat = lambda request: parked()
+        cancelled = channel.submit(heartbeat("cancelled"), then=told.append)
+        failed = channel.submit(heartbeat("failed"), timeout_s=1, then=told.append)
+        cancelled.cancel()
+        await failure(failed, RequestTimeoutError)
+        assert told == [failed]
+        await channel.close()
+        refused = channel.submit(heartbeat(), then=told.append)
+        assert told == [failed, refused]
+        await failure(refused, ChannelClosedError)
+
+    run(scenario)
+
+
 def test_requests_are_pipelined_and_each_gets_its_own_answer(run):
     async def scenario(world):
         futures = {}

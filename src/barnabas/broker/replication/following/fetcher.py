@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task
@@ -124,6 +124,41 @@ class _Flight(NamedTuple):
     reply: asyncio.Future[Any]
 
 
+#: work that yields what it has to wait for
+Waiting: TypeAlias = Generator[Coroutine[Any, Any, object], None, None]
+
+
+class _Waits:
+    """Work that has to wait now and then.
+
+    Args:
+        work: does a part of the work until it yields what to await before the next part.
+    """
+
+    def __init__(self, work: Waiting) -> None:
+        self._work = work
+        self._awaited: Coroutine[Any, Any, object] | None = None
+
+    def is_over(self) -> bool:
+        """Do the first part, and return whether no part is left."""
+        self._awaited = next(self._work, None)
+        return self._awaited is None
+
+    async def run(self) -> None:
+        """Do all parts that are left."""
+        awaited, self._awaited = self._awaited, None
+        if awaited is not None:
+            await awaited
+        for awaited in self._work:
+            await awaited
+
+    def close(self) -> None:
+        """Do no more parts."""
+        self._work.close()
+        if self._awaited is not None:
+            self._awaited.close()
+
+
 class ReplicaFetcher:
     """Copies the partitions that one broker leads. The event loop owns it.
 
@@ -159,6 +194,10 @@ class ReplicaFetcher:
         #: partitions whose log start is being stored
         self._starts: dict[Followed, None] = {}
         self._event = asyncio.Event()
+        #: whether the task waits for `_event`, so that a response can be processed when it arrives
+        self._is_idle = False
+        #: the rest of the processing of a response, after a wait that is the task's
+        self._rest: _Waits | None = None
         self._task = start_task(self._run(), f"fetcher of broker {leader}", is_vital=True)
 
     def __len__(self) -> int:
@@ -201,6 +240,8 @@ class ReplicaFetcher:
             timer.cancel()
         if self._pause is not None:
             self._pause.cancel()
+        if self._rest is not None:
+            self._rest.close()
 
     def _is_current(self, followed: Followed) -> bool:
         """Whether the partition is still copied in the same leader epoch. Call this after each await."""
@@ -269,16 +310,48 @@ class ReplicaFetcher:
 
     async def _run(self) -> None:
         while True:
+            self._is_idle = True
             await self._event.wait()
+            self._is_idle = False
             self._event.clear()
             try:
+                if self._rest is not None:
+                    rest, self._rest = self._rest, None
+                    await rest.run()
                 while self._flights and self._flights[0].reply.done():
-                    await self._land(self._flights.popleft())
+                    await _Waits(self._land(self._flights.popleft())).run()
                 if self._may_send():
                     self._send()
-            except Exception as error:  # a bug: copying goes on all the same
-                log.error("copying from broker %d met an error", self.leader, exc_info=error)
-                self._lost(error)
+            except Exception as error:
+                self._failed(error)
+
+    def _at_once(self, reply: asyncio.Future[Any]) -> None:
+        """Process a response and send the next request, in the turn in which the response arrived.
+
+        Leave it to the task if the task is busy, or as soon as something has to wait.
+        """
+        if reply.exception() is not None or not self._is_idle or self._event.is_set():
+            self._event.set()
+            return
+        try:
+            if not self._flights or self._flights[0].reply is not reply:
+                self._event.set()
+                return
+            rest = _Waits(self._land(self._flights.popleft()))
+            if not rest.is_over():
+                self._rest = rest
+                self._event.set()
+            elif self._flights and self._flights[0].reply.done():  # over another connection, and earlier
+                self._event.set()
+            elif self._may_send():
+                self._send()
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """Handle an error of this code: copying goes on all the same."""
+        log.error("copying from broker %d met an error", self.leader, exc_info=error)
+        self._lost(error)
 
     def _may_send(self) -> bool:
         if self._pause is not None:
@@ -323,14 +396,21 @@ class ReplicaFetcher:
             request,
             timeout_s=(config.replica_socket_timeout_ms + request.max_wait_ms) / 1000,
             at_most=_VERSION,
+            then=self._at_once,
         )
-        reply.add_done_callback(self._replied)
         wait = request.max_wait_ms / 1000
         idle_until = self._loop.time() + wait / 2 if wait else 0.0
         self._flights.append(_Flight(self._number, session, wait > 0, idle_until, reply))
+        if reply.done():
+            self._event.set()
 
     def _take_due(self) -> list[Followed]:
         """Return the due partitions for the next request: all that the session has, and some new ones."""
+        if len(self._due) == 1:
+            taken = list(self._due)
+            self._due.clear()
+            self._is_urgent = False
+            return taken
         known = [followed for followed in self._due if followed.is_told]
         unknown = (followed for followed in self._due if not followed.is_told)
         taken = [*known, *islice(unknown, _MOST_NAMED)]
@@ -338,11 +418,6 @@ class ReplicaFetcher:
             del self._due[followed]
         self._is_urgent = bool(self._due)
         return taken
-
-    def _replied(self, reply: asyncio.Future[Any]) -> None:
-        if not reply.cancelled():
-            reply.exception()  # marks it as retrieved: no other code may read it, if its session has ended
-        self._event.set()
 
     def _restart_session(self) -> None:
         """Start a new session with all partitions. Responses to requests in flight are ignored."""
@@ -372,7 +447,8 @@ class ReplicaFetcher:
 
     # --- replies ---
 
-    async def _land(self, flight: _Flight) -> None:
+    def _land(self, flight: _Flight) -> Waiting:
+        """Process a finished request. Yield what has to be awaited before the processing can go on."""
         session = flight.session
         if flight.reply.cancelled():
             return
@@ -397,7 +473,8 @@ class ReplicaFetcher:
         self._failures = 0
         if not session.id:
             session.id = response.session_id
-        self._note_use(flight, is_useful=await self._take_all(flight.number, response))
+        is_useful = yield from self._take_all(flight.number, response)
+        self._note_use(flight, is_useful=is_useful)
         if not session.id and session is self._session:
             self._lost("it keeps no session, which it does for brokers that it knows")
 
@@ -414,7 +491,9 @@ class ReplicaFetcher:
         if self._vain > _MOST_VAIN:
             self._wait(self._backoff(self._vain - _MOST_VAIN))
 
-    async def _take_all(self, number: int, response: FetchResponse) -> bool:
+    def _take_all(
+        self, number: int, response: FetchResponse
+    ) -> Generator[Coroutine[Any, Any, object], None, bool]:
         """Process the leader's response. Return False if it contains none of the copied partitions."""
         is_useful = False
         began = self._loop.time()
@@ -430,10 +509,10 @@ class ReplicaFetcher:
                 else:
                     self._take(followed, data, written)
                 if self._loop.time() - began > _TURN:
-                    await asyncio.sleep(0)
+                    yield asyncio.sleep(0)
                     began = self._loop.time()
         if written:
-            await self._wait_for_fsync(written)
+            yield from self._wait_for_fsync(written)
         return is_useful
 
     def _take(self, followed: Followed, data: PartitionData, written: list[Followed]) -> None:
@@ -646,7 +725,7 @@ class ReplicaFetcher:
         finally:
             del self._starts[followed]
 
-    async def _wait_for_fsync(self, written: list[Followed]) -> None:
+    def _wait_for_fsync(self, written: list[Followed]) -> Waiting:
         """Wait until the next fetch may confirm written records. A disk that hangs delays only its logs."""
         pending: dict[asyncio.Future[None], Followed] = {}
         for followed in written:
@@ -655,15 +734,15 @@ class ReplicaFetcher:
                 pending[follower.durable()] = followed
         if not pending:
             return
-        done, late = await asyncio.wait(pending, timeout=_FSYNC_PATIENCE)
-        for future in done:
-            followed = pending[future]
-            if self._is_current(followed) and not _is_durable(followed):
+        yield asyncio.wait(pending, timeout=_FSYNC_PATIENCE)
+        for future, followed in pending.items():
+            if not self._is_current(followed):
+                continue
+            if not future.done():
+                if not followed.is_put_off:
+                    self._resume_when_durable(followed, future)
+            elif not _is_durable(followed):
                 self._set_aside(followed)
-        for future in late:
-            followed = pending[future]
-            if self._is_current(followed) and not followed.is_put_off:
-                self._resume_when_durable(followed, future)
 
     def _resume_when_durable(self, followed: Followed, durable: asyncio.Future[None]) -> None:
         self._set_aside(followed)

@@ -162,12 +162,11 @@ class InSyncReplicas:
         deleted records back.
         """
         alive, electable = self._context.brokers(), self.electable
-        starts = [
-            follower.log_start
-            for broker, follower in self._followers.items()
-            if broker in alive or broker in electable
-        ]
-        return min([own_start, *starts])
+        least = own_start
+        for broker, follower in self._followers.items():
+            if follower.log_start < least and (broker in alive or broker in electable):
+                least = follower.log_start
+        return least
 
     def is_change_due(self) -> bool:
         """Whether the leader should propose an ISR now."""

@@ -57,7 +57,11 @@ class ReplicaFetch(Fetch):
             partition.check_leader(target.current_leader_epoch)
             log = partition.log
             data.log_start_offset = log.log_start_offset  # where the follower goes on that is out of range
-            if not (target.last_fetched_epoch >= 0 and self._parts_ways(partition, target, data)):
+            # Nearly always the follower has this log's latest epoch, and no more of it.
+            is_prefix = target.last_fetched_epoch == log.latest_epoch and target.offset <= log.log_end_offset
+            if is_prefix or not (
+                target.last_fetched_epoch >= 0 and self._parts_ways(partition, target, data)
+            ):
                 if isinstance(target, ReplicaTarget) and target.is_new:
                     if not log.log_start_offset <= target.offset <= log.log_end_offset:
                         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

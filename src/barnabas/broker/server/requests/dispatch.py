@@ -205,7 +205,7 @@ class Dispatcher:
             self._park_large(served, client, task, began, header)
         else:
             client.park(
-                asyncio.ensure_future(timed(answer, usage)),
+                answer if isinstance(answer, asyncio.Future) else asyncio.ensure_future(timed(answer, usage)),
                 partial(self._finish, served, header, context, request, client, began),
                 api.cancel_on_disconnect,
                 header.api_key if _lets_others_begin(api, header, answer) else NOTHING,

@@ -87,7 +87,7 @@ class Node:
         )
         peers = SimpleNamespace(
             channel=lambda broker, purpose: SimpleNamespace(
-                submit=lambda request, **options: self.cluster.submit(self, broker, request)
+                submit=lambda request, *, then, **_: self.cluster.submit(self, broker, request, then)
             )
         )
         self.following = Following(self, peers, self, self.throttle)
@@ -248,23 +248,24 @@ class Cluster:
         for node in only or self.nodes.values():
             node.learn(state, index)
 
-    def submit(self, source, target, request):
+    def submit(self, source, target, request, then):
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        task = loop.create_task(self._carry(source, target, request, future))
+        task = loop.create_task(self._carry(source, target, request, future, then))
         queue = self._parked.setdefault((source.node_id, target), deque())
         queue.append(task)
         future.add_done_callback(lambda _: task.cancel() if not task.done() else None)
         task.add_done_callback(queue.remove)
         return future
 
-    async def _carry(self, source, target, request, future):
+    async def _carry(self, source, target, request, future, then):
         pair = (source.node_id, target)
         self.requests.append((*pair, request))
         await asyncio.sleep(JOURNEY)
         if pair in self.cut or target not in self.nodes:
             if not future.done():
                 future.set_exception(NotConnectedError(f"no connection to {target}"))
+                then(future)
             return
         header = RequestHeader(1, 17, 1, "test")
         frame = b"".join(map(bytes, encode_request(header, request)))[4:]
@@ -281,12 +282,14 @@ class Cluster:
         if pair in self.cut:
             if not future.done():
                 future.set_exception(DisconnectedError("cut"))
+                then(future)
             return
         response = parse_response(header, frame)
         if self.alter is not None:
             response = self.alter(*pair, request, response) or response
         if not future.done():
             future.set_result(response)
+            then(future)
 
     def hold(self, source, target):
         """Delay the answers from `target` to `source` until the returned event is set."""

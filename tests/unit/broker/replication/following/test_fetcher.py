@@ -41,6 +41,31 @@ def test_an_append_reaches_the_follower_and_is_committed_within_two_journeys_the
     scenario(story)
 
 
+def test_a_response_is_appended_and_the_next_fetch_sent_in_the_turn_in_which_it_arrives(scenario):
+    async def story(cluster):
+        leader, follower = cluster.add(1, 2)
+        submit, seen = cluster.submit, []
+
+        def submit_and_look(source, target, request, then):
+            cluster.sent = getattr(cluster, "sent", 0) + 1
+
+            def then_look(future):
+                sent = cluster.sent
+                then(future)
+                seen.append((follower.log.log_end_offset, cluster.sent - sent))
+
+            return submit(source, target, request, then_look)
+
+        cluster.submit = submit_and_look
+        cluster.elect(1, 0)
+        await cluster.settle(0.3)
+        leader.produce(b"a")
+        await asyncio.sleep(0.0011)
+        assert seen[-1] == (1, 1)
+
+    scenario(story)
+
+
 def test_the_followers_watermark_is_the_leaders_as_far_as_it_has_it(scenario):
     async def story(cluster):
         leader, follower, third = cluster.add(1, 2, 3)
