@@ -295,12 +295,12 @@ def test_the_end_of_a_connection_releases_its_records_at_once(group, write, conn
     assert (acquired.first_offset, acquired.delivery_count) == (0, 2)
 
 
-def test_the_final_epoch_releases_what_is_not_acknowledged_and_does_not_count_it(group, write):
+def test_the_final_epoch_releases_what_is_not_acknowledged_and_counts_it(group, write):
     write(b"a", b"b")
     member, other = group.member(), group.member()
     member.acquire()
     assert member.acknowledged((0, 0, ACCEPT), share_session_epoch=-1) == 0
-    assert other.acquire() == [(1, 1, 1)]
+    assert other.acquire() == [(1, 1, 2)]
     assert member.acknowledge(share_session_epoch=-1).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
 
 

@@ -225,14 +225,13 @@ class Model:
                 self.dirty.add(offset)
         self.advance()
 
-    def end_session(self, member: str, counts: bool) -> None:
+    def end_session(self, member: str) -> None:
         for offset, cell in self.cells.items():
             if cell.member != member:
                 continue
             if cell.target is not None:
                 cell.until = 0.0
                 continue
-            cell.deliveries -= not counts
             cell.become(self.released(cell))
             self.dirty.add(offset)
         self.advance()
@@ -439,10 +438,10 @@ class ShareMachine(RuleBasedStateMachine):
         self.pair.model.expire(self.pair.now)
         self.pair.real.expire(self.pair.now)
 
-    @rule(member=st.sampled_from("abc"), counts=st.booleans())
-    def end_session(self, member: str, counts: bool) -> None:
-        self.pair.model.end_session(member, counts)
-        self.pair.real.end_session(member, counts=counts)
+    @rule(member=st.sampled_from("abc"))
+    def end_session(self, member: str) -> None:
+        self.pair.model.end_session(member)
+        self.pair.real.end_session(member)
 
     @rule(ahead=st.integers(1, 4))
     def log_start_moves(self, ahead: int) -> None:
@@ -543,8 +542,8 @@ def _time_passes(pair: Pair) -> None:
 
 
 def _end_session(pair: Pair) -> None:
-    pair.model.end_session("a", False)
-    pair.real.end_session("a", counts=False)
+    pair.model.end_session("a")
+    pair.real.end_session("a")
 
 
 def _start_moves(pair: Pair) -> None:

@@ -449,23 +449,17 @@ class InFlight:
         self._tidy()
         return count
 
-    def end_session(self, member: str, *, counts: bool) -> bool:
+    def end_session(self, member: str) -> bool:
         """Release all records that a member has acquired. Return whether the member had any.
 
-        Records whose acknowledgements are not stored yet are released only if their write fails.
-
-        Args:
-            member: the member's id.
-            counts: whether the records count as delivered. False if the member has closed its session: it has
-                then acknowledged every record that it processed.
+        The records count as delivered, because one of them may have crashed the member. Records whose
+        acknowledgements are not stored yet are released only if their write fails.
         """
         held = [each for each in self._ranges if each.member == member]
         for each in held:
             if each.target is not None:
                 each.until = 0.0
                 continue
-            if not counts:
-                each.deliveries -= 1
             self._release(each)
         self._tidy()
         return bool(held)

@@ -70,11 +70,10 @@ class ShareSessions:
 
     Args:
         most: returns the most sessions that the broker allows (``group.share.max.share.sessions``).
-        on_end: called when a session ends, with its member and two bools: whether the member's records count
-            as delivered, and whether it was the group's last session.
+        on_end: called when a session ends, with its member, and whether it was the group's last session.
     """
 
-    def __init__(self, most: Callable[[], int], on_end: Callable[[Member, bool, bool], None]) -> None:
+    def __init__(self, most: Callable[[], int], on_end: Callable[[Member, bool], None]) -> None:
         self._most = most
         self._on_end = on_end
         self._sessions: dict[Member, ShareSession] = {}
@@ -153,14 +152,11 @@ class ShareSessions:
             targets.pop(target, None)
         self._partitions += len(targets) - before
         if self._partitions > MAX_PARTITIONS:
-            self.close(session, counts=False)
+            self.close(session)
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
-    def close(self, session: ShareSession, *, counts: bool) -> None:
-        """End a session and call `on_end`, unless a later session of the member has replaced it.
-
-        `counts` says whether the records that the member has acquired count as delivered.
-        """
+    def close(self, session: ShareSession) -> None:
+        """End a session and call `on_end`, unless a later session of the member has replaced it."""
         member = session.member
         if self._sessions.get(member) is not session:
             return
@@ -171,7 +167,7 @@ class ShareSessions:
             self._groups[member.group] = left
         else:
             del self._groups[member.group]
-        self._on_end(member, counts, not left)
+        self._on_end(member, not left)
 
     def _connection_closed(self, number: int) -> None:
         # In the order of the sessions: a set's order is another one in each process.
@@ -179,4 +175,4 @@ class ShareSessions:
         for member in sorted(members):
             session = self._sessions.get(member)
             if session is not None and session.connection_id == number:
-                self.close(session, counts=True)
+                self.close(session)

@@ -378,9 +378,9 @@ class SharePartition:
         self._write_soon()
         return stored
 
-    def end_session(self, member: str, *, counts: bool) -> None:
+    def end_session(self, member: str) -> None:
         """Release the records that a member has acquired (`InFlight.end_session`), and store the change."""
-        if self._in_flight is not None and self._in_flight.end_session(member, counts=counts):
+        if self._in_flight is not None and self._in_flight.end_session(member):
             self._write_soon()
             self.wake()
 

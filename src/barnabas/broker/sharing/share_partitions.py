@@ -112,17 +112,16 @@ class SharePartitions:
         partition.check_leader()
         return partition
 
-    def end_session(self, member: Member, counts: bool, is_last: bool) -> None:
+    def end_session(self, member: Member, is_last: bool) -> None:
         """Release all records that a member has acquired.
 
         Args:
             member: the member whose session has ended.
-            counts: whether the records count as delivered.
             is_last: whether no other member of the group has a session on this broker. The group's share
                 partitions then end when their changes are stored.
         """
         for each in list(self._groups.get(member.group, {}).values()):
-            each.end_session(member.member_id, counts=counts)
+            each.end_session(member.member_id)
             if is_last:
                 each.end_when_written()
 

@@ -203,7 +203,7 @@ async def test_dead_letters_are_written_after_the_last_member_has_left():
     await queue.acquire()
     queue.letters.may_answer.clear()
     await queue.acknowledge(0, 0, REJECT)
-    queue.partitions.end_session(Member(GROUP, "a"), False, True)
+    queue.partitions.end_session(Member(GROUP, "a"), True)
     await queue.settle()
     assert len(queue.partitions) == 1
     queue.letters.may_answer.set()
@@ -220,7 +220,7 @@ async def test_a_member_that_comes_back_meanwhile_reads_the_state_anew():
     await queue.acquire()
     queue.letters.may_answer.clear()
     await queue.acknowledge(0, 0, REJECT)
-    queue.partitions.end_session(Member(GROUP, "a"), False, True)
+    queue.partitions.end_session(Member(GROUP, "a"), True)
     await queue.settle()
     queue.append(1)
     assert await queue.acquire("b") == [(1, 1, 1)]

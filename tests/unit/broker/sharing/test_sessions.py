@@ -27,7 +27,7 @@ class Connection:
 class Sessions(ShareSessions):
     def __init__(self, most=10):
         super().__init__(lambda: most, lambda *ended: self.ended.append(ended))
-        #: member, whether its records count as delivered, whether it was the last one of its group
+        #: member, and whether it was the last one of its group
         self.ended = []
 
 
@@ -63,7 +63,7 @@ def test_the_close_of_a_connection_ends_its_sessions_and_no_others():
     sessions.open(A, first)
     sessions.open(OTHER, second)
     first.close()
-    assert sessions.ended == [(A, True, False), (B, True, True)]
+    assert sessions.ended == [(A, False), (B, True)]
     assert len(sessions) == 1
 
 
@@ -75,24 +75,24 @@ def test_a_session_that_was_opened_again_elsewhere_outlives_the_first_connection
     first.close()
     assert sessions.find(A, 1) is session and not sessions.ended
     second.close()
-    assert sessions.ended == [(A, True, True)]
+    assert sessions.ended == [(A, True)]
 
 
 def test_a_closed_session_does_not_end_twice():
     sessions = Sessions()
     connection = Connection(1)
     session = sessions.open(A, connection)
-    sessions.close(session, counts=False)
-    sessions.close(session, counts=False)
+    sessions.close(session)
+    sessions.close(session)
     connection.close()
-    assert sessions.ended == [(A, False, True)]
+    assert sessions.ended == [(A, True)]
 
 
 def test_the_close_of_a_replaced_session_leaves_the_new_one():
     sessions = Sessions()
     earlier = sessions.open(A, Connection(1))
     later = sessions.open(A, Connection(1))
-    sessions.close(earlier, counts=False)
+    sessions.close(earlier)
     assert sessions.find(A, 1) is later and not sessions.ended
 
 
@@ -102,7 +102,7 @@ def test_no_more_sessions_than_the_setting_allows():
     sessions.open(A, connection)
     assert code(sessions.open, B, connection) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     sessions.open(A, connection)  # its own may be replaced
-    sessions.close(sessions.find(A, FINAL_EPOCH), counts=False)
+    sessions.close(sessions.find(A, FINAL_EPOCH))
     sessions.open(B, connection)
 
 
@@ -113,7 +113,7 @@ def test_no_more_partitions_than_all_sessions_may_have_together(monkeypatch):
     sessions.change(first, [Target(b"t", 0), Target(b"t", 1)], [])
     sessions.change(second, [Target(b"t", 0)], [])
     assert code(sessions.change, second, [Target(b"t", 1)], []) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
-    assert sessions.ended == [(B, False, False)]
+    assert sessions.ended == [(B, False)]
     sessions.change(first, [], [Target(b"t", 0)])
     sessions.change(sessions.open(B, Connection(2)), [Target(b"t", 0), Target(b"t", 1)], [])
 

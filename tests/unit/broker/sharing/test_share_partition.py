@@ -390,10 +390,10 @@ async def test_the_end_of_a_session_releases_its_records_at_once():
     await queue.acquire("a")
     poll = queue.fetch("b")
     await queue.settle()
-    queue.partitions.end_session(Member(GROUP, "a"), False, False)
-    assert await poll.acquired == [(0, 1, 1)]
+    queue.partitions.end_session(Member(GROUP, "a"), False)
+    assert await poll.acquired == [(0, 1, 2)]
     await queue.settle()
-    assert queue.persister.writes == [(0, 0, [(0, 1, 0, 0)])]
+    assert queue.persister.writes == [(0, 0, [(0, 1, 0, 1)])]
 
 
 @scenario
@@ -403,7 +403,7 @@ async def test_the_last_session_of_a_group_ends_its_share_partitions_when_all_is
     await queue.acquire("a")
     queue.persister.may_answer.clear()
     stored = queue.acknowledge(0, 1)
-    queue.partitions.end_session(Member(GROUP, "a"), False, True)
+    queue.partitions.end_session(Member(GROUP, "a"), True)
     await queue.settle()
     assert len(queue.partitions) == 1
     queue.persister.may_answer.set()

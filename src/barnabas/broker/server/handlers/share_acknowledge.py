@@ -80,7 +80,7 @@ async def _later(
 
 def _end(ports: SharePorts, request: ShareAcknowledgeRequest, session: ShareSession) -> None:
     if request.share_session_epoch == FINAL_EPOCH:
-        ports.sessions.close(session, counts=False)
+        ports.sessions.close(session)
 
 
 def _response(

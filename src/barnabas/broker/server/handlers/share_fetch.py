@@ -156,7 +156,7 @@ class _Exchange:
         """
         yield from self.acknowledging.steps()
         if self._request.share_session_epoch == FINAL_EPOCH:
-            self._ports.sessions.close(self._session, counts=False)
+            self._ports.sessions.close(self._session)
         yield from self._fetch.steps()
 
     def answer(self) -> MaybeAwaitable[ShareFetchResponse]:
