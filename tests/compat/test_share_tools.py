@@ -1,7 +1,8 @@
-"""Apache Kafka's tools for share groups: kafka-share-groups, kafka-console-share-consumer, kafka-configs."""
+"""Apache Kafka's tools for share groups: groups, the console consumer, the verifiable consumer, settings."""
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -121,3 +122,22 @@ def test_console_share_consumers_share_a_topic_and_the_tool_shows_their_lag(java
         CONSUMER, "--topic", name, "--group", group, "--max-messages", "1", "--timeout-ms", "15000"
     )
     assert consumed.split() == ["more"]
+
+
+@pytest.mark.parametrize("mode", ["auto", "sync", "async"])
+def test_verifiable_share_consumer_acknowledges_every_record_in_each_mode(tool, topic, mode):
+    name, group = topic(partitions=2), f"g-{uuid.uuid4()}"
+    tool(PRODUCER, "--topic", name, stdin="".join(f"{i}\n" for i in range(50)))
+    output = tool(
+        *("org.apache.kafka.tools.VerifiableShareConsumer", "--topic", name, "--group-id", group),
+        *("--max-messages", "50", "--acknowledgement-mode", mode, "--offset-reset-strategy", "earliest"),
+    )
+    events = [json.loads(line) for line in output.splitlines()]
+    counts = {
+        kind: sum(event["count"] for event in events if event["name"] == kind)
+        for kind in ("records_consumed", "offsets_acknowledged")
+    }
+    assert counts == {"records_consumed": 50, "offsets_acknowledged": 50}
+    assert all(event["success"] for event in events if event["name"] == "offsets_acknowledged")
+    places = rows(tool(GROUPS, "--describe", "--group", group))
+    assert {row["LAG"] for row in places} == {"0"}
