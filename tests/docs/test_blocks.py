@@ -91,6 +91,7 @@ PLAYED_ELSEWHERE = {
     "examples/log_monitoring/README.md": "tests/examples/test_log_monitoring.py",
     "examples/one_time_password/README.md": "tests/examples/test_one_time_password.py",
     "examples/payments/README.md": "tests/examples/test_payments.py",
+    "examples/thumbnails/README.md": "tests/examples/test_thumbnails.py",
 }
 
 #: Pages that begin where another has started a broker.
