@@ -24,7 +24,9 @@ def secured() -> Iterator[SecureBroker]:
 
 
 def with_pkcs12(broker: SecureBroker, pem: Path, folder: Path) -> Path:
-    """Return the same file with the truststore in PKCS#12, which every Java version can read."""
+    """Return a copy of the client settings `pem` that uses a PKCS#12 truststore,
+    which every Java version can read.
+    """
     kept = [line for line in pem.read_text().splitlines() if not line.startswith("ssl.truststore")]
     kept += [
         "ssl.truststore.type=PKCS12",

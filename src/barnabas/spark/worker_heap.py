@@ -23,7 +23,8 @@ _uses = 0
 def count_use() -> None:
     """Count a use of this process: a task, a plan or a commit.
 
-    In a worker of a daemon, the second use excludes all present objects from garbage collection.
+    At the second use in a worker, all modules are imported. So this call then excludes all present objects
+    from garbage collection.
     """
     global _uses
     _uses += 1

@@ -182,7 +182,9 @@ class _Writing:
         self.write(branches[index], value, path)
 
     def _branch(self, branches: list[Any], value: Any, path: str) -> tuple[int, Any]:
-        """Return the index of the value's branch, and the value without the name of the branch."""
+        """Return the index of the union's branch that `value` fits, and the value
+        itself, without a name of the branch.
+        """
         if isinstance(value, dict) and len(value) == 1 and not self._in_default:
             (name,) = value
             named = [index for index, each in enumerate(branches) if name in self._branch_names(each)]
