@@ -122,18 +122,19 @@ class Member:
         return [Acquired(r.first_offset, r.last_offset, r.delivery_count) for r in partition.acquired_records]
 
     def acknowledge(self, *acks, version=None, **fields):
-        """Send ShareAcknowledge, and return the whole response."""
+        """Return the whole response to a ShareAcknowledge."""
+        return self.wire(self.acknowledgement(*acks, **fields), version)
+
+    def acknowledgement(self, *acks, **fields):
+        """Return the next ShareAcknowledge of the session."""
         partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=_batches(acks))
         fields.setdefault("share_session_epoch", self.epoch)
         self.epoch += 1
-        return self.wire(
-            ShareAcknowledgeRequest(
-                group_id=self.group,
-                member_id=self.id,
-                topics=[AcknowledgeTopic(topic_id=self.topic.id, partitions=[partition])] if acks else [],
-                **fields,
-            ),
-            version,
+        return ShareAcknowledgeRequest(
+            group_id=self.group,
+            member_id=self.id,
+            topics=[AcknowledgeTopic(topic_id=self.topic.id, partitions=[partition])] if acks else [],
+            **fields,
         )
 
     def acknowledged(self, *acks, **fields):
