@@ -115,6 +115,7 @@ class Sharing:
         deadline = time.monotonic() + PATIENCE
         while not is_it(answer := ask()):
             assert time.monotonic() < deadline, answer
+            time.sleep(0.02)
         return answer
 
 

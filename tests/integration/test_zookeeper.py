@@ -54,6 +54,7 @@ def eventually(attempt: Callable[[], Any]) -> Any:
         except Exception:
             if time.monotonic() > deadline:
                 raise
+            time.sleep(0.02)
 
 
 def values(broker: BarnabasBroker, topic: str, count: int) -> list[bytes]:
