@@ -354,6 +354,19 @@ def test_secured_brokers_log_in_to_each_other_and_serve_their_admin(start: Calla
             assert path.stat().st_mode & 0o077 == 0, path
 
 
+def test_top_shows_the_brokers_as_one_cluster_whichever_it_asks(start: Callable[..., Machine]) -> None:
+    machine = start("--brokers", "2")
+    Admin(machine.servers).create_topic("orders", 4)
+    for server in machine.servers.split(","):
+        words = [*BARNABAS, "top", "--once", "--json", "--bootstrap-server", server]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert [each["address"] for each in found["brokers"]] == machine.servers.split(",")
+        assert sum(each["leads"] for each in found["brokers"]) >= 4
+        assert [each["partitions"] for each in found["topics"] if each["topic"] == "orders"] == [4]
+
+
 def test_console_and_registry_know_all_brokers(start: Callable[..., Machine]) -> None:
     options = ("--metrics", "127.0.0.1:0", "--console", "127.0.0.1:0", "--registry", "127.0.0.1:0")
     machine = start("--brokers", "2", *options)
