@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.console import RunningConsole
 from tests.integration.acl_broker import AclBroker
-from tests.integration.conftest import Wire, use_share_groups
+from tests.integration.conftest import Wire
 from tests.integration.test_telemetry import INTRODUCTION, pushing
 from tests.prefix import PrefixProxy
 from tests.schema_registry import register, running_registry
@@ -600,9 +600,6 @@ def test_a_lag_beyond_the_picture_says_what_it_is(console, new_context, served):
 
 def test_a_share_group_is_many_hands_in_a_lane(console, new_context, served):
     name = "console-queue"
-    wire = Wire(served.bootstrap)
-    use_share_groups(wire)
-    wire.close()
     admin = Admin(served.bootstrap)
     admin.create_topic(name, 1)
     settings = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "60000"}

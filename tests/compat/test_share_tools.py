@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.integration.conftest import Wire, use_share_groups
+from tests.integration.conftest import Wire
 
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.kafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -24,7 +24,6 @@ PATIENCE = 60.0
 @pytest.fixture
 def wire(broker: Any) -> Iterator[Wire]:
     wire = Wire(broker.bootstrap)
-    use_share_groups(wire)
     wire(FindCoordinatorRequest(coordinator_keys=["any"]))  # makes the topic of the groups
     yield wire
     wire.close()

@@ -277,6 +277,23 @@ def test_a_share_group_is_many_hands_in_the_live_picture(console, queue, barnaba
     }
 
 
+def test_dead_letters_of_a_share_group_are_counted_and_go_back(console, make_topic, barnabas_broker, connect):
+    use_share_groups(connect(barnabas_broker), level=2)
+    name = make_topic(partitions=1).name
+    letters = f"dlq.{name}"
+    barnabas_broker.create_topic(letters, configs={"errors.deadletterqueue.group.enable": "true"})
+    settings = {"share.auto.offset.reset": "earliest", "errors.deadletterqueue.topic.name": letters}
+    barnabas_broker.admin().alter_configs("group", name, set=settings)
+    barnabas_broker.produce(name, "poison")
+    with Worker(barnabas_broker.bootstrap_servers, name, group=name) as worker:
+        worker.take(1, 60)[0].reject()
+    barnabas_broker.consume(letters, 1)
+    assert console.get("group", name=name)["dead_letters"] == {"topic": letters, "records": 1}
+    asked = {"do": "redrive", "topic": letters, "partition": 0, "offset": 0, "execute": True}
+    assert console.change(**asked).body["result"] == {"topic": name, "partition": 0, "offset": 1}
+    assert [record.value for record in barnabas_broker.consume(name, 2)] == [b"poison", b"poison"]
+
+
 def until(looks, partition, end):
     """Yield the events up to the one in which the partition ends at `end`."""
     for look in looks:
