@@ -6,10 +6,13 @@ from collections import Counter
 
 import pytest
 from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
+from tests.integration.cluster.test_moves import run
+from tests.integration.cluster.test_sasl import SaslCluster
 from tests.integration.test_dead_letters import EXPLICIT, GROUP_RESOURCE, MINE, configure
 from tests.integration.test_share_consumer import PATIENCE
 
 from barnabas.base.types import SHARE_GROUP_STATE_TOPIC
+from barnabas.client import ClientError
 
 RECORDS = 120
 
@@ -69,3 +72,33 @@ def test_each_rejected_record_has_one_dead_letter_though_a_leader_is_killed(clus
     letters = Counter(letter.value for letter in cluster.consume(dlq, RECORDS, timeout=PATIENCE))
     consumer.close()
     assert letters == Counter(b"%d" % number for number in range(RECORDS))
+
+
+def test_a_broker_that_may_not_write_to_the_queue_of_another_one_waits_for_a_rule(certificates):
+    settings = {
+        "super_users": "User:ANONYMOUS",
+        "allow_everyone_if_no_acl_found": "true",
+        "share_coordinator_state_topic_num_partitions": "1",
+    }
+    with SaslCluster(certificates, brokers=2, **settings) as cluster:
+        run(cluster, "topics", "create", "t", "--replica-assignment", "1")
+        enable = "errors.deadletterqueue.group.enable=true"
+        run(cluster, "topics", "create", "dlq.t", "--replica-assignment", "2", "--config", enable)
+        group = {"share_auto_offset_reset": "earliest", "errors_deadletterqueue_topic_name": "dlq.t"}
+        assert configure(cluster, GROUP_RESOURCE, "g", **group) == 0
+        run(cluster, "acls", "grant", "alice", "read", "--topic", "dlq.t")
+        cluster.produce("t", "poison")
+        consumer = ShareConsumer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", **EXPLICIT}
+        )
+        consumer.subscribe(["t"])
+        while not (messages := consumer.poll(0.1)):
+            pass
+        consumer.acknowledge(messages[0], AcknowledgeType.REJECT)
+        assert not any(consumer.commit_sync().values())
+        with pytest.raises(ClientError, match="only 0"):
+            cluster.consume("dlq.t", 1, timeout=2)
+        run(cluster, "acls", "grant", "broker", "read,write", "--topic", "dlq.t")
+        (letter,) = cluster.consume("dlq.t", 1, timeout=PATIENCE)
+        assert dict(letter.headers)["__dlq.errors.offset"] == b"0"
+        consumer.close()

@@ -656,12 +656,15 @@ class InFlight:
             self._hint = min(self._hint, each.first)
 
     def _count(self, each: Range, factor: int) -> None:
-        if each.is_finished:
-            self._finished += factor * each.size
-        elif each.state == ARCHIVING:
-            self._archiving += factor * each.size
-        if not each.is_gap:
-            self._held += factor * each.size
+        state, size = each.state, factor * (each.last - each.first + 1)
+        if state >= ACKNOWLEDGED:
+            if state == ARCHIVING:
+                self._archiving += size
+            else:
+                self._finished += size
+                if state == ARCHIVED and not each.deliveries:
+                    return  # a gap
+        self._held += size
 
     def _extend(self, last: Offset) -> None:
         """Move the end offset behind `last`; the new records in flight are available."""
