@@ -29,6 +29,8 @@ _TIMEOUT = 4.0
 _BACKOFF = (0.05, 0.4)
 #: the factor of all pauses in the calm, which only has to show that clients make progress
 _CALM_PACE = 5
+#: seconds; shorter than the calm, so that a client that only pauses is not stalled
+_LONGEST_REST = 2.0
 _SETTINGS = ChannelSettings(
     request_timeout=_TIMEOUT, connect_timeout=2.0, reconnect_backoff=0.05, reconnect_backoff_max=0.5
 )
@@ -147,8 +149,10 @@ class Client:
 
     async def rest(self) -> None:
         """Pause for the time that the task says, on average. In the calm, pause longer to save CPU time."""
-        mean = self.task.pause * (_CALM_PACE if self.stage.is_calm else 1)
-        await self.pause_for(self.random.expovariate(1 / mean))
+        seconds = self.random.expovariate(1 / self.task.pause)
+        if self.stage.is_calm:
+            seconds = min(seconds * _CALM_PACE, _LONGEST_REST)
+        await self.pause_for(seconds)
 
     async def back_off(self) -> None:
         await self.pause_for(self.random.uniform(*_BACKOFF))

@@ -17,6 +17,7 @@ from soak.simulated.ensemble_faults import EnsembleFaults
 from soak.simulated.plan import COPY, SESSION_TIMEOUT
 from soak.simulated.stage import Stage, host_of
 from soak.simulated.unsettled import UnsettledProposals
+from soak.simulated.workers import Work
 
 Fault: TypeAlias = Callable[[Random], Coroutine[Any, Any, None]]
 
@@ -55,10 +56,8 @@ class Nemesis:
             kinds["unsettled"] = (6.0, [unsettled.unsettle])
             if COPY in self._cast.slots:
                 kinds["stranded"] = (2.0, [partial(self._strand, ensemble)])
-            shared = [slot for slot in self._cast.slots.values() if slot.share_group]
-            if shared:
-                places = [place for slot in shared for place in slot.task.topics.items()]
-                kinds["stranded leader"] = (3.0, [partial(self._strand_leader, ensemble, places)])
+            if any(slot.share_group for slot in self._cast.slots.values()):
+                kinds["stranded leader"] = (2.0, [partial(self._strand_leader, ensemble)])
         for name, (gap, of_kind) in kinds.items():
             self._tasks.append(
                 loop.create_task(self._bring(self._stage.random(f"faults {name}"), gap, of_kind))
@@ -210,22 +209,31 @@ class Nemesis:
             self._cast.clients[COPY].routes.release()
             ensemble.heal(host_of(stranded))
 
-    async def _strand_leader(
-        self, ensemble: SimulatedEnsemble, topics: list[tuple[str, int]], random: Random
-    ) -> None:
+    async def _strand_leader(self, ensemble: SimulatedEnsemble, random: Random) -> None:
         """Cut the leader of a share partition off from the ensemble only, until it has a successor.
 
-        Members of share groups then fetch from both leaders, because each member learns at another time.
+        One worker keeps to the former leader, and acknowledges late. The others find the successor.
         """
-        topic, partitions = random.choice(topics)
-        lead = self._stage.decided(topic, random.randrange(partitions))
+        workers = [client for client in self._cast.clients.values() if isinstance(client, Work)]
+        slow = random.choice(workers)  # of any group: another worker of its group may have the same partition
+        topic, partitions = random.choice(list(slow.task.topics.items()))
+        place = topic, random.randrange(partitions)
+        lead = self._stage.decided(*place)
         if lead is None or lead.leader < 0:
+            await asyncio.sleep(0.5)
             return
+        slow.is_slow = True
         ensemble.cut(host_of(lead.leader))
         try:
-            await asyncio.sleep(SESSION_TIMEOUT + random.uniform(1.0, 4.0))
+            await asyncio.sleep(SESSION_TIMEOUT)
+            for _ in range(random.randint(5, 20)):
+                await asyncio.sleep(0.2)
+                for worker in workers:
+                    if worker is not slow:
+                        worker.routes.doubt_leader(place)
         finally:
             ensemble.heal(host_of(lead.leader))
+            slow.is_slow = False
 
     async def _zombie(self, random: Random) -> None:
         """Pause a client, start another one in its slot, and let the first one continue."""

@@ -212,14 +212,15 @@ def slots(seed: int, random: Random, brokers: int, *, has_mover: bool = False) -
         yield Slot(what, _plain(Rude, what))
     for group in ("jobs", "more-jobs"):
         if often(0.5):
-            topics = random.choice([["events"], ["ledger", "pruned"], ["ledger", "latest"]])
+            # Only a group with more members than partitions gives a partition to several members.
+            topics = random.choice([["events"], ["ledger"], ["latest"], ["ledger", "pruned"]])
             isolation = random.choice(["read_committed", "read_uncommitted"])
             configs = {
                 "share.auto.offset.reset": "earliest",
                 "share.isolation.level": isolation,
                 "share.delivery.count.limit": str(random.choice([2, 3, 5])),
             }
-            for number in range(1, random.randint(2, 4)):
+            for number in range(1, random.randint(3, 6)):
                 what = task(f"{group}-{number}", *topics, group=group, isolation=isolation, pause=0.1)
                 yield Slot(replace(what, protocol=SHARE, configs=configs), _plain(Work, what))
     if brokers > 1 and often():

@@ -19,7 +19,7 @@ _OF_POISON = ((RELEASE, 60), (REJECT, 10), (_KEEP, 30))
 _POISONED = 24
 _MAX_WAIT = 0.4
 #: how likely a client asks for metadata before a fetch, as clients do periodically
-_REFRESH_BUSY, _REFRESH_IDLE = 0.05, 0.4
+_REFRESH_BUSY, _REFRESH_IDLE = 0.15, 0.6
 
 
 class _Verdicts(dict[int, dict[Place, dict[int, int]]]):
@@ -45,6 +45,8 @@ class Work(Client):
 
     def __init__(self, stage: Stage, task: Task, life: int) -> None:
         super().__init__(stage, task, life)
+        #: whether it acknowledges late, and keeps to the leaders that it knows
+        self.is_slow = False
         self._at_most = self.random.choice([1, 2, 2])
         self._member = ShareMember(self)
         self._sessions = ShareSessions(self, self._member.member_id, at_most=self._at_most)
@@ -58,7 +60,7 @@ class Work(Client):
         refresh = 0.0
         while not self.stopping:
             await self._member.step()
-            if self.random.random() < refresh:
+            if self.random.random() < refresh and not self.is_slow:
                 await self.learn(*self.task.topics)
             verdicts, self._with_fetch = self._with_fetch, _Verdicts()
             delivered = await self._sessions.fetch(list(self._member.assigned), verdicts, _MAX_WAIT)
@@ -80,10 +82,10 @@ class Work(Client):
                 verdicts.add(each, kind)
         if renewed:
             await self._renew(renewed)
-        choice = self.random.random()
-        if choice < 0.45:
+        choice = 1.0 if self.is_slow else self.random.random()
+        if choice < 0.35:
             self._with_fetch = verdicts
-        elif choice < 0.85:
+        elif choice < 0.65:
             await self.pause_for(self.random.expovariate(1 / 0.05))
             await self._sessions.acknowledge(verdicts)
         else:  # sometimes after the lock has ended
