@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from barnabas.base.environment.network import canonical_address, set_buffer_sizes
@@ -219,6 +219,7 @@ class ClientSession(asyncio.Protocol):
         if self._closing:
             return
         self.last_active = self._loop.time()
+        frames: Sequence[Readable] = ()
         try:
             frames = self._frames.feed(data)
             if not frames:
@@ -244,7 +245,8 @@ class ClientSession(asyncio.Protocol):
         except ProtocolError as error:
             self.close(str(error))
         finally:
-            self._outbox.uncork()
+            if len(frames) > 1:  # a synchronous client's requests come alone: they skip the call
+                self._outbox.uncork()
 
     def pause_writing(self) -> None:
         self._write_paused = True
