@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -33,10 +34,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from barnabas.broker.metadata.zookeeper.server import jars, java
+from barnabas.client import Admin, work
+from barnabas.client import Producer as BarnabasProducer
 from barnabas.console.pages.pipelines import STATUS_TOPIC
 from barnabas.console.server import ConsoleSettings, claim, serve
 
 TOPIC, GROUP = "orders", "billing"
+QUEUE, WORKERS = "pictures", "thumbnails"
 _BARNABAS = (sys.executable, "-m", "barnabas.cli")
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 430, "height": 860}
 #: milliseconds; reached only where something is broken
@@ -108,6 +112,53 @@ def traffic(servers: str) -> Iterator[None]:
         consumer.close()
 
     threads = [threading.Thread(target=each) for each in (produce, consume)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+@contextmanager
+def queue(servers: str) -> Iterator[None]:
+    """Produce jobs, and run four members of a share group, which release and reject some of them,
+    while the context lasts.
+    """
+    ended = threading.Event()
+    letters = f"dlq.{QUEUE}"
+    admin = Admin(servers)
+    admin.create_topic(QUEUE, 3)
+    admin.create_topic(letters, configs={"errors.deadletterqueue.group.enable": "true"})
+    settings = {"share.auto.offset.reset": "earliest", "errors.deadletterqueue.topic.name": letters}
+    admin.alter_configs("group", WORKERS, set=settings)
+    admin.close()
+
+    def produce() -> None:
+        number = 0
+        with BarnabasProducer(servers, batch_num_messages=1) as producer:
+            while not ended.wait(0.4):
+                producer.send(QUEUE, f"picture {number}", key=f"customer-{number % 9}")
+                producer.flush()
+                number += 1
+
+    def run(number: int) -> None:
+        chance = random.Random(number)
+        with work(servers, QUEUE, group=WORKERS, max_poll_records=2, client_id=f"worker-{number}") as jobs:
+            while not ended.is_set():
+                job = jobs.poll(0.3)
+                if job is not None:
+                    ended.wait(chance.uniform(0.5, 2.5))
+                    fate = chance.random()
+                    if fate < 0.05:
+                        job.reject()
+                    elif fate < 0.3:
+                        job.release()
+
+    threads = [threading.Thread(target=produce)]
+    threads += [threading.Thread(target=run, args=[number]) for number in range(1, 5)]
     for thread in threads:
         thread.start()
     try:
@@ -263,9 +314,15 @@ def take_all(browser: Browser, cluster: Cluster, link: str, out: Path) -> None:
     camera.take(camera.open(f"topic/{TOPIC}/records?from=start"), "console-records")
     camera.take(camera.open(f"group/{GROUP}"), "console-group")
     camera.take(camera.open("pipelines"), "console-pipelines")
+    take_queue(camera)
     cluster.kill_controller()
     camera.take(live, "console-failover", 15_000)
     camera.take(overview, "console-overview")
+
+
+def take_queue(camera: Camera) -> None:
+    camera.take(camera.open(f"topic/{QUEUE}"), "console-hands", 12_000)
+    camera.take(camera.open(f"group/{WORKERS}"), "console-queue", 12_000)
 
 
 def main() -> None:
@@ -284,7 +341,12 @@ def main() -> None:
         admin.create_topics([NewTopic(TOPIC, 3, 3)])[TOPIC].result(60)
         admin.create_topics([NewTopic(STATUS_TOPIC, 1, 3)])[STATUS_TOPIC].result(60)
         tell_of_pipelines(servers)
-        with traffic(servers), console_of(servers) as link, sync_playwright() as started:
+        with (
+            traffic(servers),
+            queue(servers),
+            console_of(servers) as link,
+            sync_playwright() as started,
+        ):
             browser = started.chromium.launch(
                 executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
             )

@@ -628,7 +628,7 @@ def test_a_share_group_is_many_hands_in_a_lane(console, new_context, served):
         assert found.violations_count == 0, found.generate_report()
         main = tab.show(f"topic/{name}", name)
         if not isinstance(served, Kafka):
-            playwright.expect(tab.page.locator("html")).to_have_attribute("data-drawn", re.compile("✋1"))
+            playwright.expect(tab.page.locator("html")).to_have_attribute("data-drawn", re.compile("#1"))
             playwright.expect(main).to_contain_text("locked by 1 members")
         tab.check()
 

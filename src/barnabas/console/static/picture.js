@@ -230,13 +230,15 @@ export class Picture {
       for (const [first, last, state, deliveries, hand] of queue.batches) {
         if (last < from || first >= to) continue;
         const x = left + width / 2;
+        if (x < LABEL) break;
         pen.beginPath();
         if (state === "acquired") {
           pen.fillStyle = colour;
-          pen.roundRect(x - 15, y - 7, 30, 15, 7);
+          pen.roundRect(x - 17, y - 7, 34, 15, 7);
           pen.fill();
           pen.fillStyle = "#fff";
-          pen.fillText(`✋${hand}`, x, y + 1);
+          paintHand(pen, x - 12, y);
+          pen.fillText(`#${hand}`, x + 6, y + 1);
         } else if (state === "available") {
           if (!deliveries) continue;
           pen.strokeStyle = pen.fillStyle = colour;
@@ -305,6 +307,15 @@ export class Picture {
       line(pen, x + 3, y + height - 4, x + w - 3, y + 4);
     }
   }
+}
+
+/** A hand, 9 pixels wide: few fonts have one. */
+function paintHand(pen, x, y) {
+  pen.beginPath();
+  for (const [finger, length] of [4, 5.5, 5, 3.5].entries()) pen.roundRect(x + 1.5 + finger * 2, y - length, 1.5, length + 1, 0.7);
+  pen.roundRect(x + 1.5, y - 1, 7.5, 6, 2);
+  pen.roundRect(x - 0.5, y, 3, 1.6, 0.8);
+  pen.fill();
 }
 
 /** An offset in five characters. */
