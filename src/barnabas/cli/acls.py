@@ -286,7 +286,9 @@ def _resources(named: dict[str, str | bool | None], prefixed: bool) -> list[Reso
     ]
     if named["cluster"]:
         if prefixed:
-            raise click.UsageError("--prefixed does not go with --cluster: there is one cluster")
+            raise click.UsageError(
+                "--prefixed cannot be used with --cluster, because there is only one cluster"
+            )
         found.append(ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME))
     if not found:
         raise click.UsageError("name a resource: --topic, --group, --transactional-id or --cluster")

@@ -57,7 +57,9 @@ def read_servers(
     except SettingError as error:
         raise SettingError(f"{source}: {error}" if config or profile else str(error)) from None
     if translated.ignored and not translated.settings:
-        raise SettingError(f"{source} is no file of a client: it says nothing of connections")
+        raise SettingError(
+            f"{source} is not a file of client settings: no setting in it concerns connections"
+        )
     if translated.ignored:
         names = ", ".join(sorted(translated.ignored))
         click.echo(f"{source}: ignored settings that do not concern connections: {names}", err=True)

@@ -161,7 +161,7 @@ def _users(path: Path) -> dict[str, str]:
             raise ConfigError(f"--auth-file {path}, line {number}: write USER:PASSWORD")
         users[user] = password
     if not users:
-        raise ConfigError(f"--auth-file {path} names nobody: write lines of USER:PASSWORD")
+        raise ConfigError(f"--auth-file {path} has no user: write lines of USER:PASSWORD")
     return users
 
 

@@ -139,16 +139,16 @@ def consume(
     Without --from-beginning, --offset, --since or --until-end only new records are printed.
     """
     if with_keys + as_json + raw + (template is not None) > 1:
-        raise click.UsageError("--with-keys, --json, --raw and --format are ways to print: take one")
+        raise click.UsageError("choose one of --with-keys, --json, --raw and --format")
     if from_beginning + (offset is not None) + (since is not None) > 1:
-        raise click.UsageError("--from-beginning, --offset and --since say where to begin: take one")
+        raise click.UsageError("choose one of --from-beginning, --offset and --since")
     if group is not None and (partitions is not None or offset is not None or since is not None):
         raise click.UsageError(
             "a group decides itself where to begin: leave out --partition, --offset and --since, or move "
             "it with `barnabas groups reset-offsets`"
         )
     if group is not None and until_end:
-        raise click.UsageError("--until-end is for reading without --group: give --timeout instead")
+        raise click.UsageError("--until-end cannot be used with --group: use --timeout instead")
     if share is not None:
         others = (group, partitions, offset, since)
         if from_beginning or until_end or any(option is not None for option in others):

@@ -200,7 +200,7 @@ def reset_offsets(
     from barnabas.cli.offset_targets import Target
 
     if dry_run and execute:
-        raise click.UsageError("--dry-run shows, --execute does: take one")
+        raise click.UsageError("choose --dry-run or --execute")
     chosen = Target.from_options(**target)
     if bool(topics) == all_topics:
         raise click.UsageError("say which partitions: --topic NAME (may be repeated) or --all-topics")

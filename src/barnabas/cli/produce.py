@@ -140,9 +140,11 @@ def produce(
 ) -> None:
     """Send the lines of stdin, or of a file, to TOPIC."""
     if as_json + raw + (key_separator is not None) > 1:
-        raise click.UsageError("--json, --raw and --key-separator are ways to read the input: take one")
+        raise click.UsageError("choose one of --json, --raw and --key-separator")
     if key is not None and key_separator is not None:
-        raise click.UsageError("--key gives every record its key, --key-separator reads keys: take one")
+        raise click.UsageError(
+            "choose --key (one key for all records) or --key-separator (keys from the input)"
+        )
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty")
     if null_as is not None and as_json:
@@ -150,7 +152,7 @@ def produce(
     if keep_partitions and not as_json:
         raise click.UsageError("--keep-partitions needs --json: only there a record names its partition")
     if keep_partitions and partition is not None:
-        raise click.UsageError("--partition and --keep-partitions both choose the partition: take one")
+        raise click.UsageError("choose --partition or --keep-partitions")
     if acks == "0" and reported:
         raise click.UsageError("--report needs --acks 1 or all: with 0 no offset is known")
     schemas = Schemas(**schema)

@@ -296,7 +296,7 @@ def elect(places: tuple[str, ...], unclean: bool, is_all: bool, bootstrap_server
     from barnabas.cli.moving import connect_moves, raise_refused
 
     if is_all and places:
-        raise click.UsageError("--all contradicts the names: remove either")
+        raise click.UsageError("give either names or --all")
     if unclean and not places and not is_all:
         raise click.UsageError("--unclean loses records: name the topics or partitions, or give --all")
     asked = [_parse_place(text) for text in places]

@@ -246,10 +246,10 @@ def test_an_offset_whose_record_was_deleted_is_said(barnabas, barnabas_broker, t
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["produce", "t", "--json", "--raw"], "take one"),
-        (["produce", "t", "--key", "a", "-K", ":"], "take one"),
-        (["consume", "t", "--json", "--raw"], "take one"),
-        (["consume", "t", "--since", "1h", "--offset", "3"], "take one"),
+        (["produce", "t", "--json", "--raw"], "choose"),
+        (["produce", "t", "--key", "a", "-K", ":"], "choose"),
+        (["consume", "t", "--json", "--raw"], "choose"),
+        (["consume", "t", "--since", "1h", "--offset", "3"], "choose"),
         (["consume", "t", "--since", "soon"], "--since soon"),
         (["consume", "t", "--group", "g", "--offset", "1"], "reset-offsets"),
         (["consume", "t", "--group", "g", "--until-end"], "--timeout"),
@@ -274,7 +274,7 @@ def test_an_offset_whose_record_was_deleted_is_said(barnabas, barnabas_broker, t
         (["produce", "t", "--partition", str(2**31)], "--partition"),
         (["produce", "t", "--key-separator", ""], "must not be empty"),
         (["produce", "t", "--keep-partitions"], "needs --json"),
-        (["produce", "t", "--json", "--keep-partitions", "-p", "0"], "take one"),
+        (["produce", "t", "--json", "--keep-partitions", "-p", "0"], "choose --partition or"),
         (["produce", "t", "--json", "--null-as", "x"], '{"value": null}'),
         (["produce", "t", "--acks", "0", "--report"], "--report needs"),
     ],

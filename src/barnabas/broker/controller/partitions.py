@@ -307,10 +307,12 @@ def check_proposal(
     if proposal.partition_epoch < state.partition_epoch:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
     if len(proposal.isr) > len(state.replicas):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "there are fewer replicas than are proposed")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "the proposed ISR has more members than there are replicas"
+        )
     if len(isr) < len(proposal.isr) or not isr.keys() <= set(state.replicas):
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, "the proposed ISR has others than the replicas, once each"
+            ErrorCode.INVALID_REQUEST, "the proposed ISR names a broker twice, or one that has no replica"
         )
     if leaves:
         return

@@ -177,7 +177,7 @@ class TopicControl:
             if topic.partitions != DEFAULT or topic.replication_factor != DEFAULT:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
-                    "an assignment says how many partitions and replicas there are: leave both numbers at -1",
+                    "an assignment gives the numbers of partitions and replicas: leave both numbers at -1",
                 )
             replicas = check_assignments(topic.assignments, known_brokers(image))
         else:

@@ -142,7 +142,7 @@ async def load(
                     _supersede(pending, key, value)
             count += header.record_count
         if offset == start:
-            raise _damaged(offset, end, "no whole batch is there")
+            raise _damaged(offset, end, "there is no complete batch")
         await asyncio.sleep(0)
     _replay_pending(shard, pending, is_superseded=True)
     for number, (key, value) in enumerate(_with_additions(latest, added), 1):

@@ -248,7 +248,7 @@ class LogCleaner(Generic[P]):
         self, log: PartitionLog, directory: LogDirectory, cleaning: Cleaning, end: Offset
     ) -> None:
         if not self._is_current(log, cleaning):
-            raise CleaningCancelled(f"{log.topic_partition} has changed under the cleaning")
+            raise CleaningCancelled(f"{log.topic_partition} has changed during the cleaning")
         directory.note_clean(log.topic_partition, end)
 
     async def _put_in_place(
@@ -261,7 +261,7 @@ class LogCleaner(Generic[P]):
         )
         if not is_wanted:
             cleaning.discard(cleaned)
-            raise CleaningCancelled(f"{log.topic_partition} has changed under the cleaning")
+            raise CleaningCancelled(f"{log.topic_partition} has changed during the cleaning")
         sync = partial(log.files.env.fs.sync_directory, log.files.path)
         try:
             with log.guarded() as files:
@@ -274,7 +274,7 @@ class LogCleaner(Generic[P]):
         with log.guarded() as files:  # after an error, the cleaner's next check settles the swap
             removal = files.finish_swap()
         if removal is None:
-            raise CleaningCancelled(f"{log.topic_partition} was truncated under the cleaning")
+            raise CleaningCancelled(f"{log.topic_partition} was truncated during the cleaning")
         self._logs.run_later(removal, log.config.file_delete_delay_ms)
         await self._in_thread(sync)
 

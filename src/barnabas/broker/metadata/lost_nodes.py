@@ -59,8 +59,8 @@ async def put_back(store: MetadataStore, image: ClusterImage, *, is_final: bool)
     missing = [path for path, node in zip(paths, found, strict=True) if node is None]
     if {znodes.CLUSTER_ID, znodes.TOPICS} <= set(missing):
         raise ClusterGoneError(
-            "the metadata of the cluster are gone from its store: stop all brokers, and have `barnabas "
-            "cluster restore` make them again"
+            "the metadata of the cluster is missing in its store: stop all brokers, and restore it with "
+            "`barnabas cluster restore`"
         )
     left = []
     for path in missing:  # parents come first: the paths are sorted

@@ -45,7 +45,7 @@ def require_own_access(authorizer: Authorizer | None, principal: Principal, host
         return
     if not authorizer.access(principal, host).on_cluster(Operation.CLUSTER_ACTION):
         raise ConfigError(
-            f"brokers reach each other as {principal}, who may not do what brokers do: add {principal} to "
+            f"the brokers log in to each other as {principal}, which lacks permissions: add {principal} to "
             "super.users, or allow it CLUSTER_ACTION on the cluster"
         )
 

@@ -253,7 +253,7 @@ class Producers:
             if producer.transaction_start != UNKNOWN_OFFSET and not header.is_transactional:
                 raise KafkaError(
                     ErrorCode.INVALID_TXN_STATE,
-                    f"producer {header.producer_id} has a transaction open and wrote outside it",
+                    f"producer {header.producer_id} wrote outside of its open transaction",
                 )
         return None
 

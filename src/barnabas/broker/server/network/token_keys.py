@@ -136,7 +136,7 @@ async def open_tokens(
         if own.barnabas_oauthbearer_unsigned and not endpoint.is_loopback:
             raise ConfigError(
                 f"barnabas.oauthbearer.unsigned=true is not allowed while {endpoint} is a listener: "
-                f"whoever reaches it could be anybody; set {_URL}"
+                f"every client that can reach it could log in as any user; set {_URL}"
             )
         settings = tuple(getattr(own, name) for name in _SETTINGS)
         tokens = by_settings.get(settings)
@@ -184,8 +184,8 @@ def checked_rules(config: BrokerConfig) -> TokenRules:
             continue
         if not is_optional:
             raise ConfigError(
-                f"OAUTHBEARER needs sasl.oauthbearer.expected.{name}: a token that the provider made for "
-                f"somebody else would be taken; sasl.oauthbearer.allow.unverified.{name}=true allows it"
+                f"OAUTHBEARER needs sasl.oauthbearer.expected.{name}: otherwise the broker would accept "
+                f"tokens for other services; sasl.oauthbearer.allow.unverified.{name}=true allows it"
             )
         log.warning("OAUTHBEARER accepts tokens of any %s (sasl.oauthbearer.allow.unverified.%s)", name, name)
     return _rules(config)
