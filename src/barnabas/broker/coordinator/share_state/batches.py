@@ -1,8 +1,11 @@
 """Combines the stored state batches of a share partition with newer ones.
 
 If a record is in an older and in a newer batch, the one with the higher delivery count remains, as in Kafka.
-At equal counts the one with the higher delivery state remains. A record's count and state never fall. So a
-late duplicate of a write changes nothing.
+At equal counts the later delivery state remains, in the order available, archiving, acknowledged, archived. A
+record's count and state never fall. So a late duplicate of a write changes nothing.
+
+Unlike in Kafka, acknowledged comes after archiving. The write of a rejection can be stored although its
+answer is lost. The member then still has the record. If it accepts the record, there must be no dead letter.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from operator import attrgetter
 from barnabas.base.types import Offset
 from barnabas.broker.coordinator.share_state.persister import StateBatch
 
+#: by delivery state, its place in the order in which states override each other
+_ORDER = {0: 0, 3: 1, 2: 2, 4: 3}
 _first, _last = attrgetter("first_offset"), attrgetter("last_offset")
 
 
@@ -80,7 +85,7 @@ def _laid_over(older: Sequence[StateBatch], newer: Sequence[StateBatch]) -> Iter
 
 
 def _rank(batch: StateBatch) -> tuple[int, int]:
-    return batch.delivery_count, batch.delivery_state
+    return batch.delivery_count, _ORDER.get(batch.delivery_state, batch.delivery_state)
 
 
 def _joined(batches: Iterator[StateBatch]) -> Iterator[StateBatch]:

@@ -71,3 +71,11 @@ def test_overlapping_reversed_and_negative_ranges_are_not_in_order():
     for bad in (StateBatch(9, 12, 0, 1), StateBatch(12, 11, 0, 1), StateBatch(0, 1, 0, 1)):
         assert not is_ordered([good, bad])
     assert not is_ordered([StateBatch(-1, 3, 0, 1)])
+
+
+def test_an_accepted_record_needs_no_dead_letter_though_a_lost_rejection_was_stored() -> None:
+    rejected, accepted, archived = (StateBatch(5, 5, state, 1) for state in (3, 2, 4))
+    assert combine((rejected,), (accepted,), -1) == (accepted,)
+    assert combine((accepted,), (rejected,), -1) == (accepted,)
+    assert combine((rejected,), (archived,), -1) == (archived,)
+    assert combine((rejected,), (StateBatch(5, 5, 0, 1),), -1) == (rejected,)
