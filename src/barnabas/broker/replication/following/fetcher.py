@@ -230,12 +230,12 @@ class ReplicaFetcher:
 
     async def close(self) -> None:
         """Stop copying at once. Responses to requests in flight are dropped."""
+        for flight in self._flights:
+            flight.reply.cancel()
         tasks = [self._task, *self._disk_work]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        for flight in self._flights:
-            flight.reply.cancel()
         for timer in self._timers.values():
             timer.cancel()
         if self._pause is not None:

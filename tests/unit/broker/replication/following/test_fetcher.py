@@ -66,6 +66,28 @@ def test_a_response_is_appended_and_the_next_fetch_sent_in_the_turn_in_which_it_
     scenario(story)
 
 
+def test_no_response_is_processed_once_a_fetcher_begins_to_close(scenario):
+    async def story(cluster):
+        _leader, follower = cluster.add(1, 2)
+        submit, replies = cluster.submit, []
+
+        def submit_and_keep(*request):
+            replies.append(submit(*request))
+            return replies[-1]
+
+        cluster.submit = submit_and_keep
+        cluster.elect(1, 0)
+        await cluster.settle(0.1)
+        assert not replies[-1].done()  # the leader delays it
+        stopping = asyncio.create_task(follower.following.stop())
+        await asyncio.sleep(0)  # the task begins
+        await asyncio.sleep(0)  # the fetcher begins to close
+        assert replies[-1].cancelled() and not stopping.done()
+        await stopping
+
+    scenario(story)
+
+
 def test_the_followers_watermark_is_the_leaders_as_far_as_it_has_it(scenario):
     async def story(cluster):
         leader, follower, third = cluster.add(1, 2, 3)
