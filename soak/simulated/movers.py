@@ -99,7 +99,10 @@ class Move(Client):
         await self._ask_for(dict.fromkeys(self._some(replicas, len(replicas))))
 
     async def _drain(self, replicas: dict[Place, list[int]]) -> None:
-        """Move all replicas away from a broker, as far as enough other brokers exist."""
+        """Move all replicas away from a random broker.
+
+        If no other broker can have a replica, the replica is only removed, if `_FEWEST` others remain.
+        """
         drained = self.random.choice(self.stage.broker_ids)
         moves: dict[Place, list[int] | None] = {}
         for place, held in sorted(replicas.items()):

@@ -1,4 +1,6 @@
-"""Share groups where other features meet them: the log changes under records in flight, or a rule goes."""
+"""Share groups together with other features: the log changes while records are in
+flight, or an ACL is deleted.
+"""
 
 from __future__ import annotations
 

@@ -137,7 +137,9 @@ def fill(folder: Path) -> None:
 
 
 def stopped_brokers_data(folder: Path) -> Path:
-    """Create a log directory with a damaged file, the same for each call, because a command may repair it."""
+    """Create a log directory with a damaged file. Each command gets a new one,
+    because it may repair the file.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     partition = folder / "t-0"
     partition.mkdir(parents=True)
