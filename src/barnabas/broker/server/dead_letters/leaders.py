@@ -31,7 +31,10 @@ from barnabas.kafka.records.batch import batches
 _READ_BYTES = 1024 * 1024
 #: in seconds, how long a leader may take longer to answer than it waits for its followers
 _GRACE = 5.0
+#: who asks for offsets: a consumer, whose log ends at the high watermark, or anyone who sees all of the log
 _CONSUMER = -1
+_DEBUGGER = -2
+_LATEST = -1
 
 
 class LastBatch(NamedTuple):
@@ -162,23 +165,29 @@ class RemoteLeader:
             return None
         if not with_records:
             return LastBatch(known.last_sequence, b"")
-        wanted = ListOffsetsPartition(partition_index=index, timestamp=known.last_timestamp)
-        listed = await self._send(
-            ListOffsetsRequest(
-                replica_id=_CONSUMER, topics=[ListOffsetsTopic(name=name, partitions=[wanted])]
-            )
-        )
-        offset = _check(listed.topics[0].partitions[0]).offset
-        while offset >= 0:
+        end = await self._offset(_LATEST, _DEBUGGER)
+        if await self._offset(_LATEST, _CONSUMER) < end:
+            raise _not_committed()
+        offset = await self._offset(known.last_timestamp, _CONSUMER)
+        while 0 <= offset < end:
             fetched = await self._fetch(offset)
             found = _batch_of(fetched, producer_id, known.last_sequence)
             if found is not None:
                 return LastBatch(known.last_sequence, found)
             headers = [header for _, header in batches(fetched)]
             if not headers:
-                break
+                raise _not_committed()
             offset = headers[-1].last_offset + 1
-        raise _not_committed()
+        return LastBatch(known.last_sequence, b"")  # it is deleted
+
+    async def _offset(self, timestamp: int, replica_id: int) -> Offset:
+        """Return the offset of the first record with a timestamp or a later one; -1 if there is none."""
+        name, index = self._place.topic
+        wanted = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+        topic = ListOffsetsTopic(name=name, partitions=[wanted])
+        listed = await self._send(ListOffsetsRequest(replica_id=replica_id, topics=[topic]))
+        offset: Offset = _check(listed.topics[0].partitions[0]).offset
+        return offset
 
     async def _fetch(self, offset: Offset) -> bytes:
         name, index = self._place.topic

@@ -60,8 +60,6 @@ _OVERTAKEN = frozenset(
         ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     }
 )
-#: how often the writer looks for a batch that the log knows and does not show; it is then deleted
-_LOOKS = 5
 
 
 class DeadLetterQueues:
@@ -188,7 +186,6 @@ class LetterWriter:
         #: the sequence number of the next dead letter; None while it is unknown
         self._sequence: int | None = None
         self._sent: _Sent | None = None
-        self._looks = 0
 
     async def write(self, due: Sequence[DeadLetters]) -> Sequence[Span]:
         """Write dead letters for the first of the records that are due.
@@ -236,14 +233,7 @@ class LetterWriter:
         Returns:
             The offsets of the source records of the last batch; empty if no dead letter is in doubt.
         """
-        try:
-            last = await leader.last_batch(self._source.producer_id, with_records=self._is_in_doubt)
-        except KafkaError as error:
-            self._looks += 1
-            if error.code is not ErrorCode.REQUEST_TIMED_OUT or self._looks < _LOOKS:
-                raise
-            last = await leader.last_batch(self._source.producer_id, with_records=False)
-        self._looks = 0
+        last = await leader.last_batch(self._source.producer_id, with_records=self._is_in_doubt)
         self._sequence = 0 if last is None else (last.last_sequence + 1) % SEQUENCE_LIMIT
         if last is None or not last.records:
             return ()

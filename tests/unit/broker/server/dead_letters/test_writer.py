@@ -232,6 +232,22 @@ def test_a_late_batch_of_the_former_leader_is_not_written_again(due):
 
 
 @scenario
+async def test_dead_letters_that_the_replicas_do_not_have_yet_are_not_written_again():
+    world = World()
+    world.append(1)
+    world.letters.update(LED._replace(isr=(ME, 2), replicas=(ME, 2), partition_epoch=1))
+    with pytest.raises(KafkaError):
+        await world.writer().write([run(0)])
+    successor = world.writer(is_in_doubt=True)
+    for _ in range(20):
+        with pytest.raises(KafkaError, match="not committed yet"):
+            await successor.write([run(0)])
+    world.letters.update(LED._replace(replicas=(ME, 2), partition_epoch=2))
+    assert await successor.write([run(0)]) == [(0, 0)]
+    assert world.written() == [0]
+
+
+@scenario
 async def test_a_refused_batch_is_made_anew_with_the_settings_of_then():
     world = World(group={"errors.deadletterqueue.copy.record.enable": "true"})
     world.append(2)
