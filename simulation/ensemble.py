@@ -378,7 +378,7 @@ class _Link:
         self._answer_when_known(pending, result, None)
 
     def _answer_when_known(self, pending: _Pending, result: Any, error: Exception | None) -> None:
-        """Answer in order. Answer a write or a sync only when this server has applied it."""
+        """Answer a request after all earlier ones; a write or a sync only when this server has applied it."""
         catches_up = pending.read is None or pending.is_sync
         than = max(self._answers_at, self._follows_at) if catches_up else self._answers_at
         self._answers_at = self._later(than, 0.0)

@@ -87,9 +87,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 
 def _in_child(work: Any, limit_s: float) -> Any:
-    """Return the result of `work` in a forked process; None if the process ends
-    otherwise or takes too long.
-    """
+    """Run `work` in a forked process, and return its result; None if the process fails or takes too long."""
     reader, writer = os.pipe()
     pid = os.fork()
     if not pid:

@@ -905,7 +905,7 @@ def test_a_clean_stop_vouches_for_nothing_when_nobody_knows_which_logs_there_wer
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_folder_that_does_not_say_whose_it_is_makes_way_for_the_topic_that_has_its_name(play, is_clean):
-    """Simulation seed 100721: a power cut removed its partition.metadata, and the checkpoints name a deleted
+    """Simulation seed 100721: a power cut removed the partition.metadata, and the checkpoints name a deleted
     topic.
     """
 
