@@ -190,6 +190,8 @@ class InFlight:
         self._held = 0
         #: the number of records that wait for their dead letters
         self._archiving = 0
+        #: a start offset, an offset from which `_settled` counts on, and its count between these offsets
+        self._counted = start, start, 0
         #: the records whose dead letters are written, until their archived state is stored
         self._written_letters: list[tuple[Offset, Offset]] = []
         #: first and last offsets of the changes that no write contains yet
@@ -259,12 +261,20 @@ class InFlight:
         return locks - max(self._archiving, self._held - self._settled())
 
     def _settled(self) -> int:
-        """Return the number of records, without gaps, before the first available or acquired one."""
-        count = 0
-        for each in self._ranges:
+        """Return the number of records, without gaps, before the first available or acquired one.
+
+        A settled record stays settled. So this method counts each record once, until the start offset moves.
+        """
+        start, position, count = self._counted
+        if start != self.start:
+            position, count = self.start, 0
+        for index in range(self._index_of(position), len(self._ranges)):
+            each = self._ranges[index]
             if each.state < ACKNOWLEDGED:
                 break
-            count += 0 if each.is_gap else each.size
+            count += 0 if each.is_gap else each.last + 1 - max(position, each.first)
+            position = each.last + 1
+        self._counted = self.start, position, count
         return count
 
     def acquire(
@@ -293,7 +303,7 @@ class InFlight:
         Returns:
             The acquired records. One entry has contiguous records that were delivered equally often.
         """
-        plan = _Plan(max_records, 0 if is_strict else batch_size, is_strict)
+        plan = _Plan(self._room, max_records, 0 if is_strict else batch_size, is_strict)
         position = at
         for batch in batches:
             if batch.last < position:
@@ -322,7 +332,6 @@ class InFlight:
 
     def _plan_batch(self, plan: _Plan, position: Offset, batch: ReadBatch) -> bool:
         """Plan to acquire the batch's available records from `position` on. Return False to end the plan."""
-        room = self._room
         for first, last, deliveries in self._available(position, batch.last):
             left = plan.max_records - plan.count
             if left <= 0:
@@ -330,10 +339,10 @@ class InFlight:
             size = last - first + 1
             taken = min(size, left) if plan.is_strict else size
             if first >= self.end:
-                if room <= plan.count_new:
+                if plan.room <= plan.count_new:
                     return False
                 if plan.is_strict:
-                    taken = min(taken, room - plan.count_new)
+                    taken = min(taken, plan.room - plan.count_new)
                 plan.count_new += taken
             most = self._most_together(deliveries, batch.last - batch.first + 1)
             if most is not None and plan.count:
@@ -731,7 +740,9 @@ class InFlight:
 class _Plan:
     """The changes that `acquire` is going to make."""
 
-    def __init__(self, max_records: int, batch_size: int, is_strict: bool) -> None:
+    def __init__(self, room: int, max_records: int, batch_size: int, is_strict: bool) -> None:
+        #: the number of records that may still come in flight
+        self.room = room
         self.max_records = max_records
         self.is_strict = is_strict
         self._batch_size = batch_size

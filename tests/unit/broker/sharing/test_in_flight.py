@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 
 import pytest
+from tests.work import lines_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.sharing.in_flight import (
     ACCEPT,
     GAP,
+    REJECT,
     RELEASE,
     RENEW,
     Acknowledgement,
@@ -185,3 +187,21 @@ def test_two_thousand_alternating_answers_become_few_ranges_again():
     flight.acknowledge("a", [Acknowledgement(o, o, [ACCEPT]) for o in range(1, 2000, 2)], 10.0)
     store(flight)
     assert not flight.ranges() and flight.start == 2000
+
+
+def test_acquiring_costs_no_more_while_many_dead_letters_wait():
+    """Every other record waits for its dead letter, so each record before the next one is a range."""
+
+    def cost(waiting: int) -> int:
+        flight = InFlight(0, Limits(record_locks=5000, has_dead_letters=True))
+        acquire(flight, batch_of((0, waiting - 1)))
+        flight.acknowledge("a", [Acknowledgement(0, waiting - 1, [REJECT, ACCEPT] * (waiting // 2))], 10.0)
+        store(flight)
+        assert len(flight.ranges()) == waiting
+        assert not flight.is_full and flight.next_offset == waiting
+        new = [ReadBatch(offset, offset) for offset in range(waiting, waiting + 100)]
+        lines = lines_of(lambda: acquire(flight, new) and flight.is_full)
+        assert flight.end == waiting + 100
+        return lines
+
+    assert cost(2000) <= cost(20)
