@@ -30,7 +30,7 @@ def check(history: History) -> Iterator[Finding]:
         ordered = sorted(deliveries, key=lambda delivery: delivery.at)
         log = history.log(place, settings.isolation)
         if log is not None:
-            yield from _acknowledged(history, what, ordered, settings, is_deleted=log.start > offset)
+            yield from _acknowledged(history, what, ordered, settings, is_deleted=offset not in log.records)
         yield from _locked(history, what, ordered, settings)
         yield from _counts(what, ordered, settings)
     for group, offsets in shares.start_offsets.items():

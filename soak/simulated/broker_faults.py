@@ -135,8 +135,11 @@ class BrokerFaults:
         its fsync.
         """
         power = self._loses_power(broker, random)
+        if random.random() < 0.7:  # so that the segment does wait
+            broker.slow_down(random.choice([0.05, 0.3]))
         broker.light_fuse(random.randrange(8), power=power, behind=".snapshot")
         await asyncio.sleep(random.uniform(1.0, 3.0))
+        broker.slow_down(broker.usual_delay)
         await self._come_back(broker, random)
 
     async def _restart_one(self, broker: SimulatedBroker, random: Random) -> None:

@@ -169,6 +169,17 @@ def test_late_acknowledgement_of_a_record_that_another_member_has_finished_is_ac
     assert jobs.found(start=1) == []
 
 
+def test_late_acknowledgement_of_a_record_that_compaction_has_removed_is_accepted():
+    jobs = Jobs(2)
+    jobs.world._compacted = ("a",)
+    jobs.fetch("one", (0, 1))
+    jobs.fetch("two", (0, 1), (1, 1), lease="leader 2")
+    jobs.acknowledge("two", (0, RELEASE), (1, ACCEPT))
+    jobs.world.logs[A][0] = (None, None, None)
+    jobs.acknowledge("one", (0, ACCEPT))
+    assert jobs.found(start=2) == []
+
+
 def test_count_of_deliveries_that_falls():
     jobs = Jobs()
     jobs.fetch("one", (0, 1))
