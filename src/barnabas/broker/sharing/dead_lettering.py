@@ -90,22 +90,26 @@ class DeadLettering:
     async def _run(self) -> None:
         failures = 0
         while due := self._flight.due_letters():
-            try:
-                done = await self._written(due)
-            except KafkaError as error:
+            done = await self._attempt(due)
+            if not done:
                 failures += 1
-                self._counts.failed_requests += 1
-                self._report(error)
                 await asyncio.sleep(backoff_ms(failures) / 1000)
                 continue
             failures = 0
+            self._told = None
             for first, last in done:
                 self._flight.letters_written(first, last)
-            if done:
-                self._told = None
-                self._on_change()
+            self._on_change()
         self.task = None
         self._on_idle()
+
+    async def _attempt(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
+        try:
+            return await self._written(due)
+        except Exception as error:  # whatever it is: the records wait, as many as the group may lock
+            self._counts.failed_requests += 1
+            self._report(error)
+            return ()
 
     async def _written(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
         if self._has_queue():
@@ -116,9 +120,10 @@ class DeadLettering:
         log.warning("%s has no dead-letter queue any more: its records are archived without one", self._name)
         return [(letters.first, letters.last) for letters in due]
 
-    def _report(self, error: KafkaError) -> None:
+    def _report(self, error: Exception) -> None:
         """Log why dead letters wait, once for each reason."""
-        told = f"{error.code.name}: {error.message}"
+        told = str(error)
         if told != self._told:
-            log.warning("dead letters of %s wait: %s", self._name, told)
+            traceback = None if isinstance(error, KafkaError) else error
+            log.warning("dead letters of %s wait: %s", self._name, told, exc_info=traceback)
         self._told = told

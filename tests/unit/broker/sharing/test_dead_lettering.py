@@ -117,6 +117,32 @@ async def test_a_queue_that_refuses_makes_the_record_wait_and_the_log_says_why_o
     assert queue.persister.writes[-1] == (1, 0, [])
 
 
+@with_log
+async def test_an_unforeseen_error_makes_the_record_wait_and_the_log_has_its_traceback(caplog):
+    queue = Queue(**DLQ)
+    queue.append(1)
+    await queue.acquire()
+    queue.letters.failures = [IndexError("a short response")] * 3
+    await queue.acknowledge(0, 0, REJECT)
+    await asyncio.sleep(30)
+    assert queue.letters.written == [(0, 0, 1, True)]
+    assert queue.persister.writes[-1] == (1, 0, [])
+    assert caplog.text.count("Traceback") == 1
+
+
+@scenario
+async def test_a_call_that_writes_nothing_is_followed_by_a_pause():
+    queue = Queue(**DLQ)
+    queue.append(1)
+    await queue.acquire()
+    queue.letters.idle_calls = 10
+    await queue.acknowledge(0, 0, REJECT)
+    await asyncio.sleep(1)
+    assert queue.letters.calls < 10
+    await asyncio.sleep(60)
+    assert queue.letters.written == [(0, 0, 1, True)]
+
+
 @scenario
 async def test_a_record_that_waits_for_its_dead_letter_keeps_no_others_back():
     queue = Queue(**DLQ, **{"share.partition.max.record.locks": "100"})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -27,7 +29,8 @@ from barnabas.broker.storage import ColdRead
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.records import Record
 from barnabas.kafka.records.batch import SEQUENCE_LIMIT, batches
-from barnabas.kafka.records.builder import batch_records
+from barnabas.kafka.records.builder import batch_payload
+from barnabas.kafka.records.record import decode_records
 
 #: creates topics with these settings; returns the errors of the topics that it could not create
 Create: TypeAlias = Callable[[Iterable[str], Mapping[str, str]], Awaitable[dict[str, KafkaError]]]
@@ -38,6 +41,11 @@ _PURPOSE = "dead letters"
 _SOURCE_BYTES = 64 * 1024
 #: the most bytes of one source batch, decompressed
 _MOST_DECOMPRESSED = 16 * 1024 * 1024
+#: after this many decompressed bytes, one read of the source decodes no further batch
+_ENOUGH_DECOMPRESSED = 1024 * 1024
+#: errors of source records that no later attempt can read
+_UNREADABLE = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
+_EMPTY = Record(None, None)
 #: the settings of a topic that the broker creates
 _OWN_SETTINGS = {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}
 #: errors after which the log may have the batch
@@ -211,11 +219,12 @@ class LetterWriter:
             if not batch.records:
                 return batch.spans
             self._sent = _Sent(batch, False)
-        batch = self._sent.batch
+        batch, was_uncertain = self._sent
+        self._sent = _Sent(batch, True)
         try:
             await leader.append(batch.records)
         except KafkaError as error:
-            self._failed(error)
+            self._failed(error, was_uncertain)
             raise
         self._sent = None
         if self._is_in_doubt:
@@ -239,17 +248,14 @@ class LetterWriter:
             return ()
         return offsets_of(self._source, last.records)
 
-    def _failed(self, error: KafkaError) -> None:
+    def _failed(self, error: KafkaError, was_uncertain: bool) -> None:
         """Decide what the next call does after `error`: repeat the batch, or make a new one."""
-        assert self._sent is not None
-        batch, was_uncertain = self._sent
         if error.code in _UNCERTAIN:
-            self._sent = _Sent(batch, True)
-        elif error.code in _OVERTAKEN or was_uncertain:
-            self._sent = self._sequence = None
+            return
+        self._sent = None  # settings may change until the next attempt
+        if error.code in _OVERTAKEN or was_uncertain:
+            self._sequence = None
             self._is_in_doubt = True
-        else:
-            self._sent = None  # settings may change until the next attempt
 
     async def _make(self, place: Place, due: Sequence[DeadLetters]) -> LetterBatch:
         view = self._queues.view
@@ -267,14 +273,19 @@ class LetterWriter:
         )
 
     async def _read(self, due: Sequence[DeadLetters]) -> tuple[dict[Offset, Record], Offset]:
-        """Read the first source records. Return them, and the offset before which these are all.
+        """Read the first source records that are due. Return them, and the offset before which these are all.
 
-        If the records cannot be read or decoded, return records without contents.
+        If the records are damaged, return records without contents.
+
+        Raises:
+            KafkaError: OFFSET_NOT_AVAILABLE, the records are above the high watermark; or the disk failed.
         """
-        log, first, last = self._partition.log, due[0].first, due[-1].last
+        log, first = self._partition.log, due[0].first
         end = log.high_watermark
         if first < log.log_start_offset:
             return {}, log.log_start_offset
+        if first >= end:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"the record {first} is not committed yet")
 
         def read(may_wait: bool) -> bytes:
             fetched = log.read(first, _SOURCE_BYTES, end, True, may_wait)
@@ -285,21 +296,36 @@ class LetterWriter:
                 data = read(False)
             except ColdRead as cold:
                 data = await self._queues.cold_reads.retry(read, cold)
-            return await self._queues.long_work.run(_decoded, data, first, last, end)
-        except KafkaError:
-            end = due[0].last + 1
-            return {offset: Record(None, None) for offset in range(first, end)}, end
+            return await self._queues.long_work.run(_decoded, data, due, end)
+        except KafkaError as error:
+            if error.code not in _UNREADABLE:
+                raise
+            end = min(due[0].last + 1, end)
+            return dict.fromkeys(range(first, end), _EMPTY), end
 
 
-def _decoded(data: bytes, first: Offset, last: Offset, end: Offset) -> tuple[dict[Offset, Record], Offset]:
-    """Decode the records from `first` to `last`. Return them, and the end of `data`; `end` if it is empty."""
+def _decoded(data: bytes, due: Sequence[DeadLetters], end: Offset) -> tuple[dict[Offset, Record], Offset]:
+    """Decode records that are due. Return them, and the end of the decoded batches; `end` if `data` is empty.
+
+    Few bytes can be the batches of very large records. So the decompressed bytes have a limit.
+    """
     found: dict[Offset, Record] = {}
+    decompressed = 0
     for position, header in batches(data):
-        end = header.last_offset + 1
+        if decompressed >= _ENOUGH_DECOMPRESSED:
+            break
+        end = header.next_offset
         if header.is_control:
             continue
         batch = memoryview(data)[position : position + header.size]
-        for record in batch_records(header, batch, _MOST_DECOMPRESSED):
-            if first <= record.offset <= last:
+        payload = batch_payload(header, batch, _MOST_DECOMPRESSED)
+        decompressed += len(payload)
+        for record in decode_records(payload, header.record_count, header.base_offset, header.base_timestamp):
+            if _is_due(due, record.offset):
                 found[record.offset] = record
     return found, end
+
+
+def _is_due(due: Sequence[DeadLetters], offset: Offset) -> bool:
+    index = bisect_right(due, offset, key=attrgetter("first")) - 1
+    return index >= 0 and offset <= due[index].last

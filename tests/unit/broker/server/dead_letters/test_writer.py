@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from barnabas.broker.storage import OpenFiles, Origin
 from barnabas.kafka.records import Record, encode_batch
 from barnabas.kafka.records.batch import batches
 from barnabas.kafka.records.builder import all_records
+from barnabas.kafka.records.compression import Compression
 from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
 
 ME = 1
@@ -85,7 +87,7 @@ class World:
         #: a batch that comes just before the next append
         self.late: bytes | None = None
         #: what the appends to the dead-letter queue raise, and whether they append before
-        self.failures: list[tuple[ErrorCode, bool]] = []
+        self.failures: list[tuple[ErrorCode | Exception, bool]] = []
         real = self.queues.leader
         self.queues.leader = lambda place: Unreliable(self, real(place))
 
@@ -103,16 +105,17 @@ class World:
     def writer(self, is_in_doubt: bool = False):
         return self.queues.writer(KEY, self.source, is_in_doubt)
 
-    def written(self) -> list[int]:
-        """Return, for each dead letter in the queue, the offset of its source record."""
+    def letter_records(self) -> list[Record]:
+        """Return the dead letters in the queue."""
         log = self.letters.log
         if not log.high_watermark:
             return []
         chunks = log.read(0, 2**24, log.high_watermark).chunks
-        return [
-            int(dict(record.headers)["__dlq.errors.offset"])
-            for record in all_records(b"".join(map(bytes, chunks)))
-        ]
+        return list(all_records(b"".join(map(bytes, chunks))))
+
+    def written(self) -> list[int]:
+        """Return, for each dead letter in the queue, the offset of its source record."""
+        return [int(dict(letter.headers)["__dlq.errors.offset"]) for letter in self.letter_records()]
 
 
 class Unreliable:
@@ -129,7 +132,7 @@ class Unreliable:
         if is_appended:
             await self._real.append(batch)
         if failure is not None:
-            raise KafkaError(failure)
+            raise failure if isinstance(failure, Exception) else KafkaError(failure)
 
     async def last_batch(self, producer_id: int, *, with_records: bool) -> LastBatch | None:
         return await self._real.last_batch(producer_id, with_records=with_records)
@@ -245,6 +248,65 @@ async def test_dead_letters_that_the_replicas_do_not_have_yet_are_not_written_ag
     world.letters.update(LED._replace(replicas=(ME, 2), partition_epoch=2))
     assert await successor.write([run(0)]) == [(0, 0)]
     assert world.written() == [0]
+
+
+@scenario
+async def test_a_record_that_the_disk_does_not_give_now_keeps_its_contents():
+    world = World(group={"errors.deadletterqueue.copy.record.enable": "true"})
+    world.append(1)
+    writer = world.writer()
+
+    def broken(*args):
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(world.source.log), "read", broken)
+        with pytest.raises(KafkaError):
+            await writer.write([run(0)])
+    assert await writer.write([run(0)]) == ((0, 0),)
+    assert [letter.value for letter in world.letter_records()] == [b"0"]
+
+
+@scenario
+async def test_a_record_that_this_leader_does_not_show_yet_waits():
+    world = World()
+    world.source.update(LED._replace(isr=(ME, 2), replicas=(ME, 2), partition_epoch=1))
+    world.append(1)
+    with pytest.raises(KafkaError) as raised:
+        await world.writer().write([run(0)])
+    assert raised.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+@scenario
+async def test_reading_small_batches_of_large_records_takes_little_memory():
+    """Only the records that are due stay in memory, and no more batches than one write needs."""
+    world = World(group={"errors.deadletterqueue.copy.record.enable": "true"})
+    zeros = encode_batch([Record(None, bytes(2**20))] * 2, compression=Compression.ZSTD)
+    for _ in range(40):
+        world.source.append(zeros, -1, Origin.CLIENT)
+    due = [run(offset) for offset in range(0, 80, 2)]
+    tracemalloc.start()
+    spans = await world.writer().write(due)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert spans[0] == (0, 0)
+    assert peak < 20 * 2**20
+
+
+@scenario
+async def test_an_error_without_a_code_leaves_open_whether_the_batch_was_appended():
+    world = World()
+    world.append(2)
+    writer = world.writer()
+    world.failures = [(ValueError("short response"), True)]
+    with pytest.raises(ValueError, match="short"):
+        await writer.write([run(0)])
+    world.failures = [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, False)]
+    with pytest.raises(KafkaError):
+        await writer.write([run(1)])
+    assert await writer.write([run(0), run(1)]) == [(0, 0)]
+    assert await writer.write([run(1)]) == [(1, 1)]
+    assert world.written() == [0, 1]
 
 
 @scenario
