@@ -38,6 +38,8 @@ from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest,
 from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.records import Record, encode_batch
 
 ANY = AclBindingFilter(
     ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
@@ -271,6 +273,25 @@ def test_an_idempotent_producer_needs_write_on_some_topic(alice, allow):
     assert alice(request).error_code == 0
     allow("topic", "*", "write", deny=True)
     assert alice(request).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_the_producer_ids_of_brokers_are_for_brokers(broker, alice, allow):
+    def produce(wire: Wire, sequence: int) -> int:
+        batch = encode_batch(
+            [Record(None, b"forged")], producer_id=2**62, producer_epoch=0, base_sequence=sequence
+        )
+        data = PartitionProduceData(index=0, records=batch)
+        request = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="mine", partition_data=[data])])
+        return wire(request, 12).responses[0].partition_responses[0].error_code
+
+    allow("topic", "mine", "write")
+    assert produce(alice, 0) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    super_user = Wire(broker.open_address)
+    assert produce(super_user, 0) == 0
+    super_user.close()
+    assert produce(alice, 1) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    allow("cluster", "kafka-cluster", "cluster_action")
+    assert produce(alice, 1) == 0
 
 
 def test_a_fetch_session_loses_a_topic_when_its_rule_goes_and_no_one_else_has_the_session(

@@ -63,6 +63,8 @@ METADATA_TOPIC_ID: TopicId = bytes(15) + b"\x01"
 UNKNOWN_OFFSET: Offset = -1
 NO_LEADER_EPOCH: LeaderEpoch = -1
 NO_PRODUCER_ID: ProducerId = -1
+#: producer ids from here on are never allocated: brokers use them for batches of their own
+FIRST_BROKER_PRODUCER_ID: ProducerId = 1 << 62
 NO_PRODUCER_EPOCH: ProducerEpoch = -1
 NO_BROKER: BrokerId = -1
 

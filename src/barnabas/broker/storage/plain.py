@@ -7,7 +7,7 @@ offset and, with LogAppendTime, its timestamp. `PartitionLog.append_as_leader` a
 
 from __future__ import annotations
 
-from barnabas.base.types import NO_PRODUCER_ID, Buffer
+from barnabas.base.types import FIRST_BROKER_PRODUCER_ID, NO_PRODUCER_ID, Buffer
 from barnabas.broker.config import TopicConfig
 from barnabas.broker.storage.log import AppendInfo, PartitionLog, new_info
 from barnabas.broker.storage.rolling import TIME_ENTRY_SIZE
@@ -140,6 +140,8 @@ def append_plain(
     producer = None
     producers = log.producers
     if producer_id != NO_PRODUCER_ID:
+        if producer_id >= FIRST_BROKER_PRODUCER_ID:
+            return None
         is_transactional = attributes & TRANSACTIONAL_FLAG != 0
         producer = producers.next_in_line(producer_id, producer_epoch, sequence, is_transactional)
         if producer is None:

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.types import Buffer
+from barnabas.base.types import NO_PRODUCER_ID, Buffer
 from barnabas.kafka.records.crc import crc32c
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -44,6 +44,8 @@ CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 
 _ATTRIBUTES_LOW_BYTE = 22
+_PRODUCER_ID_AT = 43
+_PRODUCER_ID = struct.Struct(">q")
 
 NO_TIMESTAMP = -1
 NO_SEQUENCE = -1
@@ -142,6 +144,14 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
 def low_attributes(batch: Buffer) -> int:
     """Return the low byte of the attributes, without parsing the header; 0 if the batch is too short."""
     return batch[_ATTRIBUTES_LOW_BYTE] if len(batch) >= HEADER_SIZE else 0
+
+
+def producer_id_of(batch: Buffer) -> int:
+    """Return the producer id, without parsing the header; -1 if the batch is too short."""
+    if len(batch) < HEADER_SIZE:
+        return NO_PRODUCER_ID
+    producer_id: int = _PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_AT)[0]
+    return producer_id
 
 
 def crc_of(batch: Buffer) -> int:

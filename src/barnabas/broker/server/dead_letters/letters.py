@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from barnabas.base.types import Buffer, Offset, ProducerId
+from barnabas.base.types import FIRST_BROKER_PRODUCER_ID, Buffer, Offset, ProducerId
 from barnabas.broker.coordinator import SharePartitionKey
 from barnabas.broker.sharing.in_flight import DeadLetters
 from barnabas.kafka.records import Record
@@ -34,9 +34,6 @@ MOST_RECORDS = 500
 MOST_BYTES = 64 * 1024
 #: the only producer epoch of these producers
 EPOCH = 0
-#: producer ids from here on are never allocated
-_OWN_PRODUCER_IDS = 1 << 62
-
 #: the first and the last offset of contiguous source records
 Span = tuple[Offset, Offset]
 
@@ -55,7 +52,7 @@ class Source(NamedTuple):
         the repetition of a batch, and remembers the last batch.
         """
         digest = blake2b(str(self.key).encode(), digest_size=8).digest()
-        return _OWN_PRODUCER_IDS | (int.from_bytes(digest) >> 2)
+        return FIRST_BROKER_PRODUCER_ID | (int.from_bytes(digest) >> 2)
 
 
 class LetterBatch(NamedTuple):

@@ -16,7 +16,7 @@ from itertools import dropwhile
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.types import INTERNAL_TOPICS, Buffer, TopicKey
+from barnabas.base.types import FIRST_BROKER_PRODUCER_ID, INTERNAL_TOPICS, Buffer, TopicKey
 from barnabas.broker.awaitables import MaybeAwaitable, SecondPhase, is_awaitable, resolve
 from barnabas.broker.replication.acknowledgement import Acknowledgement, Appended
 from barnabas.broker.replication.manager import ReplicaManager
@@ -40,7 +40,7 @@ from barnabas.kafka.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from barnabas.kafka.records.batch import COMPRESSION_MASK, TRANSACTIONAL_FLAG, low_attributes
+from barnabas.kafka.records.batch import COMPRESSION_MASK, TRANSACTIONAL_FLAG, low_attributes, producer_id_of
 from barnabas.kafka.records.compression import Compression
 from barnabas.kafka.security.acls import Operation
 
@@ -430,8 +430,8 @@ def _checked(
     """Return `records` after the checks that do not decode them.
 
     Raises:
-        KafkaError: the request's acks, topic, compression or transaction is not allowed, or there are no
-            records.
+        KafkaError: the request's acks, topic, compression, transaction or producer id is not allowed, or
+            there are no records.
     """
     if request.acks not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -446,6 +446,10 @@ def _checked(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "a transaction's batch without a transactional id",
         )
+    if producer_id_of(records) >= FIRST_BROKER_PRODUCER_ID and not context.access.on_cluster(
+        Operation.CLUSTER_ACTION
+    ):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers use this producer id")
     if context.api_version < ZSTD_SINCE and attributes & COMPRESSION_MASK == Compression.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd requires Produce v{ZSTD_SINCE} or later"
