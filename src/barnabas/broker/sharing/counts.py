@@ -23,7 +23,7 @@ class ShareCounts:
     def __init__(self) -> None:
         #: by acknowledgement type, the number of acknowledged records
         self.acknowledgements: Counter[int] = Counter()
-        #: by group, the counts of its dead letters
+        #: by group, the counts of its dead letters; only of groups that had some
         self.letters: defaultdict[str, LetterCounts] = defaultdict(LetterCounts)
 
     def acknowledged(self, acknowledgements: Sequence[Acknowledgement]) -> None:

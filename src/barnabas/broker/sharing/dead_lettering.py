@@ -43,7 +43,7 @@ class DeadLettering:
         name: the share partition, for logs.
         flight: the records in flight.
         writer: writes the dead letters.
-        counts: the counts of the group's dead letters.
+        counts: returns the counts of the group's dead letters, called when some are due.
         has_queue: returns whether the group has a dead-letter queue now.
         on_change: called when `flight` has changes to store, and room for other records.
         on_idle: called when no dead letters are due.
@@ -54,7 +54,7 @@ class DeadLettering:
         name: str,
         flight: InFlight,
         writer: LetterWriter,
-        counts: LetterCounts,
+        counts: Callable[[], LetterCounts],
         has_queue: Callable[[], bool],
         on_change: Callable[[], object],
         on_idle: Callable[[], object],
@@ -107,15 +107,15 @@ class DeadLettering:
         try:
             return await self._written(due)
         except Exception as error:  # whatever it is: the records wait, as many as the group may lock
-            self._counts.failed_requests += 1
+            self._counts().failed_requests += 1
             self._report(error)
             return ()
 
     async def _written(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
         if self._has_queue():
-            self._counts.requests += 1
+            self._counts().requests += 1
             done = await self._writer.write(due)
-            self._counts.records += sum(last - first + 1 for first, last in done)
+            self._counts().records += sum(last - first + 1 for first, last in done)
             return done
         log.warning("%s has no dead-letter queue any more: its records are archived without one", self._name)
         return [(letters.first, letters.last) for letters in due]

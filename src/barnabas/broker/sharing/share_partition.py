@@ -488,7 +488,7 @@ class SharePartition:
             str(self),
             flight,
             writer,
-            self._dependencies.counts.letters[self.key.group],
+            lambda: self._dependencies.counts.letters[self.key.group],
             lambda: self._limits.has_dead_letters,
             self._changed,
             self._leave,

@@ -259,6 +259,7 @@ class LetterWriter:
 
     async def _make(self, place: Place, due: Sequence[DeadLetters]) -> LetterBatch:
         view = self._queues.view
+        topic_config = view.topic_config(place.topic.topic)
         found, end = await self._read(due)
         assert self._sequence is not None
         return make_batch(
@@ -267,7 +268,7 @@ class LetterWriter:
             found,
             end,
             is_copy=view.group_config(self._source.key.group).errors_deadletterqueue_copy_record_enable,
-            most_bytes=view.topic_config(place.topic.topic).max_message_bytes,
+            most_bytes=min(topic_config.max_message_bytes, topic_config.segment_bytes),
             sequence=self._sequence,
             now_ms=view.clock.now_ms(),
         )

@@ -108,10 +108,11 @@ class World:
     def letter_records(self) -> list[Record]:
         """Return the dead letters in the queue."""
         log = self.letters.log
-        if not log.high_watermark:
-            return []
-        chunks = log.read(0, 2**24, log.high_watermark).chunks
-        return list(all_records(b"".join(map(bytes, chunks))))
+        found: list[Record] = []
+        while len(found) < log.high_watermark:  # a read ends with its segment
+            chunks = log.read(len(found), 2**24, log.high_watermark).chunks
+            found += all_records(b"".join(map(bytes, chunks)))
+        return found
 
     def written(self) -> list[int]:
         """Return, for each dead letter in the queue, the offset of its source record."""
@@ -338,6 +339,19 @@ async def test_a_batch_of_dead_letters_has_a_bound():
         header.size <= 2 * 64 * 1024
         for _, header in batches(bytes(world.letters.log.read(0, 2**24, 100).chunks[0]))
     )
+
+
+@scenario
+async def test_a_batch_of_dead_letters_fits_into_a_segment_of_the_queue():
+    world = World(
+        group={"errors.deadletterqueue.copy.record.enable": "true"}, queue={"segment.bytes": "16384"}
+    )
+    world.append(20, size=2_000)
+    writer, due = world.writer(), [run(0, 19)]
+    while due:
+        (_, last) = (await writer.write(due))[-1]
+        due = [run(last + 1, 19)] if last < 19 else []
+    assert world.written() == list(range(20))
 
 
 @scenario
