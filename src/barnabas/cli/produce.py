@@ -238,10 +238,10 @@ def _produce(
 
 
 def librdkafka_options(settings: tuple[str, ...]) -> dict[str, str]:
-    """Return the settings of librdkafka that --set options give.
+    """Return the librdkafka settings in the values of --set.
 
     Raises:
-        click.UsageError: a setting has its own option, or occurs twice.
+        click.UsageError: the command has an option of its own for a setting, or a setting occurs twice.
     """
     values = parse_assignments(settings, "--set")
     for name, option in _OWN_OPTIONS.items():

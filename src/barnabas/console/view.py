@@ -134,7 +134,7 @@ class ClusterView:
         return self.shared(f"share offsets {group}", 2.0, ask)
 
     def share_groups_of(self, topic: str) -> list[str]:
-        """Return the share groups that read a topic, of the first `_MOST_SHARE_GROUPS` share groups."""
+        """Return the share groups that read a topic, if they are among the first `_MOST_SHARE_GROUPS`."""
         groups = [each.group_id for each in self.groups()[0] if each.group_type == "share"]
         return [
             group
@@ -187,8 +187,9 @@ class ClusterView:
     ) -> T:
         """Return the last answer with this name if it is fresh, else call `ask` for a new answer.
 
-        Callers at the same time wait for the same answer. It is fresh for `fresh_s` seconds; a slow answer
-        for longer, at most `longest_s` seconds.
+        While `ask` runs, other callers with this name wait for its answer. An answer is fresh for `fresh_s`
+        seconds. If `ask` was slow, its answer is fresh for nine times as long as `ask` took, but at most for
+        `longest_s` seconds.
         """
         with self._lock:
             lock = self._asking.setdefault(name, threading.Lock())

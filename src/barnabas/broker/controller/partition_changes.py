@@ -143,9 +143,10 @@ def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[Brok
 
 
 def elect_uncleanly(state: PartitionState, leader: BrokerId) -> PartitionState:
-    """Return the state with `leader` as the leader and only in-sync replica. It may lack committed records.
+    """Return the state with `leader` as the leader and only in-sync replica.
 
-    `recovering` is set (KIP-704), unless the partition has only one replica and cannot recover from another.
+    This leader may lack committed records. `recovering` is set (KIP-704) if the partition has more than one
+    replica. A single replica cannot recover from another.
     """
     return state._replace(
         isr=(leader,),

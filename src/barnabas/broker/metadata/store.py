@@ -79,9 +79,9 @@ class StoreNode(NamedTuple):
 
 
 def shared_node(data: bytes, version: int, created: int, owner: int = 0) -> StoreNode:
-    """Return a node object that equal nodes share.
+    """Return a node with these contents. To save memory, equal nodes with little data are usually one object.
 
-    For example, many partitions of a topic have equal states.
+    For example, many partitions have equal states.
     """
     if len(data) > _MOST_SHARED_BYTES:
         return StoreNode(data, version, created, owner)

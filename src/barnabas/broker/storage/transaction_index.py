@@ -171,7 +171,9 @@ class TransactionIndex:
         return copy
 
     def checksum_before(self, offset: Offset) -> Checksum | None:
-        """Return the checksum of the stored entries that end before `offset`; None if they are damaged.
+        """Return the checksum of the stored entries whose transactions end before `offset`.
+
+        Return None if the file is damaged.
 
         Raises:
             OSError: the disk failed.

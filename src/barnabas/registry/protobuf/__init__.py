@@ -19,15 +19,16 @@ class ProtobufSchema:
     """A Protobuf file, given as .proto text or as the base64 of a FileDescriptorProto.
 
     `references` has pairs of name and text: the files that the schema imports directly and indirectly. `text`
-    is the canonical form, which is printed from the descriptor. So both forms give the same text, without
-    comments. With `normalize`, `text` has its imports in order.
+    is the canonical form, printed from the descriptor without comments. It is the same whether the file was
+    given as .proto text or as base64. With `normalize`, `text` has its imports in order.
 
-    The constructor blocks until protoc ends: about 50 ms if `schema` is already the canonical text, otherwise
-    twice as long. In the second case protoc also compiles the printed text, because the registry stores that
-    forever.
+    The constructor blocks until protoc ends: about 50 ms if `schema` is already the canonical text. If it
+    is not, protoc also compiles the printed text, which takes as long again. The registry stores that text
+    forever, so it rejects the schema if the result is another descriptor.
 
     Raises:
-        InvalidSchemaError: protoc rejects the schema, or the base64 is not a descriptor that can be printed.
+        InvalidSchemaError: protoc rejects the schema, the base64 is not a descriptor that can be printed, or
+            protoc makes another descriptor of the printed text.
         RegistryError: OPERATION_TIMEOUT or STORE_ERROR, protoc takes too long or crashes.
     """
 
