@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import Chunk
@@ -11,6 +12,8 @@ from barnabas.broker.sharing.in_flight import Acquired
 from barnabas.broker.sharing.sessions import Member, Target
 from barnabas.broker.sharing.share_partition import FetchLimits, SharePartition
 from barnabas.broker.sharing.share_partitions import SharePartitions
+
+T = TypeVar("T")
 
 #: how many targets are tried in one step
 _TARGETS_A_STEP = 64
@@ -32,8 +35,8 @@ class ShareFetch:
     every share partition. The first share partition with records, or with an error, ends the wait. A fetch
     that waits has acquired no records, so nothing must be released if its client disconnects.
 
-    With `min_bytes`, a fetch waits until all share partitions together have so many bytes. At the time limit,
-    `acquire_rest` acquires what is available.
+    With `min_bytes`, a fetch waits until all share partitions together have so many bytes. Each share
+    partition that changes tells only its own bytes. At the time limit, `end_wait` acquires what is available.
 
     Args:
         member: the member that fetches.
@@ -55,7 +58,12 @@ class ShareFetch:
     ) -> None:
         #: whether the fetch waits for more bytes than one record has (`WaitingFetch`)
         self.waits_for_bytes = min_bytes > 1
-        self._min_bytes = min_bytes
+        self._wanted = min(min_bytes, limits.max_bytes)
+        #: the share partitions with available bytes when they told last, and the sum of these bytes
+        self._available: dict[SharePartition, int] = {}
+        self._sum = 0
+        #: whether `_acquire_all` is at work, and whether it must not wait for more bytes
+        self._is_acquiring = self._is_late = False
         self._member = member
         self._targets = list(targets)
         self._partitions = partitions
@@ -67,6 +75,7 @@ class ShareFetch:
         #: the share partitions without records, for whose records the fetch can wait
         self._sources: dict[SharePartition, Target] = {}
         self._on_result: Callable[[], object] | None = None
+        self._run: Callable[[Iterator[None]], object] | None = None
 
     @property
     def size(self) -> int:
@@ -78,45 +87,98 @@ class ShareFetch:
 
         If the fetch waits for more bytes than there are, acquire nothing.
         """
-        for begin in range(0, len(self._targets), _TARGETS_A_STEP):
-            for target in self._targets[begin : begin + _TARGETS_A_STEP]:
+        for targets in _in_steps(self._targets):
+            for target in targets:
                 if self._is_full:
                     return
                 self._try(target)
             yield
-        if self.waits_for_bytes and (self.results or self._has_enough()):
-            self.acquire_rest()
-
-    def acquire_rest(self) -> None:
-        """Acquire records from all share partitions that have given none, until a limit is reached."""
-        self.waits_for_bytes = False
-        for source, target in list(self._sources.items()):
-            if self._is_full:
-                return
-            self._acquire(source, target)
+        if self.waits_for_bytes:
+            yield from self._acquire_all(list(self._sources))
 
     @property
     def _is_full(self) -> bool:
         limits = self._limits
         return self._records >= limits.max_records or (0 < self._bytes >= limits.max_bytes)
 
-    def _has_enough(self) -> bool:
-        size = 0
-        for source in self._sources:
-            size += source.available_bytes(min(self._min_bytes, self._limits.max_bytes))
-            if size >= min(self._min_bytes, self._limits.max_bytes):
-                return True
-        return False
+    def _acquire_all(self, uncounted: Iterable[SharePartition]) -> Iterator[None]:
+        """Acquire records from all share partitions, if these have enough bytes, 64 share partitions a step.
 
-    def wait(self, on_result: Callable[[], object]) -> None:
+        Args:
+            uncounted: the share partitions that may have bytes.
+        """
+        self._is_acquiring = True
+        self._available.clear()
+        self._sum = 0
+        yield from self._count_all(uncounted)
+        if self._must_acquire:
+            yield from self._acquire_rest()
+        self._is_acquiring = False
+        self._report(self._is_late or bool(self.results))
+
+    def _count_all(self, uncounted: Iterable[SharePartition]) -> Iterator[None]:
+        for sources in _in_steps(uncounted):
+            if self._must_acquire or not self._sources:
+                return
+            for source in sources:
+                self._count(source)
+            if len(sources) == _TARGETS_A_STEP:
+                yield
+
+    def _acquire_rest(self) -> Iterator[None]:
+        for sources in _in_steps(self._sources.items()):
+            for source, target in sources:
+                if self._is_full or source not in self._sources:
+                    return
+                if not self._acquire(source, target):
+                    self._set_available(source, 0)
+            if len(sources) == _TARGETS_A_STEP:
+                yield
+
+    @property
+    def _must_acquire(self) -> bool:
+        return self._is_late or bool(self.results) or self._sum >= self._wanted
+
+    def _count(self, source: SharePartition) -> None:
+        self._set_available(source, source.available_bytes(self._wanted))
+
+    def _set_available(self, source: SharePartition, size: int) -> None:
+        self._sum += size - self._available.pop(source, 0)
+        if size:
+            self._available[source] = size
+
+    def wait(self, on_result: Callable[[], object], run: Callable[[Iterator[None]], object]) -> None:
         """Wait for records of all share partitions, and call `on_result` when `results` gets an entry.
 
         The caller must call `leave` when the wait ends.
+
+        Args:
+            on_result: also called when `end_wait` has found nothing.
+            run: executes steps in later turns of the event loop.
         """
-        self._on_result = on_result
+        self._on_result, self._run = on_result, run
         for source in self._sources:
             source.waiting_fetches[self] = None
-            source.wake()
+            if not self.waits_for_bytes:
+                source.wake()
+        if self.waits_for_bytes and len(self._targets) >= _TARGETS_A_STEP:
+            self._begin(list(self._sources))  # between the `steps`, share partitions may have changed
+
+    def end_wait(self) -> None:
+        """Acquire what is available if the fetch waits for more bytes, then call `on_result`."""
+        self._is_late = True
+        if not self.waits_for_bytes:
+            self._report(True)
+        elif not self._is_acquiring:
+            self._begin(())
+
+    def _begin(self, uncounted: Iterable[SharePartition]) -> None:
+        """Execute the first step of `_acquire_all` at once, and the others in later turns."""
+        assert self._run is not None
+        steps = self._acquire_all(uncounted)
+        for _ in steps:
+            self._run(steps)
+            return
 
     def leave(self, _future: object = None) -> None:
         """Stop waiting for records. The argument is ignored: it makes this method a future's callback."""
@@ -130,12 +192,13 @@ class ShareFetch:
 
         If there is a result, also call `on_result`.
         """
-        if self.waits_for_bytes:
-            if not self._has_enough():
-                return False
-            self.acquire_rest()
-            return self._report(bool(self.results))
-        return self._report(self._acquire(source, self._sources[source]))
+        if not self.waits_for_bytes:
+            return self._report(self._acquire(source, self._sources[source]))
+        self._count(source)
+        if self._is_acquiring or self._sum < self._wanted:
+            return False
+        self._begin(list(self._available))  # other members may have acquired records since
+        return bool(self.results)
 
     def failed(self, source: SharePartition, error: KafkaError) -> None:
         """Add `error` as the result for `source`, which has ended, and call `on_result`."""
@@ -179,3 +242,10 @@ class ShareFetch:
     def _note(self, target: Target, error: KafkaError) -> bool:
         self.results.append(Fetched(target, error=error))
         return True
+
+
+def _in_steps(items: Iterable[T]) -> Iterator[tuple[T, ...]]:
+    """Yield the items, as many at a time as one step may use."""
+    left = iter(list(items))
+    while some := tuple(islice(left, _TARGETS_A_STEP)):
+        yield some

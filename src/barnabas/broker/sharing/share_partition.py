@@ -40,6 +40,9 @@ _REDELIVERED_BYTES = 64 * 1024
 #: the most reads in one turn of the event loop while they find only gaps
 _GAPS_AT_ONCE = 8
 
+#: the most waiting fetches that try in one turn of the event loop, while they wait for more bytes
+_FETCHES_A_TURN = 16
+
 #: errors of the persister after which a later attempt can succeed
 _RETRIABLE = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -137,6 +140,8 @@ class SharePartition:
         self._is_waking = False
         #: the number of records whose locks have expired
         self.expired_locks = 0
+        #: the result of `available_bytes`: its first offset, its end offset, its `most`, and the size
+        self._counted_bytes = UNKNOWN_OFFSET, UNKNOWN_OFFSET, 0, 0
         #: whether the share partition ends when all changes are stored
         self._is_leaving = False
         #: reads records from the disk into memory; fetches wait until it ends
@@ -218,13 +223,18 @@ class SharePartition:
         partition_log, at = self.partition.log, self._in_flight.next_offset
         if at < partition_log.files.segments.active.base_offset:
             return most
+        bound = self._bound(self.config)
+        first, end, counted_to, size = self._counted_bytes
+        if (first, end) == (at, bound) and (size < counted_to or most <= counted_to):
+            return size
         try:
-            read = partition_log.read(
-                at, most + partition_log.config.max_message_bytes, self._bound(self.config), True, False
-            )
-            return read.size
+            size = partition_log.read(
+                at, most + partition_log.config.max_message_bytes, bound, True, False
+            ).size
         except ColdRead:
             return most
+        self._counted_bytes = at, bound, most, size
+        return size
 
     def acquire(self, member: str, limits: FetchLimits) -> AcquiredRecords | None:
         """Acquire records for a member. Return None if no records are available now.
@@ -318,19 +328,25 @@ class SharePartition:
             self._is_waking = True
             self._loop.call_soon(self._wake)
 
-    def _wake(self) -> None:
-        self._is_waking = False
+    def _wake(self, untried: Sequence[WaitingFetch] | None = None) -> None:
+        if untried is None:
+            self._is_waking = False
+            untried = list(self.waiting_fetches)
         if self.is_ended:
             self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
-        for fetch in list(self.waiting_fetches):
-            if not self.can_acquire:
-                return
+        if not self.can_acquire:
+            return
+        for fetch in untried[:_FETCHES_A_TURN]:
+            if fetch not in self.waiting_fetches:
+                continue
             if fetch.try_now(self):
                 self.wake()
                 return
             if not fetch.waits_for_bytes:
                 return
+        if left := untried[_FETCHES_A_TURN:]:
+            self._loop.call_soon(self._wake, left)
 
     def progressed(self, new_bytes: int) -> None:
         """Wake a waiting fetch, because the partition has changed (`Watcher`).

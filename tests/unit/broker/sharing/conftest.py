@@ -218,7 +218,7 @@ class Poll:
         if fetch.results:
             self._answer()
         else:
-            fetch.wait(self._answer)
+            fetch.wait(self._answer, list)
 
     def _answer(self) -> None:
         self.fetch.leave()

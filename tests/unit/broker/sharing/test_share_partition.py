@@ -486,7 +486,7 @@ async def test_a_fetch_gets_what_there_is_at_its_time_limit():
     queue.append(2)
     poll = queue.fetch("a", min_bytes=100_000)
     await queue.settle()
-    poll.fetch.acquire_rest()
+    poll.fetch.end_wait()
     assert [tuple(each) for each in poll.fetch.results[0].acquired] == [(0, 1, 1)]
 
 
@@ -507,3 +507,35 @@ async def test_more_bytes_than_a_fetch_may_have_are_not_waited_for():
     queue = Queue()
     queue.append(10)
     assert await queue.acquire("a", min_bytes=2**20, max_bytes=100) == [(0, 9, 1)]
+
+
+@scenario
+async def test_bytes_that_many_fetches_wait_for_are_counted_once_and_a_few_fetches_a_turn():
+    queue = Queue()
+    polls = [queue.fetch(f"m{number}", min_bytes=100_000) for number in range(100)]
+    await queue.settle()
+    log = queue.partition.log = CountedReads(queue.partition.log)
+    tries = []
+    for poll in polls:
+        poll.fetch.try_now = lambda source, own=poll.fetch.try_now: tries.append(own) or own(source)
+    queue.append(1)
+    await asyncio.sleep(0)
+    assert len(tries) <= 16
+    await queue.settle()
+    assert len(tries) == 100 and log.reads == 1
+    assert all(poll.is_waiting for poll in polls)
+
+
+class CountedReads:
+    """A log that counts how often it is read."""
+
+    def __init__(self, log):
+        self._log = log
+        self.reads = 0
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    def read(self, *args):
+        self.reads += 1
+        return self._log.read(*args)

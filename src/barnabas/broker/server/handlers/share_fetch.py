@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.tasks import start_task
 from barnabas.broker.awaitables import LongPoll, LongResponse, MaybeAwaitable, resolve
 from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.server.requests.api import handles
@@ -170,19 +171,21 @@ class _Exchange:
         if not waits:
             fetched()
             return poll
-        expired = partial(self._expired, poll)
-        timer = asyncio.get_running_loop().call_later(self._request.max_wait_ms / 1000, expired)
+        end_wait = self._fetch.end_wait
+        timer = asyncio.get_running_loop().call_later(self._request.max_wait_ms / 1000, end_wait)
         poll.add_done_callback(lambda _: timer.cancel())
-        poll.ended_by(expired)
-        self._fetch.wait(fetched)
+        poll.ended_by(end_wait)
+        self._fetch.wait(fetched, self._run)
         return poll
 
-    def _expired(self, poll: LongPoll[ShareFetchResponse]) -> None:
-        """End the wait of the fetch, with fewer bytes than it has waited for."""
-        if not poll.done():
-            if self._fetch.waits_for_bytes:
-                self._fetch.acquire_rest()
-            self._fetched(poll)
+    def _run(self, steps: Iterator[None]) -> None:
+        """Execute the steps of the fetch, which waits, in slices."""
+        start_task(self._in_slices(steps), "share fetch")
+
+    async def _in_slices(self, steps: Iterator[None]) -> None:
+        await self._ports.long_work.next_slice()
+        async for _ in self._ports.long_work.slices(steps):
+            pass
 
     def _fetched(self, poll: LongPoll[ShareFetchResponse]) -> None:
         """End the fetch, and send the response when the acknowledgements are stored."""
