@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.tasks import start_task
@@ -15,6 +15,9 @@ from barnabas.broker.sharing.counts import LetterCounts
 from barnabas.broker.sharing.in_flight import DeadLetters, InFlight
 
 log = logger_of(__name__)
+
+#: raises KafkaError if another leader has taken over the share partition
+CheckLeader: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class LetterWriter(Protocol):

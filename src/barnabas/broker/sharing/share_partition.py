@@ -19,7 +19,7 @@ from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.sharing.counts import ShareCounts
-from barnabas.broker.sharing.dead_lettering import DeadLettering, LetterWriter
+from barnabas.broker.sharing.dead_lettering import CheckLeader, DeadLettering, LetterWriter
 from barnabas.broker.sharing.in_flight import Acknowledgement, Acquired, InFlight, Limits, Range, ReadBatch
 from barnabas.broker.sharing.reading import LogBatches
 from barnabas.broker.storage import ColdRead, OffsetAtTimestamp
@@ -96,9 +96,9 @@ class Dependencies:
     cold_reads: ColdReads
     #: finds the first record at or after a time, however long it takes
     find_offset: Callable[[Partition, int], Awaitable[OffsetAtTimestamp | None]]
-    #: returns the writer of a share partition's dead letters; the last argument says whether a former leader
+    #: returns the writer of a share partition's dead letters; the third argument says whether a former leader
     #: may have written dead letters for records that are still due
-    letter_writer: Callable[[SharePartitionKey, Partition, bool], LetterWriter]
+    letter_writer: Callable[[SharePartitionKey, Partition, bool, CheckLeader], LetterWriter]
     counts: ShareCounts
     #: limits how many states are read at the same time
     loading: asyncio.Semaphore
@@ -499,7 +499,9 @@ class SharePartition:
             # Otherwise the next leader would choose again, and skip the records that were written meanwhile.
             flight.note_start()
             self._write_soon()
-        writer = self._dependencies.letter_writer(self.key, self.partition, flight.has_letters)
+        writer = self._dependencies.letter_writer(
+            self.key, self.partition, flight.has_letters, self._check_leader
+        )
         self._letters = DeadLettering(
             str(self),
             flight,
@@ -511,6 +513,19 @@ class SharePartition:
         )
         self._letters.start()
         self.wake()
+
+    async def _check_leader(self) -> None:
+        """Ask the share coordinator whether this is still the leader. If not, end the share partition.
+
+        Raises:
+            KafkaError: FENCED_LEADER_EPOCH, another leader has the stored state; or another error.
+        """
+        try:
+            await self._dependencies.persister.read(self.key, self.leader_epoch)
+        except KafkaError as error:
+            if error.code not in _RETRIABLE:
+                self._fail("read", error)
+            raise
 
     def _changed(self) -> None:
         self._write_soon()

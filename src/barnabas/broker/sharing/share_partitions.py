@@ -13,7 +13,7 @@ from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.sharing.counts import ShareCounts
-from barnabas.broker.sharing.dead_lettering import LetterWriter
+from barnabas.broker.sharing.dead_lettering import CheckLeader, LetterWriter
 from barnabas.broker.sharing.sessions import Member
 from barnabas.broker.sharing.share_partition import Dependencies, SharePartition
 from barnabas.broker.storage import OffsetAtTimestamp
@@ -46,7 +46,7 @@ class SharePartitions:
         persister: SharePersister,
         cold_reads: ColdReads,
         find_offset: Callable[[Partition, int], Awaitable[OffsetAtTimestamp | None]],
-        letter_writer: Callable[[SharePartitionKey, Partition, bool], LetterWriter],
+        letter_writer: Callable[[SharePartitionKey, Partition, bool, CheckLeader], LetterWriter],
     ) -> None:
         self.counts = ShareCounts()
         self._replicas = replicas

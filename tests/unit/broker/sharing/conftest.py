@@ -152,8 +152,9 @@ class Queue:
             self.view, self.replicas, self.persister, self.cold_reads, self._find_offset, self._letter_writer
         )
 
-    def _letter_writer(self, key, partition, is_in_doubt):
+    def _letter_writer(self, key, partition, is_in_doubt, check_leader):
         self.letters.in_doubt.append(is_in_doubt)
+        self.letters.check_leader = check_leader
         return self.letters
 
     async def _find_offset(self, partition, timestamp):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
+import pytest
 from simulation.virtual_time import run_virtual
 from tests.unit.broker.sharing.conftest import GROUP, KEY, LED, Queue
 
-from barnabas.base.errors import ErrorCode
+from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.coordinator.share_state.persister import ShareState, StateBatch
 from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.sharing.in_flight import ARCHIVED, ARCHIVING, REJECT, RELEASE
@@ -253,6 +254,19 @@ async def test_a_member_that_comes_back_meanwhile_reads_the_state_anew():
     assert await queue.acquire("b") == [(1, 1, 1)]
     assert queue.persister.reads == 2
     assert queue.letters.in_doubt == [False, True]
+
+
+@scenario
+async def test_a_leader_learns_from_the_stored_state_that_it_is_one_no_more():
+    queue = Queue(**DLQ)
+    queue.append(1)
+    await queue.acquire()
+    await queue.letters.check_leader()
+    assert len(queue.partitions) == 1
+    queue.persister.failures = [ErrorCode.FENCED_LEADER_EPOCH]
+    with pytest.raises(KafkaError):
+        await queue.letters.check_leader()
+    assert len(queue.partitions) == 0
 
 
 @scenario

@@ -24,6 +24,7 @@ from barnabas.broker.server.dead_letters.letters import (
     settled,
 )
 from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.sharing.dead_lettering import CheckLeader
 from barnabas.broker.sharing.in_flight import DeadLetters
 from barnabas.broker.storage import ColdRead
 from barnabas.broker.view import BrokerView
@@ -98,9 +99,11 @@ class DeadLetterQueues:
         self._peers = peers
         self._create = create
 
-    def writer(self, key: SharePartitionKey, partition: Partition, is_in_doubt: bool) -> LetterWriter:
+    def writer(
+        self, key: SharePartitionKey, partition: Partition, is_in_doubt: bool, check_leader: CheckLeader
+    ) -> LetterWriter:
         """Return the writer of a share partition's dead letters (`SharePartition`)."""
-        return LetterWriter(self, key, partition, is_in_doubt)
+        return LetterWriter(self, key, partition, is_in_doubt, check_leader)
 
     async def find(self, group: str, partition: int) -> Place:
         """Return the place of dead letters from a source partition with this index.
@@ -181,15 +184,22 @@ class LetterWriter:
         key: the share partition.
         partition: the partition with the source records.
         is_in_doubt: whether a former leader may have written dead letters for records that are still due.
+        check_leader: raises KafkaError if another leader has taken over the share partition.
     """
 
     def __init__(
-        self, queues: DeadLetterQueues, key: SharePartitionKey, partition: Partition, is_in_doubt: bool
+        self,
+        queues: DeadLetterQueues,
+        key: SharePartitionKey,
+        partition: Partition,
+        is_in_doubt: bool,
+        check_leader: CheckLeader,
     ) -> None:
         self._queues = queues
         self._partition = partition
         self._source = Source(key, partition.topic_partition.topic)
         self._is_in_doubt = is_in_doubt
+        self._check_leader = check_leader
         self._place: Place | None = None
         #: the sequence number of the next dead letter; None while it is unknown
         self._sequence: int | None = None
@@ -237,12 +247,16 @@ class LetterWriter:
         return batch.spans
 
     async def _recover(self, leader: Leader) -> Sequence[Offset]:
-        """Learn the next sequence number.
+        """Learn the next sequence number, and that no other leader has taken over the share partition.
+
+        If another leader takes over after that, its first batch takes this sequence number, or ours does. A
+        leader that was paused through several batches of its successor would otherwise write them again.
 
         Returns:
             The offsets of the source records of the last batch; empty if no dead letter is in doubt.
         """
         last = await leader.last_batch(self._source.producer_id, with_records=self._is_in_doubt)
+        await self._check_leader()
         self._sequence = 0 if last is None else (last.last_sequence + 1) % SEQUENCE_LIMIT
         if last is None or not last.records:
             return ()

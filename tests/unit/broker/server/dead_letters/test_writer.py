@@ -84,6 +84,7 @@ class World:
             ColdReads(environment.blocking),
             self._create,
         )
+        self.leader_epoch = 0
         #: a batch that comes just before the next append
         self.late: bytes | None = None
         #: what the appends to the dead-letter queue raise, and whether they append before
@@ -103,7 +104,14 @@ class World:
         self.source.append(encode_batch(records, **fields), -1, Origin.CLIENT)
 
     def writer(self, is_in_doubt: bool = False):
-        return self.queues.writer(KEY, self.source, is_in_doubt)
+        """Return the writer of a new leader, whose epoch fences the earlier ones."""
+        self.leader_epoch = epoch = self.leader_epoch + 1
+
+        async def check_leader() -> None:
+            if epoch != self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+
+        return self.queues.writer(KEY, self.source, is_in_doubt, check_leader)
 
     def letter_records(self) -> list[Record]:
         """Return the dead letters in the queue."""
@@ -308,6 +316,26 @@ async def test_an_error_without_a_code_leaves_open_whether_the_batch_was_appende
     assert await writer.write([run(0), run(1)]) == [(0, 0)]
     assert await writer.write([run(1)]) == [(1, 1)]
     assert world.written() == [0, 1]
+
+
+@pytest.mark.parametrize("had_written", [True, False])
+def test_a_leader_that_was_paused_does_not_write_what_its_successors_have_written(had_written):
+    async def scenario():
+        world = World()
+        world.append(4)
+        paused = world.writer()
+        if had_written:
+            await paused.write([run(3)])
+        successor = world.writer(is_in_doubt=True)
+        await successor.write([run(0, 1)])
+        await successor.write([run(2)])
+        for _ in range(3):
+            with pytest.raises(KafkaError) as raised:
+                await paused.write([run(0)])
+        assert raised.value.code is ErrorCode.FENCED_LEADER_EPOCH
+        assert sorted(world.written()) == ([0, 1, 2, 3] if had_written else [0, 1, 2])
+
+    run_virtual(scenario())
 
 
 @scenario
