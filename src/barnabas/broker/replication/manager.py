@@ -35,6 +35,8 @@ _OPENED_AT_ONCE = 16
 _DELETED_AT_ONCE = 16
 #: seconds of renaming after which the other logs wait for another turn
 _DELETING_SECONDS = 0.002
+#: seconds until a deletion that waits for an fsync is tried again
+_FSYNC_SECONDS = 0.05
 #: how many partitions are checked in one turn of the event loop
 _CHECKED_AT_ONCE = 200
 
@@ -383,7 +385,8 @@ class ReplicaManager:
     def _delete_soon(self, logs: Iterable[tuple[TopicId, TopicPartition]]) -> None:
         """Delete the logs of deleted topics, some at once and the others in later turns of the event loop.
 
-        If the broker stops before the end, the next start deletes the others.
+        A log that is being fsynced waits: a thread has its files open, and not every system can then rename
+        the folder. If the broker stops before the end, the next start deletes the others.
         """
         is_deleting = bool(self._doomed)
         self._doomed.extend(logs)
@@ -393,15 +396,20 @@ class ReplicaManager:
     def _delete_some(self) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + _DELETING_SECONDS
+        pause = 0.0
         for _ in range(min(_DELETED_AT_ONCE, len(self._doomed))):
             topic_id, topic_partition = self._doomed.popleft()
             opened = self._logs.get(topic_partition)
             if opened is None or opened.topic_id == topic_id:
-                self._logs.delete(topic_partition)
+                if opened is not None and opened.files.is_flushing:
+                    self._doomed.append((topic_id, topic_partition))
+                    pause = _FSYNC_SECONDS
+                else:
+                    self._logs.delete(topic_partition)
             if loop.time() >= end:
                 break
         if self._doomed:
-            loop.call_soon(self._delete_some)
+            loop.call_later(pause, self._delete_some)
 
     def _take_down(self, topic: TopicImage) -> None:
         partitions = self._topics.pop(topic.id, _NONE)

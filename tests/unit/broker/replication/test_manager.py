@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from immutables import Map
+from simulation.virtual_time import run_virtual
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import TopicPartition
@@ -42,7 +43,7 @@ class FakeLogs:
             high_watermark=0,
             advance_high_watermark=lambda offset: False,
             config=TopicConfig(),
-            files=SimpleNamespace(is_cut=False, has_rolled=False),
+            files=SimpleNamespace(is_cut=False, has_rolled=False, is_flushing=False),
         )
         self.made[topic_partition] = log
         return log
@@ -188,6 +189,26 @@ def test_partition_stays_open_while_its_deletion_is_seen_in_part(logs, replicas)
         assert not logs.made and partition.unavailable is not None
 
     asyncio.run(scenario())
+
+
+def test_a_deleted_partition_keeps_its_log_until_its_fsync_has_ended(logs, replicas):
+    async def scenario():
+        held = image_of(2)
+        noted = held._replace(deleted_topics=Map({TOPIC_ID: frozenset([ME])}))
+        gone = ClusterImage(deleted_topics=noted.deleted_topics)
+        apply(replicas, ClusterImage(), held)
+        replicas.find("t", 1)
+        await turns()
+        flushed = TopicPartition("t", 0)
+        logs.made[flushed].files.is_flushing = True
+        apply(replicas, noted, gone)
+        await turns()
+        assert [*logs.made] == [flushed]
+        logs.made[flushed].files.is_flushing = False
+        await asyncio.sleep(0.2)
+        assert not logs.made
+
+    run_virtual(scenario())
 
 
 def image_of_state(state):
