@@ -290,7 +290,7 @@ class LetterWriter:
     async def _read(self, due: Sequence[DeadLetters]) -> tuple[dict[Offset, Record], Offset]:
         """Read the first source records that are due. Return them, and the offset before which these are all.
 
-        If the records are damaged, return records without contents.
+        If the first records are damaged, return records without contents.
 
         Raises:
             KafkaError: OFFSET_NOT_AVAILABLE, the records are above the high watermark; or the disk failed.
@@ -322,7 +322,8 @@ class LetterWriter:
 def _decoded(data: bytes, due: Sequence[DeadLetters], end: Offset) -> tuple[dict[Offset, Record], Offset]:
     """Decode records that are due. Return them, and the end of the decoded batches; `end` if `data` is empty.
 
-    Few bytes can be the batches of very large records. So the decompressed bytes have a limit.
+    Few bytes can be the batches of very large records. So the decompressed bytes have a limit. The records of
+    a damaged batch have no contents.
     """
     found: dict[Offset, Record] = {}
     decompressed = 0
@@ -332,12 +333,18 @@ def _decoded(data: bytes, due: Sequence[DeadLetters], end: Offset) -> tuple[dict
         end = header.next_offset
         if header.is_control:
             continue
+        base, count = header.base_offset, header.record_count
         batch = memoryview(data)[position : position + header.size]
-        payload = batch_payload(header, batch, _MOST_DECOMPRESSED)
-        decompressed += len(payload)
-        for record in decode_records(payload, header.record_count, header.base_offset, header.base_timestamp):
-            if _is_due(due, record.offset):
-                found[record.offset] = record
+        try:
+            payload = batch_payload(header, batch, _MOST_DECOMPRESSED)
+            decompressed += len(payload)
+            for record in decode_records(payload, count, base, header.base_timestamp):
+                if _is_due(due, record.offset):
+                    found[record.offset] = record
+        except KafkaError:  # damaged, or too large
+            for offset in range(max(base, due[0].first), min(end, due[-1].last + 1)):
+                found.setdefault(offset, _EMPTY)
+            break
     return found, end
 
 

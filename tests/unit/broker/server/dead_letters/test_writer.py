@@ -27,8 +27,8 @@ from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.sharing.in_flight import DeadLetters
 from barnabas.broker.storage import OpenFiles, Origin
 from barnabas.kafka.records import Record, encode_batch
-from barnabas.kafka.records.batch import batches
-from barnabas.kafka.records.builder import all_records
+from barnabas.kafka.records.batch import batches, parse_header
+from barnabas.kafka.records.builder import all_records, assemble_batch
 from barnabas.kafka.records.compression import Compression
 from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
 
@@ -274,6 +274,19 @@ async def test_a_record_that_the_disk_does_not_give_now_keeps_its_contents():
             await writer.write([run(0)])
     assert await writer.write([run(0)]) == ((0, 0),)
     assert [letter.value for letter in world.letter_records()] == [b"0"]
+
+
+@scenario
+async def test_a_damaged_batch_costs_no_other_record_its_contents():
+    world = World(group={"errors.deadletterqueue.copy.record.enable": "true"})
+    world.append(2)
+    header = parse_header(encode_batch([Record(None, b"lost")] * 2, compression=Compression.ZSTD))
+    world.source.append(assemble_batch(header, b"not zstd"), -1, Origin.CLIENT)
+    world.append(2)
+    writer = world.writer()
+    assert await writer.write([run(1, 4)]) == ((1, 3),)
+    assert await writer.write([run(4)]) == ((4, 4),)
+    assert [letter.value for letter in world.letter_records()] == [b"1", None, None, b"0"]
 
 
 @scenario
