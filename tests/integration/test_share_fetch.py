@@ -267,6 +267,26 @@ def test_a_fetch_gets_fewer_bytes_at_its_time_limit(group, write):
     assert member.acquire(max_wait_ms=100, min_bytes=2**20, max_bytes=2**21) == [(0, 0, 1)]
 
 
+def test_a_fetch_of_many_partitions_gets_fewer_bytes_at_its_time_limit(wire, make_topic, produce, batch):
+    topic = make_topic(partitions=100, by=wire)
+    member = Group(wire, topic, f"g-{uuid.uuid4().hex[:8]}").member()
+    partitions = [FetchPartition(partition_index=index) for index in range(100)]
+    produce(topic, batch(b"a"), by=wire)
+    response = wire(
+        ShareFetchRequest(
+            group_id=member.group,
+            member_id=member.id,
+            topics=[FetchTopic(topic_id=topic.id, partitions=partitions)],
+            max_wait_ms=1000,
+            min_bytes=2**20,
+            max_bytes=2**21,
+            max_records=500,
+        )
+    )
+    (found,) = response.responses[0].partitions
+    assert [(r.first_offset, r.last_offset) for r in found.acquired_records] == [(0, 0)]
+
+
 def test_a_fetch_that_waits_gives_way_to_acknowledgements(group, write):
     write(b"a")
     member = group.member()
