@@ -620,6 +620,11 @@ class InFlight:
         """Return the ranges in the order of their offsets. The caller must not change them."""
         return self._ranges
 
+    def ranges_from(self, offset: Offset, most: int) -> Sequence[Range]:
+        """Return at most `most` ranges from the one with `offset` on. The caller must not change them."""
+        index = max(0, self._index_of(offset))
+        return self._ranges[index : index + most]
+
     def _index_of(self, offset: Offset) -> int:
         """Return the index of the range that contains `offset`, which is from `start` to before `end`."""
         return bisect_right(self._ranges, offset, key=_first) - 1

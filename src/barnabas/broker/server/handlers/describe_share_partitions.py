@@ -1,19 +1,25 @@
 """DescribeSharePartitions v0: returns a share group's records in flight in partitions that this broker leads.
 
 For each range of offsets from the start offset to the end offset, the response has the delivery state and the
-delivery count. Acquired records also have their member, and the time that is left of the member's lock.
+delivery count. Acquired records also have their member, and the time that is left of the member's lock. The
+broker describes 500 ranges at a time. So a long response can miss changes of the ranges described first.
 
 This API is Barnabas' own: only the leader knows the locks, and no API of Apache Kafka returns them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from barnabas.base.errors import KafkaError
+from barnabas.broker.awaitables import LongResponse, MaybeAwaitable
 from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.long_work import LISTED_AT_ONCE
 from barnabas.broker.server.requests.needs import Group, each_topic
 from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.server.share_requests import SharePorts
 from barnabas.broker.sharing.in_flight import ACQUIRED
 from barnabas.broker.sharing.share_partition import SharePartition
 from barnabas.broker.sharing.share_partitions import SharePartitions
@@ -37,36 +43,75 @@ from barnabas.kafka.security.acls import Operation
     feature=SHARE_VERSION,
 )
 def describe_share_partitions(
-    share_partitions: SharePartitions, context: RequestContext, request: DescribeSharePartitionsRequest
-) -> DescribeSharePartitionsResponse:
+    ports: SharePorts, context: RequestContext, request: DescribeSharePartitionsRequest
+) -> MaybeAwaitable[DescribeSharePartitionsResponse]:
     response = DescribeSharePartitionsResponse()
-    for topic in request.topics:
-        results = []
-        for index in topic.partition_indexes:
-            result = PartitionResponse(partition_index=index)
-            try:
-                _describe(share_partitions.find_in_use(request.group_id, topic.name, index), result)
-            except KafkaError as error:
-                result.error_code, result.error_message = error.code, error.message
-            results.append(result)
-        response.topics.append(TopicResponse(name=topic.name, partitions=results))
+    steps = _steps(ports.partitions, request, response)
+    for _ in steps:
+        return LongResponse(_in_slices(ports, steps, response))
     return response
 
 
-def _describe(share_partition: SharePartition | None, result: PartitionResponse) -> None:
-    """Fill in the records in flight; nothing if no member uses the share partition."""
+async def _in_slices(
+    ports: SharePorts, steps: Iterator[None], response: DescribeSharePartitionsResponse
+) -> DescribeSharePartitionsResponse:
+    await ports.long_work.finish(steps)
+    return response
+
+
+def _steps(
+    share_partitions: SharePartitions,
+    request: DescribeSharePartitionsRequest,
+    response: DescribeSharePartitionsResponse,
+) -> Iterator[None]:
+    """Fill in the response, and yield after some ranges. Partitions that the request repeats are left out."""
+    seen = set()
+    described = 0
+    for topic in request.topics:
+        results = TopicResponse(name=topic.name)
+        response.topics.append(results)
+        for index in topic.partition_indexes:
+            if (topic.name, index) in seen:
+                continue
+            seen.add((topic.name, index))
+            result = PartitionResponse(partition_index=index)
+            results.partitions.append(result)
+            try:
+                found = share_partitions.find_in_use(request.group_id, topic.name, index)
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.message
+                continue
+            for count in _described(found, result):
+                described += count
+                if described >= LISTED_AT_ONCE:
+                    described = 0
+                    yield
+
+
+def _described(share_partition: SharePartition | None, result: PartitionResponse) -> Iterator[int]:
+    """Fill in the records in flight; nothing if no member uses the share partition.
+
+    Yield how many ranges are filled in since the last time, at most `LISTED_AT_ONCE`. The records can change
+    at that point. Then the description goes on at the next offset.
+    """
     flight = share_partition.in_flight if share_partition is not None else None
     if share_partition is None or flight is None:
         return
-    result.start_offset, result.end_offset = flight.start, flight.end
-    result.state_batches = [
-        StateBatch(
-            first_offset=each.first,
-            last_offset=each.last,
-            delivery_state=each.state,
-            delivery_count=each.deliveries,
-            member_id=each.member,
-            lock_timeout_ms=share_partition.lock_ms_left(each) if each.state == ACQUIRED else -1,
-        )
-        for each in flight.ranges()
-    ]
+    position, end = flight.start, flight.end
+    result.start_offset, result.end_offset = position, end
+    while position < end:
+        ranges = flight.ranges_from(position, LISTED_AT_ONCE)
+        result.state_batches += [
+            StateBatch(
+                first_offset=max(each.first, position),
+                last_offset=each.last,
+                delivery_state=each.state,
+                delivery_count=each.deliveries,
+                member_id=each.member,
+                lock_timeout_ms=share_partition.lock_ms_left(each) if each.state == ACQUIRED else -1,
+            )
+            for each in ranges
+        ]
+        position = ranges[-1].last + 1 if ranges else end
+        result.end_offset = max(position, end)
+        yield len(ranges)

@@ -180,12 +180,7 @@ class _Exchange:
 
     def _run(self, steps: Iterator[None]) -> None:
         """Execute the steps of the fetch, which waits, in slices."""
-        start_task(self._in_slices(steps), "share fetch")
-
-    async def _in_slices(self, steps: Iterator[None]) -> None:
-        await self._ports.long_work.next_slice()
-        async for _ in self._ports.long_work.slices(steps):
-            pass
+        start_task(self._ports.long_work.finish(steps), "share fetch")
 
     def _fetched(self, poll: LongPoll[ShareFetchResponse]) -> None:
         """End the fetch, and send the response when the acknowledgements are stored."""

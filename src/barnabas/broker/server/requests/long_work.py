@@ -55,6 +55,12 @@ class LongWork:
             if self.now() >= end:
                 end = await self.next_slice()
 
+    async def finish(self, steps: Iterable[object]) -> None:
+        """Execute all steps in slices. The first step is in a later turn of the event loop."""
+        await self.next_slice()
+        async for _ in self.slices(steps):
+            pass
+
     async def next_slice(self) -> float:
         """Let the event loop serve requests, and wait for the next slice. Return the time of its end."""
         async with self._turn:
