@@ -114,7 +114,9 @@ class ShareFetch:
         if self._must_acquire:
             yield from self._acquire_rest()
         self._is_acquiring = False
-        self._report(self._is_late or bool(self.results))
+        has_result = self._report(self._is_late or bool(self.results))
+        if not has_result and self._available and self._sum >= self._wanted:
+            next(iter(self._available)).wake()  # it has got records since it was tried
 
     def _count_all(self, uncounted: Iterable[SharePartition]) -> Iterator[None]:
         for sources in _in_steps(uncounted):

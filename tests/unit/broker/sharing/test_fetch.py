@@ -19,7 +19,8 @@ class Source:
         self._calls = calls
 
     def wake(self):
-        pass
+        for fetch in list(self.waiting_fetches):
+            fetch.try_now(self)
 
     def available_bytes(self, most):
         self._calls.append("count")
@@ -60,9 +61,8 @@ class Waiting:
 
     def run_left(self):
         self._note()
-        for steps in self.left:
-            self.run(steps)
-        self.left.clear()
+        while self.left:
+            self.run(self.left.pop())
 
     def run(self, steps):
         for _ in steps:
@@ -152,3 +152,14 @@ def test_a_share_partition_that_ends_ends_the_wait_once():
     waiting.is_answered = False
     waiting.run_left()
     assert waiting.got == [60, 0] and not waiting.is_answered
+
+
+def test_bytes_that_come_while_a_fetch_has_found_none_to_acquire_count():
+    waiting = Waiting()
+    waiting.wait()
+    waiting.sources[0].acquire = lambda member, limits: None  # other members have acquired them meanwhile
+    waiting.change(0, 100)
+    del waiting.sources[0].acquire
+    waiting.change(0, 100)
+    waiting.run_left()
+    assert waiting.got == [100] and waiting.is_answered

@@ -510,6 +510,16 @@ async def test_more_bytes_than_a_fetch_may_have_are_not_waited_for():
 
 
 @scenario
+async def test_a_fetch_that_may_have_no_bytes_waits_for_one_batch():
+    queue = Queue()
+    poll = queue.fetch("a", min_bytes=100, max_bytes=0)
+    await queue.settle()
+    assert poll.is_waiting
+    queue.append(1)
+    assert await poll.acquired == [(0, 0, 1)]
+
+
+@scenario
 async def test_bytes_that_many_fetches_wait_for_are_counted_once_and_a_few_fetches_a_turn():
     queue = Queue()
     polls = [queue.fetch(f"m{number}", min_bytes=100_000) for number in range(100)]
