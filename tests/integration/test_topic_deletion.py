@@ -187,7 +187,7 @@ async def _place(controller, loader, name, broker):
     topic = loader.image.topics[name]
     state = topic.partitions[0]._replace(replicas=(broker,), isr=(broker,), leader=broker)
     assignment = znodes.assignment_of(topic._replace(partitions=(state,)))
-    await controller.topics._election.write(
+    await controller.topics._writes.write(
         [
             Set(znodes.topic(name), znodes.encode_topic(assignment)),
             Set(znodes.partition_state(name, 0), znodes.encode_partition_state(state, 1)),

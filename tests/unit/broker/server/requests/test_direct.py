@@ -18,7 +18,7 @@ from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import Anyone
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from barnabas.kafka.security.acls import Acls, Authorizer, SubjectRules
+from barnabas.kafka.security.acls import Access, Acls, Authorizer, SubjectRules
 from barnabas.kafka.security.principal import Principal
 
 FRAME = b"".join(map(bytes, encode_request(RequestHeader(12, 4, 7, "c"), HeartbeatRequest())))[4:]
@@ -34,6 +34,7 @@ class Client:
 
     def __init__(self) -> None:
         self.memos: dict[int, Any] = {}
+        self.access: Access | None = None
         self.replies: list[bytes] = []
 
     def reply(self, chunks: list[Any]) -> None:
