@@ -1,4 +1,4 @@
-"""What drivers and workloads share: figures, one number for each unit, and a client's settings for TLS."""
+"""Types and settings of drivers and workloads: figures (a number for each unit), and TLS settings."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ KAFKA = "kafka"
 
 
 class Machine(BarnabasMachine):
-    """So many brokers of `barnabas start`, without TLS or with it."""
+    """The brokers of one `barnabas start`, with or without TLS."""
 
     def __init__(self, directory: Path, brokers: int, authority: Authority | None = None) -> None:
         super().__init__(directory)
@@ -93,7 +93,7 @@ class MachineBench:
         self._ca.write_bytes(self.authority.certificate)
 
     def measure_brokers(self, brokers: int, number: int) -> None:
-        """Measure so many brokers that start for it, then the same with TLS."""
+        """Start the brokers and measure them, first without TLS and then with it."""
         folder = self._folder / f"{brokers}-{number}"
         for authority in (None, self.authority):
             peer = Machine(folder / ("tls" if authority else "plain"), brokers, authority)

@@ -129,7 +129,7 @@ class _Topic:
 
 @dataclass
 class Group:
-    """What the members of one group have done together."""
+    """Totals of all members of one group."""
 
     id: str
     topic: _Topic

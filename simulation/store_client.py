@@ -179,7 +179,7 @@ class _Connection(asyncio.Protocol):
         return await future
 
     def keep_alive(self, seconds: float) -> None:
-        """Send a ping now, and again after so many seconds."""
+        """Send a ping now, and again every `seconds`."""
         if not self._transport.is_closing():
             self._send(_HEADER.pack(_PING_XID, _PING))
             self._pinging = asyncio.get_running_loop().call_later(seconds, self.keep_alive, seconds)
@@ -200,7 +200,7 @@ class _Connection(asyncio.Protocol):
             self._on_event(frame[start + 4 : start + 4 + length].decode())
         elif xid in self._waiting:
             request, future = self._waiting.pop(xid)
-            if future.done():  # nobody waits for it any more
+            if future.done():  # the caller has stopped waiting
                 return
             if error:
                 future.set_exception(Refused(error))

@@ -107,7 +107,7 @@ def _of(*names: str) -> dict[str, int]:
 
 
 def slots(*, has_java: bool, has_consumer_protocol: bool, workers: int = 0) -> Iterator[Slot]:
-    """Yield the clients that this machine and this broker support, with so many members of a share group."""
+    """Yield the clients that this machine and this broker support. `workers` of them share a group."""
     if workers:
         yield Slot("produce-jobs", "produce", "confluent", _of(JOBS), {"pause": 0.01})
     for number, first in enumerate(range(0, workers, _WORKERS_A_PROCESS), 1):

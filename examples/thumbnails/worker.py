@@ -35,7 +35,7 @@ def main() -> None:
                 small = thumbnail(job.value or b"")
             except NotAPicture:
                 print(f"{job.key_text} is not a picture", flush=True)
-                job.reject()  # another attempt would be in vain
+                job.reject()  # another attempt would fail, too
                 continue
             # The same picture can come twice. So the thumbnail has one name, and appears there whole.
             part = options.folder / f".{os.getpid()}"

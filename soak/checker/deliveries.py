@@ -1,4 +1,4 @@
-"""What a history shows of share groups: records delivered to members, and the members' acknowledgements."""
+"""Events of share groups in a history: records delivered to members, and their acknowledgements."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Verdict:
 
     request: ShareRequest
     kind: int
-    #: None if it was accepted, or if nobody knows; see `is_answered`
+    #: None if it was accepted, or if no answer arrived: see `is_answered`
     error: str | None = None
     is_answered: bool = False
     answered: int = NEVER
@@ -85,7 +85,7 @@ class Delivery:
 
 
 class ShareSettings(NamedTuple):
-    """What holds for a share group."""
+    """Settings of a share group."""
 
     #: the duration of a lock, in nanoseconds
     lock: int

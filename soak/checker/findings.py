@@ -38,7 +38,7 @@ KINDS = {
     "locked-twice": "two members of a share group had the same record at the same time",
     "delivered-too-often": "a share group delivered a record more often than its limit allows",
     "count-fell": "a record of a share group has a lower delivery count than before",
-    "lost-in-share-group": "a share group passed over a record that no member has finished",
+    "lost-in-share-group": "a share group skipped a record that no member has finished",
     "stalled-share-group": "a share group did not come to the end of its partitions when all was quiet",
     "stalled-client": "a client waited for ever in a single call",
     "stalled-producer": "a producer got nothing done when all was quiet",

@@ -89,7 +89,7 @@ def _acknowledged(
 def _locked(
     history: History, what: str, deliveries: Sequence[Delivery], settings: ShareSettings
 ) -> Iterator[Finding]:
-    """While a lock lasts, the record goes to nobody else, and the member can acknowledge it."""
+    """While a lock lasts, no other member gets the record, and its member can acknowledge it."""
     for delivery in deliveries:
         if delivery.lease is None:
             continue

@@ -56,7 +56,7 @@ class Task:
     batch: int = 0
     """Records that a batch may have; 0: the library's own choice."""
     workers: int = 0
-    """How many members of a share group the process runs."""
+    """Number of members of the share group that the process runs."""
     is_alone: bool = False
     """Whether the broker is no member of a cluster."""
     configs: dict[str, str] = field(default_factory=dict)

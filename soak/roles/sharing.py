@@ -57,7 +57,7 @@ class _Member:
         return self._number
 
     def acquired(self, number: int, records: Sequence[tuple[str, int, int, str, int]] = ()) -> None:
-        # Each delivery has another lease: nobody here knows whether the broker has restarted since the last.
+        # Each delivery has another lease: the client cannot see whether the broker has restarted.
         places = dict.fromkeys((topic, partition) for topic, partition, *_ in records)
         leases = [(*place, f"delivery {number}") for place in places] if self._has_one_leader else []
         self._recorder.note("acquired", number=number, leases=leases, records=records)
@@ -98,7 +98,7 @@ def _finish(
     try:
         results = consumer.commit_sync(SECONDS)
     except KafkaException:
-        return  # nobody knows
+        return  # the result is unknown
     member.acknowledged(
         number,
         {
