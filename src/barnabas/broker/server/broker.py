@@ -107,7 +107,7 @@ class Broker:
 
     @property
     def advertised(self) -> list[Endpoint]:
-        """Addresses that the broker advertises to clients, in the same order."""
+        """Addresses that the broker advertises to clients, in the order of ``listeners``."""
         return self._binding.advertised
 
     @property

@@ -63,7 +63,10 @@ class Forwarding:
         self.local: dict[int, Served] = {}
 
     def forwarded(self, served: Served) -> Served:
-        """Wrap an API so that the controller answers its requests, with `served` if it is this broker."""
+        """Wrap an API so that the active controller answers its requests.
+
+        If this broker is the controller, `served` answers them here.
+        """
         self.local[served.api.key] = served
         return Served(served.api, partial(self._forward, served))
 
@@ -179,7 +182,7 @@ class Forwarding:
 
 
 def was_not_controller(response: Struct) -> bool:
-    """Whether a response says that its sender is not the controller, for the whole request or each item."""
+    """Whether a response has NOT_CONTROLLER as the error of the whole request, or of every item."""
     if getattr(response, "error_code", None) == ErrorCode.NOT_CONTROLLER:
         return True
     codes = set(_item_codes(response))

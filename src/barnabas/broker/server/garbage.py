@@ -11,15 +11,17 @@ from time import perf_counter, process_time
 
 from barnabas.base.environment.process import memory_held
 
-#: A full collection, which here scans only new objects, comes after 6,300 of them, not 85,000: two or three
-#: milliseconds. Each object is scanned as often, whatever the numbers are.
+#: Here, a full collection scans only new objects (`short_collections`). With these thresholds it runs after
+#: 6,300 new objects instead of 85,000, and takes two or three milliseconds. The thresholds do not change how
+#: often each object is scanned.
 _THRESHOLDS = (700, 2, 2)
 #: A collection of all objects is due after so many of new ones ...
 _NEW_ONES = 3000
 #: ... and memory use has grown by this factor: uncollected circles add to it.
 _GROWTH = 1.5
-#: It is also due, after however few new ones, when the process's bytes have grown by the factor and by this
-#: many: a few objects may hold buffers of many megabytes.
+#: It is also due, whatever the number of new objects, when the process uses `_GROWTH` times the memory that
+#: it used after the last one, and at least this many bytes more. A few objects can have buffers of many
+#: megabytes.
 _GROWN_BYTES = 64 << 20
 #: How long the clients must have been silent, as a multiple of the time that the collection will take ...
 SILENCE = 10
@@ -43,7 +45,11 @@ class Collections:
 
     @property
     def due(self) -> bool:
-        """Whether the process has enough new objects or memory that it should collect all objects soon."""
+        """Whether the process should collect all objects soon.
+
+        It should if it has many new objects, or uses much more memory than after the last collection of all
+        objects.
+        """
         if self._new_ones >= _NEW_ONES and sys.getallocatedblocks() >= _GROWTH * self._blocks:
             return True
         return memory_held() >= max(_GROWTH * self._bytes, self._bytes + _GROWN_BYTES)
@@ -87,8 +93,9 @@ class Collections:
 def short_collections() -> Iterator[Collections]:
     """Within this context, a full collection examines only objects created since the last full collection.
 
-    So collections stay short: each one blocks the whole process, and one large request can cause one. No
-    collection runs before `Collections.begin`, because the broker keeps nearly all objects of its start.
+    So collections stay short. This matters because each one blocks the whole process, and one large request
+    can cause one. No collection runs before `Collections.begin`, because the broker keeps nearly all objects
+    of its start.
 
     Python still frees an old object at once when nothing refers to it. Only old objects in a reference cycle
     wait for `Collections.collect_all`, which the caller must call. A broker has hardly any such cycles.

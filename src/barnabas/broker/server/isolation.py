@@ -30,8 +30,8 @@ from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
 
 log = logger_of(__name__)
 
-#: how often a broker looks in vain until it is isolated, which takes a session timeout. Looks are counted,
-#: not timed: a process that stood still finds that one question was not answered in time
+#: A broker is isolated after more than this number of consecutive failed checks, which take a session
+#: timeout. Checks are counted, not timed: after a pause of the whole process, only one check has failed.
 LOOKS = 4
 #: largest number of brokers that the controller sends a request to
 _MOST_ASKED = 8
@@ -40,16 +40,17 @@ _FEWEST_OTHERS = 2
 
 
 class IsolationWatch:
-    """Checks from time to time whether this broker is isolated from the controller and its followers.
+    """Checks periodically whether this broker reaches the other brokers.
 
     Args:
         view: image of this broker.
         loader: tells whether that image is certainly current.
         peers: the other brokers.
-        session_timeout: seconds without contact after which this broker is isolated.
+        session_timeout: seconds within which `LOOKS` checks run; 0 disables the checks. After about this time
+            without contact, this broker is isolated.
         partitions: all partitions of this broker.
         sessions: fetch sessions of its followers.
-        on_change: called when the broker becomes isolated, and when it is no longer isolated.
+        on_change: called when the broker becomes isolated (True), and when it no longer is (False).
     """
 
     def __init__(
@@ -92,10 +93,10 @@ class IsolationWatch:
             await self.look()
 
     async def look(self) -> None:
-        """Test once whether this broker reaches the others, and update `is_isolated`.
+        """Check once whether this broker reaches the others, and update `is_isolated`.
 
         The controller sends a request to up to eight brokers, and any other broker sends one to the
-        controller.
+        controller. While the image is possibly stale, or no controller is known, the check decides nothing.
         """
         image = self._view.image
         others = [
@@ -124,8 +125,10 @@ class IsolationWatch:
     def _is_alone(self, others: int) -> bool:
         """Whether enough consecutive checks have failed to call this broker isolated.
 
+        For a broker that is not the controller, a follower must also have stopped to fetch.
+
         Args:
-            others: number of other brokers that are not isolated.
+            others: number of other running brokers that have not reported that they are isolated.
         """
         if self._is_controller:
             return self._failures > LOOKS and others >= _FEWEST_OTHERS

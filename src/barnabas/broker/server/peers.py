@@ -32,7 +32,7 @@ def open_peers(
 ) -> BrokerClient:
     """Create the client with which this broker sends requests to other brokers.
 
-    It connects to the listener of each broker that has the same name as `listener`.
+    The client connects to the listener with the name of `listener` on the other broker.
 
     Raises:
         ConfigError: the listener uses TLS or SASL, and the settings for TLS or SASL are invalid.

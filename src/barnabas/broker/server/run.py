@@ -29,8 +29,9 @@ ENOUGH_FILES = 65_536
 #: with fewer files, a few hundred partitions and clients reach the limit
 FEW_FILES = 4096
 
-#: For how many seconds a thread that computes keeps the interpreter from the event loop: a large request is
-#: decoded in one, and its answer encoded. Python's default is 0.005, and each turn of the loop waits for it.
+#: Seconds for which a busy thread can keep the GIL while the event loop waits for it. Such threads decode
+#: large requests and encode large responses. Python's default is 0.005, and each turn of the loop may wait
+#: that long.
 SWITCH_INTERVAL = 0.001
 
 log = logger_of(__name__)
@@ -48,8 +49,8 @@ async def serve(
 ) -> None:
     """Run a broker on the current event loop until SIGTERM or SIGINT, then stop it cleanly.
 
-    The process should do little else: the event loop can keep the GIL while clients wait, and then no other
-    thread runs.
+    The process should do little else. The event loop can keep the GIL while it polls for requests, and other
+    threads of the process then do not run.
 
     Args:
         config: settings of the broker.
@@ -62,6 +63,7 @@ async def serve(
     Raises:
         ConfigError: the broker cannot do what a setting requires; for example, another process uses an
             address or a data folder.
+        StoreError: the metadata store cannot be used.
         BrokerFailedError: a part that the broker needs has failed, and the broker was stopped.
     """
     _raise_file_limit()

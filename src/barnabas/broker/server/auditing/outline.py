@@ -85,7 +85,10 @@ def outline(request: Struct) -> JsonObject:
 
 
 def failures(response: Struct, among: frozenset[int] | None = None) -> list[JsonObject]:
-    """Return the names and the error code of failed items of a response, for at most `MOST_NAMED` items.
+    """Return the failed items of a response, each with the names in it and with the name of its `error`.
+
+    For example ``{"name": "orders", "error": "TOPIC_AUTHORIZATION_FAILED"}``. The list has at most
+    `MOST_NAMED` items.
 
     Args:
         among: error codes to select; None selects all errors.
@@ -135,7 +138,10 @@ def _outline_of_array(name: str, values: list[Any], codes: _Codes, left: list[in
 
 
 def _scalar(name: str, value: object, codes: _Codes) -> Json:
-    """Convert a field's value to a JSON value; None if the field must not be logged."""
+    """Return a field's value as JSON; None to leave the field out of the log.
+
+    The log leaves out secrets (all texts that are not names), and values that say nothing: False and "".
+    """
     if isinstance(value, bool):
         return value or None  # a switch that is off says nothing
     if isinstance(value, int):
@@ -152,7 +158,9 @@ def _scalar(name: str, value: object, codes: _Codes) -> Json:
 def _coded(struct: Struct, labels: JsonObject, budget: list[int]) -> Iterator[tuple[JsonObject, int]]:
     """Yield (names, error code) for each struct in a response that has an error code.
 
-    The names come from the struct, and from the structs that contain it.
+    The names are fields of the struct itself and of the structs that contain it, which are in `labels`.
+    `budget[0]` is the number of array items that may still be read. The function lowers it, and stops below
+    0.
     """
     own = dict(labels)
     arrays = []

@@ -89,8 +89,9 @@ class AuditTrail:
     def note(self, event: str, who: Who, client_id: str | None = None, **details: Any) -> None:
         """Record an event of a client. Without an audit file, only record denials, in the broker's log.
 
-        Repeated denials and failed logins are only counted for `REPEATS_S` seconds. Entries above the rate
-        limit are counted, not written.
+        If a denial or a failed login repeats itself within `REPEATS_S` seconds, it is only counted, and one
+        later entry has the count. Above the rate limit, entries are not written. An entry of the event
+        ``omitted`` has their number.
 
         Args:
             event: LOGIN, LOGIN_FAILED, DENIED or CHANGE.
@@ -134,7 +135,10 @@ class AuditTrail:
     # --- what repeats itself ---
 
     def _repeats(self, entry: dict[str, Any]) -> bool:
-        """Whether an entry repeats a recent one. If so, count the entry, so that it is not written again."""
+        """Whether an entry repeats a recent one in all fields except the time.
+
+        If so, only count the entry. If not, remember it for `REPEATS_S` seconds.
+        """
         key = tuple(str(value) for name, value in entry.items() if name != "time")
         now = self._clock.monotonic()
         known = self._repeated.get(key)

@@ -46,7 +46,7 @@ class LastBatch(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A partition of a dead-letter queue. After a deletion, a topic of the same name has another id."""
+    """A partition of a dead-letter queue. A topic that is created again has another id."""
 
     topic: TopicPartition
     topic_id: TopicId
@@ -56,9 +56,12 @@ class Leader(Protocol):
     """Appends to a partition of a dead-letter queue, and finds the last batch of a producer there."""
 
     async def append(self, batch: bytes) -> None:
-        """Append a batch, and wait for the in-sync replicas.
+        """Append a batch, and wait until all in-sync replicas have it.
 
-        A batch that the log has already is not appended again. Raises KafkaError.
+        If the log already has the batch, append nothing.
+
+        Raises:
+            KafkaError: the leader rejects the batch, cannot be reached, or does not respond in time.
         """
 
     async def last_batch(self, producer_id: ProducerId, *, with_records: bool) -> LastBatch | None:
@@ -138,7 +141,7 @@ class LocalLeader:
 
 
 class RemoteLeader:
-    """Implements `Leader` for a partition that another broker leads, with the requests of a client."""
+    """Implements `Leader` for a partition that another broker leads, with requests such as a client sends."""
 
     def __init__(self, channel: Channel, place: Place, view: BrokerView) -> None:
         self._channel = channel
@@ -181,7 +184,12 @@ class RemoteLeader:
         return LastBatch(known.last_sequence, b"")  # it is deleted
 
     async def _offset(self, timestamp: int, replica_id: int) -> Offset:
-        """Return the offset of the first record with a timestamp or a later one; -1 if there is none."""
+        """Return the offset that ListOffsets finds for `timestamp`; -1 if it finds none.
+
+        Args:
+            timestamp: time in milliseconds since 1970, or a special timestamp such as `_LATEST`.
+            replica_id: `_CONSUMER` for committed records only, `_DEBUGGER` for all records.
+        """
         name, index = self._place.topic
         wanted = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
         topic = ListOffsetsTopic(name=name, partitions=[wanted])
@@ -207,7 +215,7 @@ class RemoteLeader:
 
 
 def _check(result: Any) -> Any:
-    """Return a partition's part of a response. Raises KafkaError if it has an error."""
+    """Return `result`, one partition's part of a response. Raises KafkaError if it has an error code."""
     if result.error_code:
         raise KafkaError(error_code(result.error_code), getattr(result, "error_message", None))
     return result

@@ -56,7 +56,11 @@ class Source(NamedTuple):
 
 
 class LetterBatch(NamedTuple):
-    """A batch of dead letters, and the source records that it settles."""
+    """A batch of dead letters, and the source records that are finished when the queue has the batch.
+
+    `letters` is the number of dead letters. `spans` has the offsets of the source records, also of records
+    that the log no longer has. Those get no dead letter.
+    """
 
     #: the encoded batch; empty if the log has none of the source records any more
     records: bytes
@@ -75,13 +79,13 @@ def make_batch(
     sequence: int,
     now_ms: int,
 ) -> LetterBatch:
-    """Make a batch of dead letters for the first records that are due.
+    """Make a batch of dead letters for the first records that are due, as many as one batch may have.
 
     Args:
         source: the share partition.
-        due: the records that the group has given up.
-        found: those of them that the log has.
-        end: the offset before which `found` is complete.
+        due: ranges of offsets whose records the group has given up, in ascending order.
+        found: the source records in these ranges, by offset.
+        end: the offset before which `found` is complete. The batch does not go beyond it.
         is_copy: whether the dead letters have the contents of their records. If a record is too large for
             `most_bytes`, its dead letter has only headers.
         most_bytes: the size of the largest batch that the dead-letter queue accepts.
@@ -109,7 +113,10 @@ def make_batch(
 
 
 def offsets_of(source: Source, batch: Buffer) -> list[Offset]:
-    """Return the offsets of the source records of a batch in the dead-letter queue, in ascending order."""
+    """Return the source offsets of the dead letters in `batch`, in ascending order.
+
+    Ignore dead letters from other partitions or other groups than those of `source`.
+    """
     key = source.key
     wanted = {
         TOPIC_HEADER: source.topic.encode(),
@@ -125,7 +132,7 @@ def offsets_of(source: Source, batch: Buffer) -> list[Offset]:
 
 
 def settled(due: Iterable[DeadLetters], offsets: Sequence[Offset]) -> list[Span]:
-    """Return the records that are due and whose dead letters exist, as spans."""
+    """Return the offsets that are in `offsets` and in one of the ranges of `due`, as spans."""
     spans: list[Span] = []
     for run in due:
         for offset in offsets:

@@ -102,17 +102,19 @@ class DeadLetterQueues:
     def writer(
         self, key: SharePartitionKey, partition: Partition, is_in_doubt: bool, check_leader: CheckLeader
     ) -> LetterWriter:
-        """Return the writer of a share partition's dead letters (`SharePartition`)."""
+        """Return a writer of one share partition's dead letters. `LetterWriter` explains the arguments."""
         return LetterWriter(self, key, partition, is_in_doubt, check_leader)
 
     async def find(self, group: str, partition: int) -> Place:
-        """Return the place of dead letters from a source partition with this index.
+        """Return the partition of the group's dead-letter queue for records of source partition `partition`.
 
-        If the topic does not exist and the broker may create it, create it.
+        It is partition `partition` modulo the queue's number of partitions. If the topic does not exist and
+        the broker may create it, create it.
 
         Raises:
             KafkaError: INVALID_CONFIG, the topic cannot be the group's dead-letter queue;
-                UNKNOWN_TOPIC_OR_PARTITION, it does not exist; or the error of the creation.
+                UNKNOWN_TOPIC_OR_PARTITION, it does not exist or is being created; or the error of the
+                creation.
         """
         view = self.view
         name = view.group_config(group).errors_deadletterqueue_topic_name
@@ -144,7 +146,7 @@ class DeadLetterQueues:
         return Place(TopicPartition(name, partition % len(topic.partitions)), topic.id)
 
     def leader(self, place: Place) -> Leader:
-        """Return the present leader of a place.
+        """Return the present leader of a partition of a dead-letter queue.
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER, there is none now.
@@ -160,7 +162,7 @@ class DeadLetterQueues:
 
 
 class _Sent(NamedTuple):
-    """A batch without an answer."""
+    """The batch that the writer sends, and sends again, until it knows whether the log has the batch."""
 
     batch: LetterBatch
     #: whether the log may have the batch
@@ -168,16 +170,17 @@ class _Sent(NamedTuple):
 
 
 class LetterWriter:
-    """Writes the dead letters of one share partition, each once, in the life of one leader of the partition.
+    """Writes the dead letters of one share partition, each once, while this broker leads the partition.
 
-    The writer is an idempotent producer (ADR 24). If a batch gets no answer, the writer repeats it unchanged,
-    also at another leader of the dead-letter queue. The log recognizes it.
+    The writer is an idempotent producer (ADR 24). If the writer gets no response to a batch, it sends the
+    same batch again. The leader of the dead-letter queue can then be another one. The log recognizes the
+    repetition.
 
-    All leaders of the share partition have the same producer id. A new leader can find records whose dead
-    letters its predecessor has perhaps written. Only the last batch of the producer can have them: the share
-    partition stores the outcome of each batch before the next one. So the new leader reads this batch first.
-    The predecessor's request can also arrive later, and take the sequence number of the new leader's first
-    batch. So the new leader then reads its own first batch back.
+    All leaders of the share partition use the same producer id. A new leader can find records whose dead
+    letters its predecessor may have written. Only the producer's last batch can contain these dead letters,
+    because the share partition stores the outcome of each batch before the next one. So the new leader reads
+    this batch first. The predecessor's request can also arrive later, and take the sequence number of the new
+    leader's first batch. So the new leader then reads its own first batch back.
 
     Args:
         queues: the broker's dependencies.
@@ -209,11 +212,13 @@ class LetterWriter:
         """Write dead letters for the first of the records that are due.
 
         Returns:
-            The records that are settled: their dead letters are in the dead-letter queue, or the log has no
-            such records any more. They can be other ones than the first, after a failover.
+            The offsets of records that are finished: the dead-letter queue has their dead letters, or the log
+                no longer has the records. After a failover, these are not always the first records of `due`.
 
         Raises:
-            KafkaError: the dead-letter queue does not exist, or does not accept the dead letters.
+            KafkaError: the dead-letter queue does not exist or does not accept the dead letters, its leader
+                does not respond, the source cannot be read, or another leader has taken over the share
+                partition.
         """
         key = self._source.key
         place = await self._queues.find(key.group, key.partition)
@@ -247,13 +252,17 @@ class LetterWriter:
         return batch.spans
 
     async def _recover(self, leader: Leader) -> Sequence[Offset]:
-        """Learn the next sequence number, and that no other leader has taken over the share partition.
+        """Read the producer's next sequence number, and then check that this leader was not replaced.
 
-        If another leader takes over after that, its first batch takes this sequence number, or ours does. A
-        leader that was paused through several batches of its successor would otherwise write them again.
+        The order matters. If another leader takes over after the check, the log accepts only one batch with
+        this sequence number: the other leader's or this leader's. Without the check, a leader that was paused
+        while its successor wrote several batches would write their dead letters again.
 
         Returns:
-            The offsets of the source records of the last batch; empty if no dead letter is in doubt.
+            The source offsets in the producer's last batch, while `_is_in_doubt` is set; otherwise nothing.
+
+        Raises:
+            KafkaError: the last batch cannot be read, or another leader has taken over.
         """
         last = await leader.last_batch(self._source.producer_id, with_records=self._is_in_doubt)
         await self._check_leader()
@@ -263,7 +272,11 @@ class LetterWriter:
         return offsets_of(self._source, last.records)
 
     def _failed(self, error: KafkaError, was_uncertain: bool) -> None:
-        """Decide what the next call does after `error`: repeat the batch, or make a new one."""
+        """Decide whether the next `write` sends the same batch again after `error`, or makes a new batch.
+
+        If the log may have the batch, `write` sends it again. If another producer may have taken its sequence
+        number, `write` first reads the next sequence number from the log.
+        """
         if error.code in _UNCERTAIN:
             return
         self._sent = None  # settings may change until the next attempt
@@ -288,9 +301,10 @@ class LetterWriter:
         )
 
     async def _read(self, due: Sequence[DeadLetters]) -> tuple[dict[Offset, Record], Offset]:
-        """Read the first source records that are due. Return them, and the offset before which these are all.
+        """Read the first source records that are due, and return ({offset: record}, end).
 
-        If the first records are damaged, return records without contents.
+        `end` is the offset before which the dictionary has all due records that the log has. If the first
+        records are damaged, the dictionary has them without key, value and headers.
 
         Raises:
             KafkaError: OFFSET_NOT_AVAILABLE, the records are above the high watermark; or the disk failed.
@@ -320,10 +334,11 @@ class LetterWriter:
 
 
 def _decoded(data: bytes, due: Sequence[DeadLetters], end: Offset) -> tuple[dict[Offset, Record], Offset]:
-    """Decode records that are due. Return them, and the end of the decoded batches; `end` if `data` is empty.
+    """Decode the due records in `data`, and return ({offset: record}, offset after the decoded batches).
 
-    Few bytes can be the batches of very large records. So the decompressed bytes have a limit. The records of
-    a damaged batch have no contents.
+    If `data` is empty, that offset is `end`. Few bytes can be the batches of very large records, so decoding
+    stops after `_ENOUGH_DECOMPRESSED` decompressed bytes. The due records of a damaged batch have no key,
+    value and headers.
     """
     found: dict[Offset, Record] = {}
     decompressed = 0

@@ -120,8 +120,8 @@ class Fetch:
         self._may_wait = True
         #: reads of the last attempt that must wait for the disk
         self.cold_reads: list[ColdRead] = []
-        #: reads that a thread has brought into the page cache; if they were evicted again, the loop reads
-        #: from the disk
+        #: reads that a thread has already brought into the page cache. If the system evicted them again, the
+        #: event loop reads them from the disk
         self._warmed: set[tuple[LogFile, int, int]] = set()
 
     @property
@@ -360,7 +360,9 @@ class Fetch:
         return None
 
     def _waits_for_disk(self) -> bool:
-        """Whether the response must wait for the cold reads. If so, mark the records read to be read again.
+        """Whether the response must wait for the cold reads.
+
+        If so, discard the records that were read, so that the next attempt reads them again with the others.
 
         Each fetch waits for its first cold reads. Otherwise clients would always get partitions in memory
         before partitions on disk. After that, an incremental fetch with enough bytes leaves further cold
@@ -379,8 +381,9 @@ class Fetch:
     def _is_worth_reading(self) -> bool:
         """Whether an attempt can now produce a response.
 
-        It can if enough bytes were committed since the last attempt, or if a partition has another leader or
-        was deleted.
+        It can if a partition has another leader or was deleted. It can also if there are at least
+        `min_bytes`, counted from the bytes read and the bytes committed since then. With read_committed, any
+        new bytes are enough: the end of a transaction can make more bytes readable than it has itself.
         """
         if self._committed and self._new_bytes:
             return True  # the end of a transaction lets out more than its own bytes
@@ -439,6 +442,9 @@ class Fetch:
         """Whether the fetcher's log diverges from this one (KIP-595).
 
         If so, put the epoch and the offset to which the fetcher must truncate its log into `data`.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, this log knows no epoch up to the fetcher's last one.
         """
         epoch, end_offset = partition.end_offset_for_epoch(target.last_fetched_epoch)
         if epoch == NO_LEADER_EPOCH:
@@ -453,7 +459,10 @@ class Fetch:
         results: Iterable[tuple[FetchTarget, PartitionData | None]],
         topics: list[FetchableTopicResponse],
     ) -> None:
-        """Add results to the response's `topics`, and tell the session what the response contains."""
+        """Add results to the response's `topics`, and tell the session what the response contains.
+
+        An incremental response leaves out partitions that have nothing new for the client.
+        """
         session = self._session
         current: TopicKey | None = (topics[-1].topic or topics[-1].topic_id) if topics else None
         for target, data in results:

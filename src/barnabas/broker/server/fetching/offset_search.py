@@ -36,7 +36,10 @@ async def find_offset(
 
     Args:
         timestamp: time in milliseconds, or `MAX_TIMESTAMP` for the record with the largest timestamp.
-        search: the search to continue, which `PartitionLog.offset_for_timestamp` raised.
+        search: the exception that `PartitionLog.offset_for_timestamp` raised; it has the state of the search.
+
+    Raises:
+        KafkaError: the log cannot be read.
     """
     start = 0
 

@@ -24,8 +24,9 @@ from barnabas.broker.replication.purgatory import DelayedOperation, Watched
 from barnabas.broker.server.fetching.sessions import FetchSessions
 from barnabas.broker.view import BrokerView
 
-#: A follower has at most two fetches under way. So the third one that arrives after a question was sent after
-#: an answer to the first, and that after the question.
+#: A follower has at most two fetches in flight. So it sent the third fetch that arrives after a request only
+#: after it had received the response to the first of the three. This broker sent that response after the
+#: request arrived.
 ROUNDS = 3
 #: time limit of a proof, as a multiple of ``replica.fetch.wait.max.ms``
 _FETCHES_WAITED_FOR = 5
@@ -62,9 +63,9 @@ class ReadIndex:
         Partitions that this broker does not lead need no proof: the handler answers them with an error.
 
         Returns:
-            None if no proof is necessary. Otherwise a future that is done when the proof is complete. It
-            raises KafkaError NOT_LEADER_OR_FOLLOWER when this broker's leadership ends, or after the time
-            limit.
+            None if no other broker could have become the leader. Otherwise a future that is done when the
+                proof is complete. It raises KafkaError NOT_LEADER_OR_FOLLOWER when this broker's leadership
+                ends, or after the time limit.
         """
         asked = _Asked(self._sessions, self._led(partitions))
         if asked.is_proven():

@@ -75,7 +75,7 @@ class _Kept:
         self.config = config
 
     def is_repeated_by(self, frame: Readable) -> bool:
-        """Whether `frame` differs from the kept request in the correlation id only."""
+        """Whether `frame` equals the kept request in all bytes except the correlation id."""
         return (
             len(frame) == len(self._end) + _VARYING.stop
             and frame.endswith(self._end)
@@ -83,7 +83,10 @@ class _Kept:
         )
 
     def close(self) -> None:
-        """Stop watching the partitions, and release their reservation. A second call does nothing."""
+        """Stop watching the partitions, and release their number in `FetchSessions`.
+
+        A second call does nothing.
+        """
         self.fetch.end()
         self._sessions.release(self._size)
         self._size = 0

@@ -444,7 +444,7 @@ class FetchSessions:
     ) -> ReplicaSession | None:
         """Return the session that a follower's request opens or continues; None if the fetch has no session.
 
-        First answer a delayed fetch of this session. Notify `watchers` of the request.
+        Notify `watchers` of the request. If the session has a delayed fetch, answer that fetch first.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.

@@ -91,10 +91,11 @@ def _wanted(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
 def _find(image: ClusterImage, wanted: DeleteTopicState, access: Access) -> TopicImage:
     """Return the topic to delete.
 
-    Without DESCRIBE on a topic, a client cannot learn from the error whether the topic exists.
+    The error does not tell a client whether the topic exists, unless the client may describe the topic.
 
     Raises:
-        KafkaError: the topic does not exist, or the client may not delete it.
+        KafkaError: the topic does not exist, the client may not delete it, or the request names it both by
+            name and by id, or not at all.
     """
     if (wanted.name is None) == (wanted.topic_id == ZERO_TOPIC_ID):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id, and not by both")

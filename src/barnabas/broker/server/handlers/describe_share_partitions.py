@@ -89,10 +89,12 @@ def _steps(
 
 
 def _described(share_partition: SharePartition | None, result: PartitionResponse) -> Iterator[int]:
-    """Fill in the records in flight; nothing if no member uses the share partition.
+    """Fill in the records in flight, `LISTED_AT_ONCE` ranges at a time.
 
-    Yield how many ranges are filled in since the last time, at most `LISTED_AT_ONCE`. The records can change
-    at that point. Then the description goes on at the next offset.
+    Fill in nothing if no member uses the share partition.
+
+    After each step, yield how many ranges the step has filled in. The caller can let the event loop run
+    there, so the records can change. The next step then continues at the offset after the last range.
     """
     flight = share_partition.in_flight if share_partition is not None else None
     if share_partition is None or flight is None:

@@ -1,7 +1,7 @@
 """EndTxn v0-5: commits or aborts the current transaction (KIP-98).
 
 From v5 on each transaction raises the producer's epoch, and the response has the next id and epoch (KIP-890).
-PRODUCER_FENCED from v2 on (KIP-588).
+From v2 on a fenced producer gets PRODUCER_FENCED, and before that INVALID_PRODUCER_EPOCH (KIP-588).
 """
 
 from __future__ import annotations

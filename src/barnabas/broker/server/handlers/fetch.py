@@ -77,7 +77,8 @@ NOTED_A_STEP = 200
 def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = None) -> FetchResponse:
     """Make a response with `error` for every partition.
 
-    `whole` is the error of the whole response; None for `error`. Before v7 only partitions have errors.
+    `whole` is the error of the whole response. If `whole` is None, the whole response has `error`, too.
+    Before v7 the whole response has no error field.
     """
     topics = [
         FetchableTopicResponse(
@@ -266,7 +267,7 @@ def _attempt(
     max_wait_ms: int,
     session: ReplicaSession | None = None,
 ) -> MaybeAwaitable[FetchResponse]:
-    """Return the response if there are enough records in memory.
+    """Return the response if it needs no wait: there are enough records in memory, an error, or no wait time.
 
     Otherwise return an awaitable. It reads many partitions in steps, reads from disk, or waits for records.
     """

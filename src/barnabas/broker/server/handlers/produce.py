@@ -2,8 +2,9 @@
 
 The broker advertises versions from v0, because librdkafka otherwise stops compressing (its issue 4956). As in
 Apache Kafka 4, the broker rejects versions below v3. The API supports errors of single records (KIP-467), and
-topic ids from v13 on (KIP-516). Before the first batch of a transaction (KIP-98) in a partition, the broker
-asks the transaction coordinator. From v12 on this request adds the partition to the transaction (KIP-890).
+topic ids from v13 on (KIP-516). Before a transaction's first batch in a partition, the broker asks the
+transaction coordinator whether the transaction contains the partition (KIP-98). From v12 on the coordinator
+adds the partition if it is missing (KIP-890).
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ ZSTD_SINCE = 7
 #: largest number of records with errors in a response
 MAX_RECORD_ERRORS = 1000
 _ACKS = (0, 1, ACKS_ALL)
-#: errors of a batch that came before its partition or its leader, which its client sends again; each with
-#: the error that is noted for the batches behind it
+#: Errors of batches that arrived before the partition or its leader was ready, and that the client sends
+#: again. The value is the error with which the partition then rejects the producer's following batches.
 _TOO_EARLY = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.NOT_LEADER_OR_FOLLOWER,

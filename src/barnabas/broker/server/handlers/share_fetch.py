@@ -161,7 +161,10 @@ class _Exchange:
         yield from self._fetch.steps()
 
     def answer(self) -> MaybeAwaitable[ShareFetchResponse]:
-        """Return the response; or a future of it, if it waits for records or for stored acknowledgements."""
+        """Return the response, or an awaitable for it.
+
+        It is an awaitable if the request waits for records, or if the acknowledgements are not stored yet.
+        """
         waits = self._waits and not self._fetch.results
         if not waits and self.acknowledging.is_stored:
             return self._response()

@@ -305,8 +305,8 @@ _ESCAPES = str.maketrans({"\\": r"\\", ",": r"\,"})
 def telemetry_samples(clients: TelemetryClients, *, is_sum: bool) -> Iterator[Sample]:
     """Yield a sample for each series that clients have pushed: for sums if `is_sum`, otherwise for gauges.
 
-    The labels are the metric's name, three attributes of the client, and the series' attributes. Those that
-    have no label of their own share the last label.
+    The labels are the metric's name, three attributes of the client, and the series' attributes in `_OWN`.
+    The last label has all other attributes of the series, as ``name=value,name=value``.
     """
     for client in clients.shown():
         about = client.about

@@ -98,7 +98,11 @@ class EndHistory:
             del self._seen[partition]
 
     def note(self, partition: TopicPartition, end: Offset, now: float) -> None:
-        """Remember that the partition ends at `end` at the time `now` (in seconds)."""
+        """Remember that the partition ends at `end` at the time `now` (in seconds).
+
+        If the end has decreased, forget the earlier ends: the log was truncated, or the topic created again.
+        With `_MOST_PARTITIONS` partitions, ignore further ones.
+        """
         seen = self._seen.get(partition)
         if seen is None:
             if len(self._seen) < _MOST_PARTITIONS:
@@ -112,10 +116,11 @@ class EndHistory:
                 del seen[1:-1:2]  # coarser, and as far back as before
 
     def seconds_behind(self, partition: TopicPartition, offset: Offset, end: Offset, now: float) -> float:
-        """Return an estimate of the seconds since the partition ended at `offset`; 0 if it ends there now.
+        """Return an estimate of the seconds since the partition ended at `offset`.
 
-        The estimate assumes that the partition grew evenly between two remembered ends. Before the first
-        remembered end, it assumes the average rate since that end.
+        Return 0 if the partition ends there now, or if no earlier end is known. The estimate assumes that the
+        partition grew evenly between two remembered ends. Before the first remembered end, it assumes the
+        average rate since that end.
         """
         if offset >= end:
             return 0.0

@@ -36,7 +36,7 @@ class Endpoint:
         """Parse one address. `setting` is the name of the setting that contains it, for the error message.
 
         Raises:
-            ConfigError: the item is not NAME://HOST:PORT.
+            ConfigError: `text` is not NAME://HOST:PORT.
         """
         match = _PATTERN.fullmatch(text.strip())
         if match is None or int(match["port"]) > 65535:
@@ -89,8 +89,8 @@ def bound_endpoints(config: BrokerConfig) -> list[Endpoint]:
     """Parse the setting ``listeners``.
 
     Raises:
-        ConfigError: an item is invalid, a name is used twice, the list is empty, or a name has no security
-            protocol.
+        ConfigError: an address is invalid, a name is used twice, the list is empty, or
+            ``listener.security.protocol.map`` is invalid or lacks a name.
     """
     endpoints = _parse_all(config.listeners, "listeners", config)
     if not endpoints:
@@ -132,12 +132,14 @@ def advertised_endpoints(
 
 
 def check_protection(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> None:
-    """Reject settings for TLS or SASL that no listener uses.
+    """Reject settings for TLS, SASL or a listener's name that no listener uses.
 
     With such settings, the broker would be less protected than its operator expects.
 
     Raises:
-        ConfigError: there are settings for TLS or SASL, and no listener uses that protocol.
+        ConfigError: there is a setting for TLS or SASL, and no listener uses this protocol. Or the setting
+            names one listener, which does not exist or does not use this protocol. Or the users for
+            SASL/PLAIN are invalid.
     """
     has_tls = any(endpoint.has_tls for endpoint in endpoints)
     has_sasl = any(endpoint.has_sasl for endpoint in endpoints)
@@ -170,11 +172,15 @@ def _check_override(override: ListenerSetting, endpoints: Sequence[Endpoint]) ->
 
 
 def inter_broker_listener(config: BrokerConfig, endpoints: list[Endpoint]) -> Endpoint:
-    """Return the inter-broker listener.
+    """Return the listener at which the other brokers connect to this one.
+
+    ``inter.broker.listener.name`` selects it. Otherwise it is the first one with the protocol in
+    ``security.inter.broker.protocol``. Without either setting, it is the listener PLAINTEXT, or else the
+    first of `endpoints`.
 
     Raises:
-        ConfigError: ``inter.broker.listener.name`` is not among `endpoints`, or brokers of a cluster cannot
-            use it.
+        ConfigError: both settings are set, `endpoints` has no such listener, or the broker uses ZooKeeper and
+            lacks a login for this listener.
     """
     names = [endpoint.name for endpoint in endpoints]
     name = config.inter_broker_listener_name
@@ -234,7 +240,8 @@ def broker_login(config: BrokerConfig) -> tuple[str, str]:
         config: settings from `login_config`.
 
     Raises:
-        ConfigError: ``sasl.jaas.config`` is missing, or is not for PLAIN or SCRAM.
+        ConfigError: ``sasl.jaas.config`` is missing, lacks a user or password, or is not for PLAIN or SCRAM;
+            or ``sasl.mechanism.inter.broker.protocol`` is not an enabled mechanism.
     """
     if config.sasl_jaas_config is None:
         raise ConfigError(
@@ -273,7 +280,11 @@ def _parse_all(items: Iterable[str], setting: str, config: BrokerConfig) -> list
 
 
 def _security_protocols(text: str) -> dict[str, str]:
-    """Return the security protocol of each listener name, from ``listener.security.protocol.map``."""
+    """Return the security protocol of each listener name, from ``listener.security.protocol.map``.
+
+    Raises:
+        ConfigError: an item is not NAME:PROTOCOL, or a name has two protocols.
+    """
     protocols: dict[str, str] = {}
     for item in filter(None, (item.strip() for item in text.split(","))):
         name, _, protocol = (part.strip().upper() for part in item.partition(":"))

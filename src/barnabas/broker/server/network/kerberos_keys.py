@@ -25,10 +25,11 @@ BeginGssapi = Callable[[], GssapiExchange]
 
 
 def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
-    """Read the keytab. For each listener with GSSAPI, return a function that begins a client's login.
+    """Read the keytab, and return functions that begin clients' logins, by name of the listeners with GSSAPI.
 
     Raises:
-        ConfigError: the package `gssapi` is missing, or the keys cannot be read.
+        ConfigError: the package `gssapi` is missing, the settings do not give one service name, or the keys
+            cannot be read.
     """
     by_listener = read_kerberos(config, endpoints)
     for name in by_listener:
@@ -37,12 +38,13 @@ def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mappin
 
 
 def read_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
-    """Read the keytab, without log lines about the listeners. Any thread can call this.
+    """Do the same as `open_kerberos`, but without log lines about the listeners. Any thread can call this.
 
-    For each listener with GSSAPI, return a function that begins a client's login.
+    Return a function that begins a client's login, by name of each listener with GSSAPI.
 
     Raises:
-        ConfigError: the package `gssapi` is missing, or the keys cannot be read.
+        ConfigError: the package `gssapi` is missing, the settings do not give one service name, or the keys
+            cannot be read.
     """
     by_listener: dict[str, BeginGssapi] = {}
     for endpoint in endpoints:

@@ -86,8 +86,8 @@ class Connections:
     ) -> None:
         self._view = view
         self.rates = rates or ConnectionRates(lambda: asyncio.get_running_loop().time())
-        #: the inter-broker listener, which ``max.connection.creation.rate`` does not slow down; "" if clients
-        #: use it too
+        #: name of the inter-broker listener, to which the broker-wide ``max.connection.creation.rate`` does
+        #: not apply; "" if clients use this listener, too
         self.protected = ""
         self._most = most
         self.busy_polling = busy_polling
@@ -276,6 +276,8 @@ class Listener:
 
     def user_of(self, certificate: bytes | None) -> Principal:
         """Return the principal for a client's certificate (`Host.user_of`).
+
+        It is ANONYMOUS without a certificate, and on a listener with SASL or without TLS.
 
         Raises:
             ValueError: no rule of ``ssl.principal.mapping.rules`` gives a valid name.

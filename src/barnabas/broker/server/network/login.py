@@ -1,4 +1,7 @@
-"""SASL logins on connections (KIP-43, KIP-152, KIP-368). Before login, a client can send little else."""
+"""SASL logins on connections (KIP-43, KIP-152, KIP-368).
+
+Before its login, a client can send only ApiVersions and SASL requests.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +62,8 @@ class Logins:
         view: settings and clock of the broker.
         sasl: checks the messages of clients.
         serve: handles the requests of clients that have logged in, and every ApiVersions request.
-        blocking: provides the thread that checks the messages. The thread does nothing else. So many logins
-            delay each other, but not the requests of clients that have logged in.
+        blocking: provides one thread, which only checks messages of logins. So many logins delay each other,
+            but not the requests of clients that have logged in.
         trail: the audit log.
     """
 

@@ -35,8 +35,8 @@ class Outbox:
         self.waiting: deque[Chunk] = deque()
         #: number of bytes of the first chunk that are sent
         self._sent = 0
-        #: a transport with TLS pauses when its buffer reaches the limit (at 0 always), others when they
-        #: exceed it
+        #: a transport with TLS pauses the writer as soon as its buffer reaches the limit, so with a limit of
+        #: 0 it would always pause; other transports pause only above the limit
         self._lowest_limit = 0 if transport.get_extra_info("sslcontext") is None else 1
         #: a transport with TLS may call `resume` from within a write
         self._is_sending = False

@@ -107,7 +107,10 @@ class TlsKeys:
         return self._now.certificate
 
     def shown_by(self, context: ssl.SSLContext) -> None:
-        """Load each new key into `context`, too. This broker uses it to connect to others."""
+        """Load each new key into `context`, too.
+
+        The broker uses `context` for its connections to other brokers.
+        """
         self._as_client.append(context)
 
     def check_now(self, threads: Pool) -> None:

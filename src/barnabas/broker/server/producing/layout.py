@@ -83,7 +83,10 @@ class Layout:
         return bytes(frame[position : position + length]).decode("utf-8", "replace"), position + length
 
     def places(self, frame: Readable, position: int) -> list[Place] | None:
-        """Return the places of all batches; None if the rest of the frame does not have the usual shape.
+        """Return (partition index, start, end) of each batch in `frame`.
+
+        Return None if the rest of the frame does not have the usual shape, or has `DIRECT_ELEMENTS` batches
+        or more.
 
         Args:
             position: position of the number of partitions.

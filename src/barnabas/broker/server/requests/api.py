@@ -72,8 +72,8 @@ class Begun(NamedTuple):
     answer: MaybeAwaitable[Response | None]
 
 
-#: The reply, a whole frame, or a future of it. Or the request, which the handler goes on with. None leaves it
-#: to the handler, and nothing has changed
+#: The encoded reply (a whole frame), or an awaitable of it. `Begun`: the handler has continued with the
+#: request. None: nothing has changed, and the handler must execute the whole request.
 Outcome: TypeAlias = bytes | SecondPhase[bytes] | Begun | None
 
 

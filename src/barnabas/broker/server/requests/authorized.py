@@ -32,7 +32,10 @@ class Denials(Protocol):
 def authorized(
     served: Served, authorizer: Authorizer, view: BrokerView, denials: Denials | None = None
 ) -> Served:
-    """Wrap an API so that its handler gets only the items of a request that the client may use."""
+    """Wrap an API so that its handler gets only the items of a request that the client may use.
+
+    If the client lacks a permission for the whole request, the handler does not run.
+    """
     whole = [need for need in served.api.needs if need.is_checked and not isinstance(need, Each)]
     each = next((need for need in served.api.needs if isinstance(need, Each)), None)
     checked = _Authorized(served, authorizer, whole, each, view, denials)

@@ -73,7 +73,7 @@ class Client(ClientConnection, Protocol):
         Args:
             future: done when the reply can be made. If it is a `LongPoll`, a later request can end the wait.
             finish: makes the reply from the finished future; None for no reply.
-            cancel: whether to cancel the future if the connection ends before.
+            cancel: whether to cancel the future if the connection ends before the future is done.
             beside: key of the API whose requests can begin on this connection meanwhile; all others wait.
         """
 

@@ -477,7 +477,10 @@ def _lets_others_begin(api: AnyApi, header: RequestHeader, answer: Awaitable[Any
 
 
 def _pieces(api: AnyApi, request: Request) -> Pieces | None:
-    """Return the `Pieces` by which to divide a request; None if the request is small enough."""
+    """Return the `Pieces` by which to divide a request; None if the request must not be divided.
+
+    It is not divided if it is small enough, or if its API declares no arrays by which to divide it.
+    """
     for pieces in api.pieces:
         if pieces.apply_to(request):
             return pieces if pieces.count(request) > pieces.size else None

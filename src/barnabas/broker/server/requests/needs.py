@@ -207,8 +207,8 @@ def each_transactional_id(operation: Operation, request: str, response: str = ""
     return Each(ResourceType.TRANSACTIONAL_ID, operation, request, response, name="")
 
 
-#: the types of resources that have settings, by their numbers there
-#: (`barnabas.broker.controller.ResourceType`)
+#: the ACL resource type for each type of resource that has settings; the keys are the codes of the settings'
+#: types (`barnabas.broker.controller.ResourceType`)
 _CONFIG_KINDS = {
     2: ResourceType.TOPIC,
     4: ResourceType.CLUSTER,

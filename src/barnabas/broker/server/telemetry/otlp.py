@@ -117,7 +117,7 @@ class _Reader:
             raise OtlpError("a field reaches beyond its message")
 
     def parts(self, at: int, end: int, wanted: int) -> Iterator[tuple[int, int]]:
-        """Yield (start, end) of each message in the field number `wanted` of the message at `at` to `end`."""
+        """Yield (start, end) of each submessage in field number `wanted` of the message in `at` to `end`."""
         for number, kind, start, stop in self.fields(at, end):
             if number == wanted and kind == _BYTES:
                 yield start, stop

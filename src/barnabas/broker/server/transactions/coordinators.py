@@ -62,9 +62,10 @@ class TransactionCoordinators:
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
     ) -> MaybeAwaitable[Verdicts]:
-        """Return for each partition whether it is in the transaction (NONE), or the error.
+        """Return an error code for each partition: NONE if the partition is in the transaction.
 
-        A coordinator on another broker that does not respond gives COORDINATOR_NOT_AVAILABLE for each.
+        If the coordinator is on another broker that does not respond, each partition gets
+        COORDINATOR_NOT_AVAILABLE.
 
         Raises:
             KafkaError: there is no coordinator, or the coordinator on this broker rejects the whole request.
@@ -77,7 +78,8 @@ class TransactionCoordinators:
     def _remote(self, transactional_id: str) -> BrokerId | None:
         """Return the broker that coordinates a transactional id; None for this broker.
 
-        Also return None if the internal topic does not exist. The coordinator here then makes the error.
+        Also return None if the internal topic does not exist. The transaction coordinator on this broker then
+        reports the error.
 
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE, the partition of the internal topic has no leader.

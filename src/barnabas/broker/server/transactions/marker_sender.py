@@ -123,8 +123,8 @@ class MarkerSender:
 def _not_unknown(outcomes: Outcomes) -> Outcomes:
     """Replace UNKNOWN_TOPIC_OR_PARTITION in outcomes by the retriable error LEADER_NOT_AVAILABLE.
 
-    This broker's image has the partition. So the leader's image of the metadata is stale, and it has written
-    no marker.
+    This broker's image has the partition. So the leader's image of the metadata is stale, and the leader has
+    written no marker.
     """
     unknown, retried = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
     if unknown not in outcomes.values():

@@ -34,7 +34,10 @@ class TransactionalWrite(NamedTuple):
 
 
 class LastMarker(NamedTuple):
-    """The offset of a producer's last transaction marker in a partition, before the coordinator was asked."""
+    """The offset of a producer's last transaction marker in a partition, at the time of the leader's request.
+
+    `still_valid` compares it with the last marker after the coordinator's response.
+    """
 
     partition: Partition
     producer: ProducerIdentity
@@ -135,7 +138,10 @@ class TransactionVerifier:
     async def _ask_until_ended(
         self, write: TransactionalWrite, verdicts: MaybeAwaitable[Verdicts] | None
     ) -> Verdicts:
-        """Return the verdicts. Ask again until the previous transaction has ended, or the time limit."""
+        """Return the verdicts. While the previous transaction has not ended, ask the coordinator again.
+
+        After ``add.partitions.to.txn.retry.backoff.max.ms``, return the last verdicts.
+        """
         config = self._view.config
         loop = asyncio.get_running_loop()
         deadline = loop.time() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
