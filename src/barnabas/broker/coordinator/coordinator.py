@@ -34,9 +34,9 @@ P = ParamSpec("P")
 
 
 class Coordinator(CoordinatorRuntime[S]):
-    """Coordinates the groups or transactional ids in those partitions of a topic that this broker leads.
+    """Coordinates the keys (group ids, transactional ids or share partitions) of one internal topic.
 
-    One event loop owns it.
+    It serves the keys that the partitions led by this broker store. One event loop owns it.
 
     Args:
         topic: the internal topic.
@@ -65,7 +65,11 @@ class Coordinator(CoordinatorRuntime[S]):
         self._planned_partitions = planned_partitions
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
-        """Load partitions that this broker (`node_id`) leads after `delta`, and unload those that it lost."""
+        """Load the topic's partitions that this broker leads after `delta`, and unload all others.
+
+        If the topic was deleted and created again, first unload all partitions of the former topic. `node_id`
+        is the id of this broker.
+        """
         if self.topic not in delta.topics:
             return
         before, after = delta.before.topics.get(self.topic), delta.after.topics.get(self.topic)
@@ -102,8 +106,8 @@ def writing(
 ) -> Callable[Concatenate[Coordinator[S], K, P], MaybeAwaitable[T]]:
     """Make a coordinator's method that runs a shard's operation by `CoordinatorRuntime.write`.
 
-    `key_of` gets the method's first argument, and returns its key (a group id or a transactional id). Shared
-    operations of one key can run at the same time.
+    `key_of` gets the method's first argument, and returns its key (for example a group id). If `shared` is
+    true, operations of one key can run at the same time.
     """
     name = operation.__name__
 
@@ -121,7 +125,7 @@ def reading(
 ) -> Callable[Concatenate[Coordinator[S], K, P], T]:
     """Make a coordinator's method that runs a read-only operation of a shard by `CoordinatorRuntime.read`.
 
-    `key_of` gets the method's first argument, and returns its key (a group id or a transactional id).
+    `key_of` gets the method's first argument, and returns its key (for example a group id).
     """
     name = operation.__name__
 

@@ -1,4 +1,4 @@
-"""Loads a shard's state from its partition. Between slices of the work, the event loop serves others."""
+"""Loads a shard's state from its partition. Between slices of the work, the event loop serves requests."""
 
 from __future__ import annotations
 
@@ -64,6 +64,9 @@ class InternalLog(Protocol):
         """Read whole batches below the high watermark, from the batch that contains `offset` on.
 
         The result has about `max_bytes` at most, but at least one batch.
+
+        Raises:
+            KafkaError: the log cannot be read.
         """
 
 
@@ -192,9 +195,10 @@ def _damaged(offset: Offset, end: Offset, reason: str) -> KafkaError:
 
 
 def _supersede(pending: dict[ProducerId, dict[bytes, _Pending]], key: bytes, value: bytes | None) -> None:
-    """Mark the writes of `key` in open transactions as superseded by a later record outside of them.
+    """Mark the writes of `key` in open transactions as superseded by a later record outside of transactions.
 
-    They must not replace the later record when they commit.
+    These writes must not replace the later record when their transactions commit. If the later record deletes
+    the key (`value` is None), remove these writes.
     """
     for written in pending.values():
         if key not in written:

@@ -1,10 +1,10 @@
 """The offsets that groups have committed, and their expiry (KIP-211).
 
 Offsets of topics that members subscribe to do not expire. Other offsets expire `offsets.retention.minutes`
-after one of these times:
+after one of these events:
 
-- after the last member left, for all offsets of a classic group;
-- after the commit, for a topic without subscribers, and for consumers that assign partitions to themselves.
+- the last member left: all offsets of a classic group without members;
+- the commit: a topic without subscribers, and consumers that assign partitions to themselves.
 """
 
 from __future__ import annotations

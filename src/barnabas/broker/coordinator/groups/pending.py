@@ -12,8 +12,8 @@ class PendingOffsets:
     """The pending offsets of one shard, by producer: each has at most one open transaction."""
 
     def __init__(self) -> None:
-        #: None is an offset that a later commit outside the transaction has superseded. It will not become
-        #: valid, but the partition is unstable until the transaction ends
+        #: None: a later commit outside of the transaction has replaced the offset. It will not become valid,
+        #: but the partition is unstable until the transaction ends.
         self._producers: dict[ProducerId, dict[OffsetKey, CommittedOffset | None]] = {}
         #: the number of open transactions that have written each key
         self.writers: dict[OffsetKey, int] = {}

@@ -365,7 +365,10 @@ class _ShareShards:
 
 
 def _is_deleted(topic: str, delta: ImageDelta) -> bool:
-    """Whether `delta` deletes a topic. A topic that is only missing from an old image is not deleted."""
+    """Whether `delta` deletes a topic.
+
+    A topic that is missing from an image, but that no deletion note lists, is not deleted.
+    """
     before, after = delta.before.topics.get(topic), delta.after.topics.get(topic)
     if before is None or (after is not None and after.id == before.id):
         return False

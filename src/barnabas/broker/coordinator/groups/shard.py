@@ -224,13 +224,13 @@ class GroupShard:
             self._remove(group.group_id)
 
     def _remove(self, group_id: str) -> None:
-        """Remove a deleted group. If it has offsets, an empty group keeps them."""
+        """Remove a deleted group. If the group has offsets, an empty classic group with its id keeps them."""
         del self.groups[group_id]
         if self.commits.has_offsets(group_id):
             self._ensure_group(group_id)
 
     def _ensure_group(self, group_id: str) -> None:
-        """Create an empty group for offsets that a client without a member committed."""
+        """Create an empty classic group for committed offsets, unless a group with this id exists."""
         if group_id not in self.groups:
             self.groups[group_id] = self._new_group(group_id)
 
@@ -264,8 +264,10 @@ class GroupShard:
         """Handle JoinGroup. In a classic group the response can wait until the join phase completes.
 
         Raises:
-            KafkaError: INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, and in a group of
-                the consumer protocol GROUP_MAX_SIZE_REACHED.
+            KafkaError: INCONSISTENT_GROUP_PROTOCOL; UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID. INVALID_REQUEST, a
+                static member uses the id of a dynamic one. COORDINATOR_NOT_AVAILABLE or UNKNOWN_SERVER_ERROR,
+                the members' metadata is too large. GROUP_MAX_SIZE_REACHED, only in a group of the consumer
+                protocol.
         """
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
@@ -352,7 +354,8 @@ class GroupShard:
 
         Raises:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-                REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
+                REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION; or
+                INVALID_GROUP_ID, the id of a new group is too long.
         """
         group = self.groups.get(request.group_id)
         member_id, generation = request.member_id, request.generation_id_or_member_epoch
@@ -406,8 +409,9 @@ class GroupShard:
         Offsets of topics that members subscribe to get GROUP_SUBSCRIBED_TO_TOPIC, and stay.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP, a classic group has members of another protocol
-                type than "consumer", so that their topics are unknown.
+            KafkaError: GROUP_ID_NOT_FOUND, there is no such group, or it is a share group. NON_EMPTY_GROUP, a
+                classic group has members of another protocol type than "consumer", so that their topics are
+                unknown.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -436,9 +440,10 @@ class GroupShard:
         return Result(records=[*self.commits.delete_all(group_id), *self._tombstones(group)])
 
     def expire_group(self, group_id: str) -> Result[None]:
-        """Delete a group's expired offsets, and the group if it has neither offsets nor members left.
+        """Delete a group's expired offsets. If it has no other offsets and no members, also delete the group.
 
-        Share groups stay until they are deleted.
+        A pending member of a classic group counts as a member. Share groups stay until an administrator
+        deletes them.
         """
         group = self.groups.get(group_id)
         if group is None or isinstance(group, ShareGroup):

@@ -56,7 +56,7 @@ class SnapshotRecord(NamedTuple):
 
 
 class UpdateRecord(NamedTuple):
-    """The record of a change to a share partition's state since its last snapshot and updates."""
+    """The record of a change to a share partition's state, relative to the records before it."""
 
     key: SharePartitionKey
     #: the epoch of the last snapshot

@@ -222,7 +222,8 @@ class ShareShard:
     def needed_from(self) -> Offset:
         """Return the offset below which newer snapshots have superseded all records.
 
-        Return 0 if the offset of some last snapshot is unknown, because it was loaded from the log.
+        Return 0 if the offset of some last snapshot is unknown, because it was loaded from the log. Return
+        the end of the log if there are no share partitions.
         """
         needed = [self._positions.get(key, 0) for key in self.states] + list(self._appended.values())
         return min(needed) if needed else self._context.log_end()

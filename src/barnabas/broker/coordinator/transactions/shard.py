@@ -56,8 +56,9 @@ class TransactionShard:
         self, context: ShardContext[TransactionShard], version: Callable[[], int], writer: MarkerWriter
     ) -> None:
         self.transactions: dict[str, Transaction] = {}
-        #: by transactional id: the epoch of the last request that raised the epoch. If its answer was lost,
-        #: the producer repeats it. Not stored, as in Kafka: after a failover the repeat is fenced
+        #: by transactional id: the producer's epoch before it was last raised. A producer that got no
+        #: response repeats its request with this epoch. It is not stored, as in Kafka: after a failover the
+        #: repeated request is fenced
         self._repeatable: dict[str, ProducerEpoch] = {}
         #: by transactional id: the end of its last transaction, while a request waits for it
         self._endings: dict[str, asyncio.Future[None]] = {}
@@ -114,7 +115,10 @@ class TransactionShard:
     # --- the producer's identity ---
 
     def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether the next operation needs a new producer id: the id is unused, or its epochs are used up."""
+        """Whether the next operation needs a new producer id.
+
+        It needs one if the transactional id is new, or if the epochs of its producer id are used up.
+        """
         transaction = self.transactions.get(transactional_id)
         return transaction is None or is_exhausted(transaction.epoch)
 
@@ -131,7 +135,7 @@ class TransactionShard:
 
         Raises:
             KafkaError: PRODUCER_FENCED; CONCURRENT_TRANSACTIONS, the last transaction must end first. If that
-                is open, this operation aborts it.
+                transaction is still open, this operation aborts it.
         """
         now = self._clock.now_ms()
         transaction = self.transactions.get(transactional_id) or new_transaction(fresh, timeout_ms, now)
@@ -319,7 +323,9 @@ class TransactionShard:
         return Result(records=[record], then=completed)
 
     def describe(self, transactional_id: str) -> tuple[Transaction, Collection[TopicPartition]]:
-        """Return a transactional id's state, and the partitions to which no marker was written yet.
+        """Return a transactional id's state, and the partitions of its transaction.
+
+        If the transaction is prepared, these are only the partitions to which no marker was written yet.
 
         Raises:
             KafkaError: TRANSACTIONAL_ID_NOT_FOUND.
@@ -375,8 +381,8 @@ class TransactionShard:
 def _may_go_on(transaction: Transaction, expected: ProducerIdentity) -> bool:
     """Whether a producer with the producer id of `expected` may use the transactional id.
 
-    The caller checks the epoch. A new transactional id accepts any producer. A producer that repeats
-    InitProducerId after its last epoch still has the previous producer id.
+    The function does not check the epoch; its caller does. A new transactional id accepts any producer. A
+    producer that repeats InitProducerId after its last epoch still has the previous producer id.
     """
     return (
         transaction.epoch == NO_PRODUCER_EPOCH

@@ -14,8 +14,8 @@ class AssignmentDraft:
     """The owner of each partition while an assignor computes an assignment.
 
     A draft begins with the partitions that members have and can keep: existing partitions of topics that the
-    member subscribes to. A member is an index into the list of `in_order`. Topics are in the order of their
-    names.
+    member subscribes to. The number of a member is its index in the list from `in_order`. Topics are in the
+    order of their names.
     """
 
     def __init__(self, members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> None:

@@ -4,9 +4,9 @@ Each partition goes to the same number of members: one, unless there are more me
 members' numbers of partitions differ by one at most, and as few partitions move as possible. If subscriptions
 differ, the assignor does this for the subscribers of each topic.
 
-Apache Kafka 4.2 gives members the same numbers of partitions, except for the choice of the members that get
-one partition more. Here these are members that have more already, then those with the fewest partitions of
-other topics.
+Apache Kafka 4.2 also gives members equal numbers of partitions, or one more. It can choose other members for
+the additional partition. Here, members that have more partitions already come first, then those with the
+fewest partitions of other topics.
 """
 
 from __future__ import annotations
@@ -174,8 +174,9 @@ def _hand_out(
             give(partition, taker)
             if len(owned[taker]) < quotas[taker]:
                 takers.append(taker)
-    # The members that are left have all partitions that are left: each gets another one from a member that
-    # takes such a partition instead. A full partition that it lacks has a sharer that can.
+    # Each member left here has all partitions that still lack a member. So it needs a partition `other` that
+    # has enough members. One of these members, `giver`, gives up `other` and gets the partition that lacks a
+    # member instead.
     for partition, sharers in holders.items():
         while len(sharers) < sharing:
             member = takers.popleft()

@@ -39,7 +39,7 @@ def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -
 
 
 def _level(draft: AssignmentDraft) -> None:
-    """Give unassigned partitions, and those of members above their share, to members below it."""
+    """Give unassigned partitions, and the surplus of members above their share, to the other members."""
     if not draft.loads:
         return
     share, extras = divmod(sum(map(len, draft.owners.values())), len(draft.loads))

@@ -75,7 +75,11 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members), default=0)
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Whether a member with these protocols can join: all members must support one of them."""
+        """Whether a member with these protocols can join.
+
+        All other members must support at least one of the protocols. A group without members accepts any
+        protocols, but the protocol type and the list must not be empty.
+        """
         if not self.members:
             return bool(protocol_type) and bool(protocols)
         return protocol_type == self.protocol_type and self.members.has_in_common(protocols)
@@ -93,7 +97,7 @@ class ClassicGroup:
         return topics
 
     def offsets_idle_since(self) -> Callable[[CommittedOffset], int] | None:
-        """Return a function that gives the time from which the retention of an offset counts.
+        """Return a function that gives the time (ms since 1970) from which the retention of an offset counts.
 
         Return None if no offset may expire now.
         """
@@ -128,7 +132,11 @@ class ClassicGroup:
         self.pending.discard(member.member_id)
 
     def remove(self, member: ClassicMember) -> None:
-        """Remove a member, and answer its delayed requests with UNKNOWN_MEMBER_ID."""
+        """Remove a member, and answer its delayed requests with UNKNOWN_MEMBER_ID.
+
+        If the member was the leader, its successor is the member that joined first, or None in an empty
+        group.
+        """
         self.members.answer_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         self.members.remove(member)
@@ -149,7 +157,10 @@ class ClassicGroup:
             self.leader = new.member_id
 
     def elect_joined_leader(self) -> bool:
-        """If the leader has not joined, choose a member that has. Return False if no member has joined."""
+        """If the leader has not joined, choose a member that has joined.
+
+        Return False, and change nothing, if there is no leader or if no member has joined.
+        """
         leader = self.members.get(self.leader or "")
         if leader is None:
             return False

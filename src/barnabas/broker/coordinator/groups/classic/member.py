@@ -103,7 +103,10 @@ class ClassicMember:
         return self.is_new or (self.join is None and self.sync is None)
 
     def answer_join(self, response: JoinGroupResponse) -> bool:
-        """Answer the delayed JoinGroup; call `Members.answer_join` instead. Return False if there is none."""
+        """Answer the delayed JoinGroup.
+
+        Return False if there is none. Only `Members.answer_join` may call this.
+        """
         parked, self.join = self.join, None
         return _answer(parked, response)
 

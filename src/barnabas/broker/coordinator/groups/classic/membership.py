@@ -218,7 +218,11 @@ class ClassicMembership:
         return Result(LeaveGroupResponse(members=outcomes), records)
 
     def _remove(self, group: ClassicGroup, leaver: MemberIdentity) -> bool:
-        """Remove a member. Return False for a pending member, which leaves without a rebalance."""
+        """Remove a member. Return False for a pending member, which leaves without a rebalance.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, another member has the instance id.
+        """
         if leaver.member_id in group.pending:
             group.pending.remove(leaver.member_id)
             self._sessions.unwatch(group, leaver.member_id)

@@ -143,7 +143,11 @@ class Rebalance:
         return []
 
     def _complete_join(self, group: ClassicGroup) -> list[GroupRecord]:
-        """Complete the join phase: remove dynamic members that have not joined, and answer the others."""
+        """Complete the join phase: remove dynamic members that have not joined, and answer the others.
+
+        Extend the join phase instead while the pause after a failed write runs, or if only static members
+        remain and none of them has joined. If no member is left, return the record of the empty group.
+        """
         self._timers.cancel(_join_key(group))
         if group.is_held:  # a rebalance timeout may be shorter than that
             self._schedule_join(group, LONGEST_MS)

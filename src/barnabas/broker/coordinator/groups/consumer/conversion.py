@@ -58,7 +58,8 @@ def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupD
 def may_downgrade(group: ConsumerGroup, staying: list[ConsumerMember], config: BrokerConfig) -> bool:
     """Whether the group becomes a classic group if only the members `staying` remain.
 
-    All of them must use the classic protocol, and `group.consumer.migration.policy` must allow it.
+    All of them must use the classic protocol, `group.consumer.migration.policy` must allow it, and there must
+    be at most `group.max.size` of them.
     """
     return (
         bool(staying)

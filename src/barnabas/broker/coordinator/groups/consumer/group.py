@@ -156,7 +156,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         _check_epoch(member, epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Check that the sender of a request may read offsets. Senders without a member id and epoch may.
+        """Check that the sender of a request may read offsets.
+
+        A sender with neither a member id nor an epoch (a negative number) may always read them.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.

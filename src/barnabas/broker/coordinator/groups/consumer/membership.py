@@ -44,7 +44,7 @@ class ConsumerMembership:
     Args:
         view: settings of the broker and of groups.
         topics: the topics of the cluster.
-        assigner: advances the groups after changes.
+        assigner: raises group epochs, and computes target assignments.
         regexes: resolves regular expressions.
         timeouts: the timeouts of members.
         downgraded: called when a group has become classic, with the group and the reason for a rebalance
@@ -320,9 +320,11 @@ def _updated(
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
-    """Raise KafkaError FENCED_MEMBER_EPOCH unless the epoch is the member's current or previous one.
+    """Raise KafkaError FENCED_MEMBER_EPOCH if a member must not use this epoch.
 
-    With the previous epoch, the member must report no partitions that it does not own.
+    It may use 0 (to join), its current epoch, or its previous one. With the previous epoch, it must report
+    the partitions that it owns, and only such partitions as the coordinator has assigned to it. A member
+    whose stored state is unknown must report that it owns none.
     """
     if member.state is MemberState.UNKNOWN and (owned is None or owned):
         raise _fenced("The consumer group member is in a unknown state.")

@@ -55,7 +55,7 @@ async def resolve(
         search: finds the matching names.
         regexes: each expression, with its current topics. They stay if the search takes too long.
         names: the names of all topics.
-        may_see: returns whether the client may describe a topic. Others are left out.
+        may_see: returns whether the client may describe a topic. The result leaves out all other topics.
     """
     found = {}
     names = list(names)
@@ -107,7 +107,7 @@ class RegexSubscriptions:
         Args:
             view: settings and clock of the broker.
             topics: the topics of the cluster.
-            assigner: advances the groups after changes.
+            assigner: raises group epochs.
             search: finds topics by regular expressions.
             resolved: called with a group id and the found topics after a search. It must call `store` under
                 the group's lock, and then `stored` or `failed`.
@@ -127,6 +127,10 @@ class RegexSubscriptions:
         """Handle a member's change of its expression from `old` to `new` (empty for none).
 
         `draft` must already have the new subscription. If no member uses `old` any more, remove its topics.
+
+        Returns:
+            NONE if nothing changed, PENDING if a search must first find the topics of `new`, otherwise
+                RESOLVED.
 
         Raises:
             KafkaError: INVALID_REGULAR_EXPRESSION.

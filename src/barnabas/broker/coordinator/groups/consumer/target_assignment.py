@@ -54,7 +54,9 @@ class ConsumerAssignmentInputs(NamedTuple):
 
 
 class ConsumerTargetAssigner(TargetAssigner[ConsumerGroup, GroupDraft]):
-    """Advances the consumer groups of one shard, and writes its decisions into drafts.
+    """Raises group epochs, computes targets and advances members, for the consumer groups of one shard.
+
+    It writes its decisions into drafts.
 
     Args:
         topics: the topics of the cluster.

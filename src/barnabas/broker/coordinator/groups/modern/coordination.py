@@ -17,14 +17,14 @@ D = TypeVar("D", bound=ModernGroupDraft[Any, Any])
 
 
 class ModernGroups(Generic[G, D]):
-    """The groups of one type in one shard.
+    """Finds and changes the groups of one type in one shard.
 
     Args:
         context: context from the runtime.
         find: returns the group with an id, of any type; None if it does not exist.
-        group_class: the type.
-        draft_class: begins a change of a group.
-        type_name: the type in error messages.
+        group_class: the class of these groups.
+        draft_class: the class of their drafts.
+        type_name: the name of the type in error messages.
     """
 
     def __init__(
@@ -68,7 +68,13 @@ class ModernGroups(Generic[G, D]):
         self._context.write(group_id, run)
 
     async def _change(self, group_id: str, change: Change[D]) -> None:
-        """Store a change of a group, if the group still exists. Raises KafkaError."""
+        """Apply `change` to a draft of the group under the group's lock, and store the draft.
+
+        If the group no longer exists, do nothing.
+
+        Raises:
+            KafkaError: `change` raised it, or the records cannot be stored.
+        """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def run(_shard: Any) -> Result[None]:

@@ -1,10 +1,11 @@
 """Computes the target assignments of large groups in a thread, and stores them in parts.
 
 A computation begins when the group has not changed for 100 ms, so that members that join together need only
-one target. If a group changes all the time, it waits for 2 s at most. The coordinator stores the targets of
-some members at a time, and the assignment epoch last. If the coordinator fails in between, the next
-coordinator computes another target. Until the assignment epoch is stored, members stay in their epochs. A
-member that advances meanwhile gets a partition of its new target only if no other member owns the partition.
+one target. If a group changes all the time, the computation begins after 2 s. The coordinator stores the
+targets of some members at a time, and the assignment epoch last. If the coordinator fails in between, the
+next coordinator computes another target. Until the assignment epoch is stored, members stay in their epochs.
+A member that advances meanwhile gets a partition of its new target only if no other member owns the
+partition.
 """
 
 from __future__ import annotations
@@ -92,7 +93,10 @@ class DelayedAssignments(Generic[G, D]):
             await self._stored(group_id, partial(_put_epoch, epoch))
 
     async def _settled(self, group_id: str) -> G | None:
-        """Wait until the group does not change for a moment, but not long. Return it, if it exists."""
+        """Wait until the group's epoch has not changed for `DELAY` seconds, at most `_LONGEST_DELAY` seconds.
+
+        Return the group; None if it does not exist.
+        """
         epoch = None
         for _ in range(round(_LONGEST_DELAY / DELAY)):
             await asyncio.sleep(DELAY)

@@ -157,7 +157,7 @@ class ModernGroup(Generic[M]):
 
 
 def common_replays(types: RecordTypes[Any]) -> Replays:
-    """Return the methods that apply the records in `types`."""
+    """Return, for each class of keys in `types`, the method that applies a record with such a key."""
     return {
         types.group[0]: ModernGroup._replay_group,
         types.assignment[0]: ModernGroup._replay_assignment,

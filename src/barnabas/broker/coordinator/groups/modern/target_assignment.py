@@ -1,4 +1,4 @@
-"""Follows up a change of a group: a new group epoch, and a target assignment for it."""
+"""Raises the group epoch after a change of a group, and computes the target assignment for the new epoch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class AssignmentInputs(Protocol[D_contra]):
 
 
 class TargetAssigner(Generic[G, D]):
-    """Advances the groups of one shard, and writes its decisions into drafts.
+    """Raises group epochs and computes target assignments, for the groups of one shard.
+
+    It writes its decisions into drafts.
 
     Args:
         topics: the topics of the cluster.

@@ -39,7 +39,8 @@ class Shards(Protocol):
 class ShareAdministration:
     """Administers the share groups that this broker coordinates.
 
-    Every method raises KafkaError GROUP_ID_NOT_FOUND for a group of another type, NOT_COORDINATOR,
+    Every method except `summaries` raises KafkaError GROUP_ID_NOT_FOUND if the group has another type or does
+    not exist. Only `alter_offsets` creates a missing group. They also raise NOT_COORDINATOR,
     COORDINATOR_LOAD_IN_PROGRESS, and the errors of `CoordinatorRuntime.write`.
     """
 

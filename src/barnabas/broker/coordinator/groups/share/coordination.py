@@ -125,7 +125,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         return Result(records=draft.records)
 
     def begin_deletion(self, group_id: str, names: Collection[str] | None) -> Result[Deletion]:
-        """Record that the topics in `names` (None: all topics) are deleting. Return their states.
+        """Record that the topics in `names` (None: all topics) are deleting. Return the states to delete.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.

@@ -31,7 +31,7 @@ class ShareMembership:
 
     Args:
         view: settings of the broker and of groups.
-        assigner: advances the groups after changes.
+        assigner: raises group epochs, and computes target assignments.
         timeouts: the session timeouts of members.
         initialize: begins to initialize the partitions of the group with this id.
     """

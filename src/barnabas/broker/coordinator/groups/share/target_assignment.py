@@ -48,9 +48,10 @@ class ShareAssignmentInputs(NamedTuple):
 
 
 class ShareTargetAssigner(TargetAssigner[ShareGroup, ShareGroupDraft]):
-    """Advances the share groups of one shard, and writes its decisions into drafts.
+    """Raises group epochs, computes targets and advances members, for the share groups of one shard.
 
-    A group also needs a new epoch if it has partitions that are neither initialized nor initializing.
+    It writes its decisions into drafts. A group also needs a new epoch if it has partitions that are neither
+    initialized nor initializing.
     """
 
     def _facts(self, group: ShareGroup) -> tuple[int, object, object]:
