@@ -596,14 +596,19 @@ EVENTS: dict[str, Event] = {
 
 
 def _explore(depth: int, limits: Limits) -> int:
-    """Try every sequence of events, and stop at known states. Return the number of states."""
+    """Try every sequence of events, and stop at known states. Return the number of states.
+
+    An event that leaves a pair as it was, by `_identity`, leaves it for the next event too: only after
+    another event is the pair made anew from its bytes.
+    """
     layer: dict[bytes, list[str]] = {pickle.dumps(Pair(0, limits)): []}
     seen: set[object] = set()
-    for _ in range(depth):
+    for left in reversed(range(depth)):
         after: dict[bytes, list[str]] = {}
         for frozen, path in layer.items():
+            pair: Pair = pickle.loads(frozen)
+            before = _identity(pair)
             for name, event in EVENTS.items():
-                pair: Pair = pickle.loads(frozen)
                 try:
                     event(pair)
                     pair.check()
@@ -612,7 +617,10 @@ def _explore(depth: int, limits: Limits) -> int:
                 key = _identity(pair)
                 if key not in seen:
                     seen.add(key)
-                    after[pickle.dumps(pair)] = [*path, name]
+                    if left:
+                        after[pickle.dumps(pair)] = [*path, name]
+                if key != before:
+                    pair = pickle.loads(frozen)
         layer = after
     return len(seen)
 

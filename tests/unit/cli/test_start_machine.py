@@ -1,0 +1,153 @@
+"""`barnabas start --brokers`: how many brokers, their ids, their addresses and their settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.errors import ConfigError
+from barnabas.cli.cluster import conversion
+from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout
+from barnabas.cli.cluster.run import ClusterRunner
+from barnabas.cli.start import machine
+from barnabas.cli.start.machine import Services
+
+SEVERAL = Layout({1: "127.0.0.1:9092", 2: "127.0.0.1:9093"}, is_own_zookeeper=False, is_embedded=True)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return ClusterFolder(tmp_path / "data")
+
+
+@pytest.fixture
+def runner_of(folder, monkeypatch):
+    """``runner_of(count, **settings)``: the runner that would run the brokers."""
+
+    def plan(count, *, is_secure=False, **values):
+        runners: list[ClusterRunner] = []
+        monkeypatch.setattr(machine, "run_cluster", runners.append)
+        values = {name.replace("_", "."): value for name, value in values.items()}
+        machine.run(folder, count, values, [], Services(), is_secure=is_secure)
+        return runners[0]
+
+    return plan
+
+
+def addresses(runner):
+    return runner._layout.addresses
+
+
+def test_the_number_of_brokers_is_the_one_asked_for_or_that_of_the_last_start(monkeypatch):
+    monkeypatch.setattr(machine, "cores", lambda: 4)
+    assert [machine.count_of(None, None), machine.count_of(None, SEVERAL)] == [1, 2]
+    assert [machine.count_of("3", None), machine.count_of("1", SEVERAL)] == [3, 1]
+    assert [machine.count_of("auto", None), machine.count_of("auto", SEVERAL)] == [4, 4]
+    monkeypatch.setattr(machine, "cores", lambda: 1)
+    assert machine.count_of("auto", SEVERAL) == 2, "brokers with data stay"
+    monkeypatch.setattr(machine, "cores", lambda: 96)
+    assert machine.count_of("auto", None) == 16
+
+
+def test_brokers_have_ports_in_a_row_from_that_of_the_first(runner_of):
+    runner = runner_of(3, listeners="PLAINTEXT://127.0.0.1:19092")
+    assert addresses(runner) == {n: f"127.0.0.1:{19091 + n}" for n in (1, 2, 3)}
+
+
+def test_brokers_without_a_port_choose_their_own(runner_of):
+    runner = runner_of(2, listeners="PLAINTEXT://127.0.0.1:0")
+    assert addresses(runner) == {1: "127.0.0.1:0", 2: "127.0.0.1:0"}
+
+
+def test_a_broker_that_joins_gets_the_next_port_and_the_others_keep_theirs(folder, runner_of):
+    folder.path.mkdir()
+    folder.store_layout(SEVERAL)
+    assert addresses(runner_of(3)) == {**SEVERAL.addresses, 3: "127.0.0.1:9094"}
+    moved = runner_of(3, listeners="PLAINTEXT://127.0.0.1:5000")
+    assert addresses(moved) == {1: "127.0.0.1:5000", 2: "127.0.0.1:5001", 3: "127.0.0.1:5002"}
+
+
+def test_a_lone_broker_keeps_its_id_among_the_new_ones(folder, runner_of):
+    folder.path.mkdir()
+    (folder.path / "meta.properties").write_text("node.id=2\n")
+    assert sorted(addresses(runner_of(3))) == [1, 2, 3]
+
+
+def test_a_broker_that_leaves_must_be_drained_and_leaves_its_folder(folder, runner_of, monkeypatch):
+    asked = []
+    monkeypatch.setattr(conversion, "require_drained", lambda _, gone, kept: asked.append((gone, kept)))
+    folder.data_of(2).mkdir(parents=True)
+    folder.store_layout(SEVERAL)
+    assert sorted(addresses(runner_of(1))) == [1]
+    assert asked == [([2], [1])]
+    assert [path.name for path in folder.path.glob("broker-*")] == ["broker-2.old"]
+
+
+def test_several_become_one_that_keeps_the_smallest_id(folder, monkeypatch):
+    monkeypatch.setattr(conversion, "require_drained", lambda *_: None)
+    for broker in SEVERAL.addresses:
+        folder.data_of(broker).mkdir(parents=True)
+        (folder.data_of(broker) / "meta.properties").write_text(f"node.id={broker}\n")
+    folder.store_layout(SEVERAL)
+    assert machine.make_lone(folder, SEVERAL) == 1
+    assert conversion.lone_broker_of(folder, 9) == 1
+    assert machine.brokers_of(folder) is None
+
+
+def test_a_folder_of_another_command_is_refused(folder):
+    folder.path.mkdir()
+    folder.store_layout(Layout({1: "127.0.0.1:9092"}))
+    with pytest.raises(ClusterFolderError, match="a cluster of `barnabas cluster start`"):
+        machine.brokers_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("asked", "count", "replicas"), [(None, 3, "1"), ("3", 3, "3"), ("3", 2, "2"), ("many", 3, "1")]
+)
+def test_internal_topics_have_as_many_replicas_as_records_and_no_more_than_brokers(asked, count, replicas):
+    values = {} if asked is None else {"default.replication.factor": asked}
+    settings = machine._settings(values, count)
+    assert settings["offsets.topic.replication.factor"] == replicas
+
+
+def test_settings_of_the_user_are_for_all_brokers_but_those_of_each(tmp_path):
+    values = {"num.partitions": "5", "broker.rack": "r1", "listeners": "PLAINTEXT://:1", "log.dirs": "/x"}
+    settings = machine._settings(values, 2)
+    assert (settings["num.partitions"], settings["broker.rack"]) == ("5", "r1")
+    assert settings.keys().isdisjoint({"listeners", "log.dirs"})
+    assert "zookeeper.session.timeout.ms" in machine._settings({"zookeeper.session.timeout.ms": "9000"}, 2)
+
+
+@pytest.mark.parametrize("name", ["node.id", "metadata.store", "zookeeper.connect"])
+def test_what_the_command_gives_each_broker_is_refused(name):
+    with pytest.raises(ConfigError, match=f"{name} is not allowed with --brokers"):
+        machine._settings({name: "1"}, 2)
+
+
+def test_several_addresses_are_refused_since_each_broker_has_one(runner_of):
+    listeners = "A://127.0.0.1:1,B://127.0.0.1:2"
+    mapped = "A:PLAINTEXT,B:PLAINTEXT"
+    with pytest.raises(ConfigError, match="with --brokers each broker has one"):
+        runner_of(2, listeners=listeners, **{"listener.security.protocol.map": mapped})
+
+
+def test_a_system_without_unix_sockets_is_told_the_other_command(runner_of, monkeypatch):
+    monkeypatch.setattr(machine, "has_local_sockets", lambda: False)
+    with pytest.raises(ConfigError, match="use `barnabas cluster start`"):
+        runner_of(2)
+
+
+def test_the_log_directories_of_the_settings_are_the_folder():
+    folder = machine.log_dirs_of({"log.dirs": "/a,/b"})
+    assert folder.log_dirs == (Path("/a"), Path("/b"))
+
+
+def test_files_of_a_lone_broker_move_only_once_no_broker_uses_them(folder, runner_of):
+    folder.path.mkdir()
+    (folder.path / "meta.properties").write_text("node.id=1\n")
+    runner = runner_of(2)
+    assert (folder.path / "meta.properties").exists()
+    runner._prepare()
+    assert machine.brokers_of(folder) == runner._layout, "no lone broker starts there any more"
+    assert (folder.data_of(1) / "meta.properties").exists()
