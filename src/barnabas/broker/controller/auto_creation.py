@@ -98,8 +98,8 @@ def _defaults(
     replicas, min_isr = 1, 1
     if config.zookeeper_connect is not None:
         min_isr = 2
-        # Brokers that are away count once enough of the others run for the topic to be written. Where these
-        # are few, the controller adds more when there are more brokers.
+        # Brokers that are away also get replicas, if enough of the others run for the topic to accept writes.
+        # In a cluster of few brokers, the controller adds replicas when more brokers join.
         replicas = max(1, min(CLUSTER_REPLICAS, known if running >= min_isr else running))
     if name == GROUP_METADATA_TOPIC:
         return _topic(

@@ -99,7 +99,7 @@ class _Resource(NamedTuple):
         """Return the setting with this name.
 
         Raises:
-            KafkaError: the setting is unknown, or is not dynamic.
+            KafkaError: the setting is unknown, is not dynamic, or cannot be set for this resource.
         """
         try:
             setting = self.settings.find(name)
@@ -526,7 +526,11 @@ def _altering(steps: Sequence[ConfigChange]) -> Change:
 
 
 def _altered(resource: _Resource, setting: Setting, step: ConfigChange) -> Any:
-    """Return the value of `setting` after one alteration."""
+    """Return the value of `setting` after one alteration.
+
+    Raises:
+        KafkaError: the new value is invalid, the operation is unknown, or only lists support it.
+    """
     if step.operation == AlterOperation.SET:
         return resource.parse(setting, step.value)
     if step.operation not in (AlterOperation.APPEND, AlterOperation.SUBTRACT):

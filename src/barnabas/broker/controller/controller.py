@@ -400,7 +400,7 @@ class Controller:
         """Restore deleted nodes.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, nodes are missing that other brokers may know better.
+            KafkaError: NOT_CONTROLLER, nodes are missing of which other brokers may have newer values.
         """
         now = asyncio.get_running_loop().time()
         waited = 0.0 if self._missing_since is None else now - self._missing_since

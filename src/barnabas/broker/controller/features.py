@@ -85,6 +85,9 @@ def _check_brokers(update: FeatureUpdate, image: ClusterImage) -> None:
     """Check that every broker supports the level.
 
     An absent broker may have an older version, so it fails the check.
+
+    Raises:
+        KafkaError: INVALID_UPDATE_VERSION, a broker fails the check.
     """
     for broker_id, broker in sorted(image.brokers.items()):
         lowest, highest = broker.features.get(update.name, (0, 0))

@@ -23,8 +23,8 @@ from barnabas.broker.metadata.store import Operation, Set, StoreError
 
 log = logger_of(__name__)
 
-#: how many partitions of a topic change in one transaction: with them the topic's node is written, which may
-#: be as large as they are together
+#: largest number of partitions of a topic that one transaction changes. The transaction also writes the
+#: topic's node, which can be as large as the state nodes of all these partitions together
 _CHANGED_AT_ONCE = 400
 
 #: seconds
@@ -161,7 +161,10 @@ class ReassignmentControl:
     def _finished(
         self, image: ClusterImage, eligible: Eligibility, partition: TopicPartition, state: PartitionState
     ) -> PartitionState | None:
-        """Return the state after the reassignment, if it can end with the replicas that may be in sync."""
+        """Return the state after the reassignment; None if the partition has none, or if it cannot end yet.
+
+        The function first removes replicas that may not be in sync from the ISR (`settle`).
+        """
         if not is_moving(state):
             return None
         min_isr = self._configs.topic_config(image, partition.topic).min_insync_replicas

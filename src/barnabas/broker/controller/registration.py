@@ -16,8 +16,8 @@ from barnabas.broker.metadata.reconnection import claim
 from barnabas.broker.metadata.store import BadVersionError, MetadataStore, NoNodeError, StoreUnavailableError
 from barnabas.broker.view import MutableView
 
-#: how long a starting broker waits for the session of its last run to end, as a multiple of its timeout: the
-#: store ends sessions with some delay
+#: how long a starting broker waits for the session of its last run to end, as a multiple of the session
+#: timeout. It is more than one, because the store ends sessions with some delay
 _SESSIONS_WAITED_OUT = 2.0
 
 

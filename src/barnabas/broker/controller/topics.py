@@ -207,7 +207,12 @@ class TopicControl:
         return _place_replicas(image, count, factor, self._random)
 
     def _grow(self, request: NewPartitions, image: ClusterImage) -> tuple[TopicImage, int]:
-        """Return the topic with its new partitions, and its present number of partitions."""
+        """Return the topic with its new partitions, and its present number of partitions.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS, the topic does not get more
+                partitions; INVALID_REPLICA_ASSIGNMENT; INVALID_REPLICATION_FACTOR; POLICY_VIOLATION.
+        """
         topic = image.topics.get(request.topic)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{request.topic}'")

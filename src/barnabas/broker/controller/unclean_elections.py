@@ -34,9 +34,9 @@ class UncleanElections:
     ``unclean.leader.election.enable``, it takes place among the live replicas at once. The log names the
     awaited brokers, and the partitions that may lose records.
 
-    A replica that its broker has registered as incomplete is never elected here. If such a replica is in the
-    last known ELR, no other replica is elected either. A user can then start an unclean election
-    (`ElectionControl`) and accept the loss.
+    A replica that its broker has registered as incomplete is never elected here. The election waits for such
+    a member of the last known ELR, too. A user can then start an unclean election (`ElectionControl`) and
+    accept the loss.
     """
 
     def __init__(

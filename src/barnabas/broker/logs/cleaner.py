@@ -175,7 +175,7 @@ class LogCleaner(Generic[P]):
         return True
 
     async def _dirtiest(self) -> tuple[PartitionLog, Dirtiness] | None:
-        """Return the log with the largest dirty ratio, among those above the minimum."""
+        """Return the log with the largest dirty ratio among those worth a cleaning; None if there is none."""
         now_ms = self._clock.now_ms()
         found: list[tuple[PartitionLog, Dirtiness]] = []
         before = dict(self._setbacks)
@@ -222,8 +222,9 @@ class LogCleaner(Generic[P]):
     def _find_dirtiness(self, partition: P, now_ms: int) -> Dirtiness:
         log = partition.log
         roll_overdue(log, now_ms)
-        # An earlier cleaning may have changed transaction indexes, whose checksums are still to be written.
-        # Only flushed segments can be cleaned: these can the next time the cleaner looks for work.
+        # Only flushed segments can be cleaned, and transaction indexes that an earlier cleaning has changed
+        # need new checksums. The flush does both. The cleaner finds these segments when it next searches for
+        # work.
         if log.files.are_checksums_due or log.recovery_point < log.files.segments.active.base_offset:
             self._flush(partition)
         directory = self._logs.directory_of(log.topic_partition)
@@ -235,8 +236,8 @@ class LogCleaner(Generic[P]):
             # Offsets that are missing in a log that this checkpoint does not name count as lost.
             self._note_clean(log, directory, cleaning, cleaning.start)
         await self._logs.checkpoint_one(directory, LogDirectory.cleaned_checkpoint)
-        # Recovery takes offsets that are missing beyond the recovery point for lost records. So the point on
-        # disk must lie beyond everything that this cleaning leaves out.
+        # Recovery takes offsets that are missing after the recovery point for lost records. So the recovery
+        # point on disk must be after all records that this cleaning leaves out.
         await self._logs.checkpoint_one(directory, LogDirectory.recovery_point_checkpoint)
         for group in cleaning.groups():
             cleaned = await self._in_thread(partial(cleaning.clean, group))

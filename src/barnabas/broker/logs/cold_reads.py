@@ -49,8 +49,7 @@ class ColdReads:
 
         Args:
             read: function whose argument says whether it may wait for the disk. If it may not, it can raise
-            `ColdRead`.
-                It is called with True if the loaded bytes are no longer in memory.
+                `ColdRead`. It is called with True if the loaded bytes are no longer in memory.
             cold: the error that an earlier call of `read` has raised.
         """
         while True:

@@ -112,16 +112,16 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         #: copies that are to replace logs in other directories of this broker
         self.futures: dict[TopicPartition, PartitionLog] = {}
-        #: whether a log start offset in the checkpoint lies beyond the end of its log, which was truncated:
-        #: it must be rewritten before the log grows past it, or a restart would hide the new records
+        #: whether the checkpoint has a log start offset after the end of its log, which was truncated. The
+        #: checkpoint must be rewritten before the log grows past that offset, or a restart would hide the new
+        #: records
         self.has_stale_offsets = False
         #: new log start offsets, which take effect once the checkpoint has them
         self.planned_starts: list[Sequence[tuple[PartitionLog, Offset]]] = []
         self._lock = lock
         #: topic ids that `found` has read, until the logs are loaded
         self._found: dict[TopicPartition, TopicId] = {}
-        #: partitions whose folder `found` could not read, without enough open files or memory: `load` reads
-        #: them
+        #: partitions whose folders `found` could not read for lack of open files or memory; `load` reads them
         self.unread: set[TopicPartition] = set()
         #: each segment's size as of the clean stop
         self._sizes = self._read_sizes() if was_clean else None
@@ -576,8 +576,9 @@ class LogDirectory:
 
         def unknown_to_files(log: PartitionLog) -> Offset | None:
             start = max(log.log_start_offset, planned.get(log, 0))
-            # Until the file of leader epochs is written again, it may begin before the first segment; and a
-            # power cut brings back the segments before it whose new names are not on disk.
+            # The file of leader epochs may begin before the first segment until it is rewritten. A power cut
+            # can bring back earlier segments if the new names of their files are not on disk. In both cases,
+            # the files do not show the log's start.
             is_behind = log.epochs.changed or log.files.has_new_names
             known = 0 if is_behind else log.files.segments[0].base_offset
             return start if start > known else None
@@ -689,8 +690,8 @@ class LogDirectory:
 
     def _flush_all(self) -> list[TopicPartition]:
         """Flush every log. Return the partitions of the logs that could not be flushed."""
-        # Side by side, because file systems make one commit of fsyncs that come together; some at a time,
-        # because each holds its files open.
+        # Flush several logs at once, because file systems combine fsyncs that arrive together into one
+        # commit. Flush only some of them at once, because each flush keeps its log's files open.
         logs = list(self._all_logs.values())
         failed: list[TopicPartition] = []
         with self._blocking.side_by_side(_FLUSH_THREADS) as for_each:
@@ -798,7 +799,12 @@ def _has_partitions(fs: FileSystem, path: str) -> bool:
 def _claim(
     fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Random, *, is_clustered: bool
 ) -> str:
-    """Check that the directory belongs to this broker, or claim it by `meta.properties`. Return its id."""
+    """Check that the directory belongs to this broker, or claim it by `meta.properties`. Return its id.
+
+    Raises:
+        ConfigError: the directory belongs to another broker or cluster, or `meta.properties` is damaged.
+        OSError: the disk failed.
+    """
     file = f"{path}/{checkpoints.META_PROPERTIES}"
     try:
         found = checkpoints.decode_properties(read_small_file(fs, file))

@@ -87,13 +87,13 @@ class LogManager:
         self._directories: list[LogDirectory] = []
         #: errors of the configured directories that could not be opened, by path
         self.unopened: dict[str, OSError] = {}
-        #: logs that could not be opened, with their directory; None if it is in a directory that cannot be
-        #: read
+        #: logs that could not be opened, each with its directory; None if the log can be in a directory that
+        #: cannot be read
         self._unreadable: dict[TopicPartition, LogDirectory | None] = {}
         #: logs in `_unreadable` that `open_postponed` tries to open again
         self._postponed: dict[TopicPartition, _Postponed] = {}
-        #: logs in `_unreadable` with a folder in several directories: they are served after a comparison of
-        #: all
+        #: logs in `_unreadable` with a folder in several directories: the broker serves such a log only after
+        #: it has compared all of its folders
         self._ambiguous: dict[TopicPartition, list[LogDirectory]] = {}
         #: the log that `open_postponed` is opening in a thread, and whether it was deleted meanwhile
         self._opening: TopicPartition | None = None
@@ -257,8 +257,8 @@ class LogManager:
         Args:
             hosted: partitions of this broker, with their topic ids.
             config_of: returns the settings of a topic, by its name.
-            is_deleted: returns whether a found partition belongs to a deleted topic, so that its folder is
-            deleted.
+            is_deleted: returns whether a found partition belongs to a deleted topic. Its folder is then
+                deleted.
         """
         known = set(hosted)
         places: dict[TopicPartition, list[LogDirectory]] = {}
@@ -541,7 +541,7 @@ class LogManager:
         log.info("%s is open now", topic_partition)
 
     def _note_recovered(self) -> None:
-        """Let a clean stop mark each directory whose logs are all open."""
+        """Allow a clean stop to mark each directory as clean whose logs are all open."""
         broken = {*self._unreadable.values(), *chain.from_iterable(self._ambiguous.values())}
         for directory in self._directories:
             if directory not in broken and directory.failure is None:
@@ -610,7 +610,8 @@ class LogManager:
     ) -> None:
         """Open the copies of logs whose move was interrupted, so that the move continues.
 
-        Delete useless ones.
+        Delete copies of deleted topics, and copies without a topic id. A copy whose log this broker does not
+        have stays unused.
         """
         try:
             found = directory.found_futures()
@@ -954,7 +955,7 @@ class LogManager:
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the recovery point could not be written; CORRUPT_MESSAGE, the
-            part that stays is damaged.
+                part that stays is damaged.
         """
         truncation = begin_truncation(opened, offset)
         if truncation is not None:
@@ -1101,7 +1102,8 @@ def _load_logs(
 ) -> tuple[list[PartitionLog], dict[TopicPartition, _Postponed | None]]:
     """Load `wanted` logs until none is left.
 
-    Return the loaded ones and the others, with `_Postponed` or None.
+    Return the loaded logs, and for each log that could not be loaded a `_Postponed`; None instead if a later
+    attempt cannot succeed.
     """
     loaded: list[PartitionLog] = []
     failed: dict[TopicPartition, _Postponed | None] = {}

@@ -96,10 +96,7 @@ class ConfigResolver:
         return [Layer(Source.DYNAMIC_TOPIC_CONFIG, own), *self.broker_layers(image)]
 
     def group_layers(self, image: ClusterImage, group_id: str) -> Sequence[Layer]:
-        """Return the sources of a consumer group's settings.
-
-        The first one with a value overrides the others.
-        """
+        """Return the sources of a group's settings. The first one with a value overrides the others."""
         own = _sound(GroupConfig, image.group_config(group_id), f"group {group_id}")
         return [Layer(Source.DYNAMIC_GROUP_CONFIG, own), *self.broker_layers(image)]
 

@@ -10,8 +10,9 @@ damaged copy has a higher generation than every complete one, commits are missin
 copy cannot be written, the store logs this and works without it until it can be rewritten. A commit is valid
 if one copy has it.
 
-A copy may contain a commit that was never acknowledged, and that must not count as acknowledged. So a commit
-that failed in every copy uses up its generation, and a start that finds different copies adds one more.
+A commit whose write failed can still be in a copy, and must not become valid later. So a commit that failed
+in every copy uses up its generation. For the same reason, a start that finds different copies commits once
+more, with the next generation.
 """
 
 from __future__ import annotations

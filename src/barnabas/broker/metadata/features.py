@@ -19,8 +19,9 @@ class Feature(NamedTuple):
 
     lowest: int
     highest: int
-    #: the level of a cluster that has never decided otherwise. It is the same in all versions of this
-    #: software: brokers of two versions must agree. A later level begins with UpdateFeatures.
+    #: the level in a cluster whose metadata do not have a level of this feature. It is the same in all
+    #: versions of this software, because brokers of two versions must agree. Only UpdateFeatures makes a
+    #: cluster use a later level.
     default: int
 
 

@@ -36,8 +36,8 @@ def belong_to_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:
     """Whether the files in log directories show that they belong to a broker of a cluster.
 
     A broker of a cluster writes a mark to ``meta.properties`` when it starts. The file may be damaged, or not
-    have the mark yet. Then a metadata backup or a file that `cluster import` renamed counts, unless there is
-    an embedded store.
+    have the mark yet. In these cases, a metadata backup, or a file that `cluster import` renamed, shows the
+    same, unless there is an embedded store.
     """
     if any(map(_is_marked, [fs] * len(folders), folders)):
         return True

@@ -175,9 +175,10 @@ class ClusterImage(NamedTuple):
         return topic.partitions[partition.partition]
 
     def is_deleted_from(self, broker: BrokerId, partition: TopicPartition, topic_id: TopicId) -> bool:
-        """Whether a broker has to delete its log of a partition: topic deleted, or replica moved elsewhere.
+        """Whether a broker must delete its log of a partition.
 
-        A topic that is missing in the metadata image, without a deletion note, is no reason.
+        It must if the topic is in `deleted_topics`, or if other brokers have replaced the replica. If the
+        topic is only missing from this image, the broker keeps the log.
         """
         if topic_id in self.deleted_topics:
             return True
@@ -231,7 +232,10 @@ class ImageDelta(NamedTuple):
     deleted: frozenset[TopicId] = frozenset()
 
     def is_deleted(self, topic_id: TopicId) -> bool:
-        """Whether a deletion note lists the topic, in either metadata image or at some time between them."""
+        """Whether `ClusterImage.deleted_topics` has, or for a time had, the topic.
+
+        The function considers both images, and the deletion notes that were removed between them.
+        """
         return (
             topic_id in self.after.deleted_topics
             or topic_id in self.deleted

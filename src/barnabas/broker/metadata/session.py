@@ -8,8 +8,9 @@ from barnabas.broker.metadata.tree import ROOT, parent_of
 
 log = logger_of(__name__)
 
-#: a session surely lives for this part of its timeout after the store's last response: a client without
-#: a response gives its connection up at two thirds, and the rest covers the way of that response
+#: a session certainly lives for this part of its timeout after the store's last response. A client drops its
+#: connection after two thirds of the timeout without a response, and the rest is the time in which that
+#: response travelled
 CERTAIN_PART = 0.75
 
 #: states that nothing follows

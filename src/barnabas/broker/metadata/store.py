@@ -110,8 +110,8 @@ class SessionState(Enum):
 
     #: Requests are answered, and every watch is set.
     CONNECTED = "connected"
-    #: There is no connection. The session, and with it the ephemeral nodes, may live on. Requests fail at
-    #: once, and changes go unheard.
+    #: There is no connection. The session and its ephemeral nodes may still exist. Requests fail at once, and
+    #: watchers receive no changes.
     SUSPENDED = "suspended"
     #: Suspended for longer than the session timeout: the session and its ephemeral nodes may have ended.
     #: The next state shows this: CONNECTED with the same session id, or LOST.

@@ -125,7 +125,10 @@ class Tree:
         return copy
 
     def replay(self, changes: Sequence[Change], transaction: int) -> None:
-        """Apply later changes of the tree of which this one is a copy, up to the number `transaction`."""
+        """Apply changes that were made to the tree of which this one is a copy.
+
+        `transaction` is the number of the last transaction among them.
+        """
         self.transaction = transaction
         for change in changes:
             self._put(change.path, change.after)

@@ -28,9 +28,9 @@ class Appended(NamedTuple):
 class Acknowledgement(Generic[T]):
     """Waits until every append is acknowledged or has failed, or until the time limit.
 
-    The errors are KAFKA_STORAGE_ERROR, and NOT_LEADER_OR_FOLLOWER after the end of the leader epoch. After
-    the time limit they are NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas are in sync, else
-    REQUEST_TIMED_OUT.
+    `Appended.fail` gets the error of an append: KAFKA_STORAGE_ERROR, or NOT_LEADER_OR_FOLLOWER after the end
+    of the leader epoch. After the time limit it gets NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas are
+    in sync, else REQUEST_TIMED_OUT.
     """
 
     def __init__(self, appended: Sequence[Appended], acks: int, response: T) -> None:
@@ -39,11 +39,10 @@ class Acknowledgement(Generic[T]):
         self._response = response
 
     def wait(self, timeout_ms: int | None, future: asyncio.Future[T] | None = None) -> DelayedOperation[T]:
-        """Return the delayed operation whose future gets `response`.
-
-        `fail` is called for each failed partition.
+        """Start to wait. Return the delayed operation, whose future gets `response`.
 
         Args:
+            timeout_ms: longest wait in milliseconds; None for no limit.
             future: future for the result, as in `DelayedOperation`.
         """
         return DelayedOperation([item.partition for item in self._left], timeout_ms, self._attempt, future)

@@ -119,7 +119,7 @@ class IsrChanges:
         return proposals
 
     async def _ask(self, proposals: dict[Partition, Proposal]) -> bool:
-        """Send proposals. Return whether the controller has answered for each partition."""
+        """Send proposals, and apply the controller's answers. Return False if the whole request failed."""
         answers: dict[tuple[TopicId, int], PartitionResult] = {}
         failure = None
         request = self._request(proposals)

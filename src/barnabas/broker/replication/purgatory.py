@@ -40,8 +40,7 @@ class DelayedOperation(Generic[T]):
         watched: partitions whose progress the operation waits for.
         timeout_ms: longest wait in milliseconds; None for no limit.
         attempt: function whose argument says whether the time limit is over. It returns the result, or None
-        to
-            continue to wait. After the time limit it must return a result. If it raises an exception, the
+            to continue to wait. After the time limit it must return a result. If it raises an exception, the
             wait ends with this exception.
         future: future for the result; a new one by default.
     """

@@ -123,7 +123,10 @@ def decode_offsets(content: bytes) -> CheckpointedOffsets:
 
 
 class SegmentSizes(NamedTuple):
-    """The state of a segment at a clean stop. Sizes are in bytes."""
+    """The state of a segment at a clean stop. Sizes are in bytes.
+
+    `latest_offset` is the offset of the record with the latest timestamp.
+    """
 
     size: int
     index_size: int

@@ -1,8 +1,8 @@
 """One cleaning of a compacted log (KIP-58, KIP-280, KIP-354, KIP-534): the part that runs in a thread.
 
-First it stores the last offset of each key in the dirty tail, as far as memory allows. Then it copies the log
-up to the last stored offset, segment by segment. It leaves out records that a later record with the same key
-replaces. Several small segments become one. Offsets never change.
+First it stores the last offset of each key in the dirty tail (the part after the last cleaning), as far as
+memory allows. Then it copies the log up to the last stored offset, segment by segment. It leaves out records
+that a later record with the same key replaces. Several small segments become one. Offsets never change.
 
 A cleaning reads only sealed, durable and stable records, through its own file handles. No other code uses the
 new files until the log's owner replaces the old ones (`LogFiles.begin_swap`).
@@ -98,9 +98,9 @@ class Cleaning:
         self._cancelled.set()
 
     def index(self) -> None:
-        """Add the keys of the dirty tail to the map until the map is full. Add those of at least one batch.
+        """Add the keys of the dirty tail, with their last offsets, to the map until the map is full.
 
-        Afterwards `end` is the offset after the last batch added.
+        Always add the keys of at least one batch. Afterwards `end` is the offset after the last batch added.
         """
         aborted = self._aborted()
         self._transactions = CleanedTransactions(aborted)
@@ -211,7 +211,10 @@ class Cleaning:
         self._pace(size)
 
     def _judged(self, header: BatchHeader, batch: Buffer) -> tuple[bool, AbortedTransaction | None]:
-        """Return whether the batch's transaction makes it useless, and the index entry that stays with it."""
+        """Return whether the batch can be dropped because of its transaction, and the index entry to keep.
+
+        A batch without a transaction index entry gives None.
+        """
         if header.is_control:
             return self._transactions.end(header, batch)
         return self._transactions.is_aborted(header), None
@@ -256,7 +259,10 @@ class Cleaning:
         ]
 
     def _kept_empty(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """Return the batch without records if it must stay, for its producer's state or for the log's end."""
+        """Return the batch without records if the log still needs it, otherwise None.
+
+        The log needs it if it is the last batch of its producer, or the last batch of the cleaned part.
+        """
         last_offset, epoch = self._producers.get(header.producer_id, _NOTHING)
         is_last_of_producer = header.producer_id != NO_PRODUCER_ID and (
             header.last_offset == last_offset
@@ -270,7 +276,11 @@ class Cleaning:
     def _note(
         self, header: BatchHeader, batch: Buffer, transactions: CleanedTransactions, *, force: bool
     ) -> bool:
-        """Add the keys of a batch to the map. Return False if they do not fit."""
+        """Add the keys of a batch to the map. Return False if they do not fit.
+
+        Control batches and batches of aborted transactions add no keys. With `force`, the map takes the keys
+        even if it is full.
+        """
         if header.is_control:
             transactions.end(header, batch)
             return True

@@ -63,6 +63,9 @@ def removed_up_to(
 ) -> Offset:
     """Return the offset up to which deleted segments held the records from `start` on; `start` if none did.
 
+    In a compacted log, the deleted segments held all offsets up to `first`, if one of them began at or before
+    `start`.
+
     Args:
         deleted: end offset of each deleted segment, by base offset.
         start: first offset of the range.
@@ -112,7 +115,12 @@ def _is_offset(stem: str) -> bool:
 def open_segments(
     env: LogEnvironment, path: str, entries: dict[str, Entry], config: TopicConfig, log_start_offset: Offset
 ) -> Segments:
-    """Return the log's segments. If the folder has none, create an empty one at `log_start_offset`."""
+    """Return the log's segments. If the folder has none, create an empty one at `log_start_offset`.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR, a folder has the name of a segment file.
+        OSError: the disk failed.
+    """
 
     def count(name: str, index: type[Index]) -> int:
         return entries[name].size // index.ENTRY.size if name in entries else 0

@@ -92,7 +92,7 @@ class Index:
         return copy
 
     def restrict(self, count: int) -> None:
-        """Forget all entries in memory after the first `count`. The file does not change."""
+        """Keep only the first `count` entries in memory. The file does not change."""
         self._tail = self._tail[: max(count - self._stored, 0) * self.ENTRY.size]
         self._stored = min(self._stored, count)
         self.size = count * self.ENTRY.size
@@ -130,8 +130,8 @@ class Index:
         self._tail += self.ENTRY.pack(first, second)
         self.size += self.ENTRY.size
         if len(self._tail) >= BLOCK * self.ENTRY.size:
-            # The batch is in the log already. What cannot be stored now waits for the next entry, or for the
-            # sealing, which fails with it.
+            # The batch is in the log already. If its index entry cannot be stored now, the next entry or the
+            # sealing of the segment stores it. If the sealing cannot store it either, the sealing fails.
             with suppress(OSError):
                 self.store()
 

@@ -17,8 +17,8 @@ _READ_BYTES = 64 * 1024
 class IndexBuild:
     """Rebuilds both sparse indexes of a segment from its batches. Any thread can call `run`.
 
-    The segment owns this object. `built` has no entries for batches appended after its creation: the segment
-    adds those.
+    The segment owns this object. `built` has no entries for batches that were appended after the object was
+    created: the segment adds those.
     """
 
     def __init__(

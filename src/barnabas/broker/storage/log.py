@@ -143,7 +143,12 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """The end for read_committed consumers: the first open transaction's start, or the high watermark."""
+        """The end for read_committed consumers (KIP-98): the last stable offset.
+
+        It is the first offset of the oldest transaction without a committed end.
+        Without such a transaction, it is the high watermark. It is never before the log's start or after the
+        high watermark.
+        """
         unstable = self.producers.first_unstable_offset
         if unstable is None:
             return self.high_watermark
@@ -368,7 +373,7 @@ class PartitionLog:
         Raises:
             ColdRead: the read would wait for the disk, and `may_wait` is False.
             KafkaError: OFFSET_OUT_OF_RANGE, `offset` is before the log's start or after its end;
-                KAFKA_STORAGE_ERROR, the disk failed.
+                CORRUPT_MESSAGE, a batch is damaged; KAFKA_STORAGE_ERROR, the disk failed.
         """
         if self.closed:
             raise self._gone()
@@ -500,7 +505,7 @@ class PartitionLog:
         """Make the log durable up to its end in this call.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, it failed; the log directory is offline.
+            KafkaError: KAFKA_STORAGE_ERROR, the flush failed, or the log or its directory is offline.
         """
         self._run(self._flush_to_last_part())
 

@@ -143,7 +143,8 @@ class LogFiles:
     def begin(self) -> None:
         """Prepare for the log's first write: write the file with the topic's id to the folder.
 
-        Before it, a partition has only an empty folder, which need not be durable: a start creates it again.
+        Before its first write, a partition has only an empty folder. The folder need not be durable, because
+        a start creates a missing one again.
         """
         if self.is_blank:
             self.write_topic_id()
@@ -267,7 +268,8 @@ class LogFiles:
     def finish_swap(self) -> Removal | None:
         """Complete the swap. Return the removal of the old files; None if the swap was cancelled.
 
-        After an OSError, call it again. Until it succeeds, reads use the old segments under any file name.
+        After an OSError, call this method again. Until it succeeds, reads use the old segments, also if their
+        files are already renamed.
         """
         swap = self.swap
         if swap is None or swap.is_cancelled:
@@ -370,9 +372,9 @@ class LogFiles:
             self.is_cut = self._names_changed = True
 
     def start_over(self, offset: Offset, config: TopicConfig, *, sync: bool = True) -> None:
-        """Remove all files.
+        """Remove all files. The log continues empty at `offset`.
 
-        The log continues empty at `offset`. Without `sync`, the next flush makes it durable.
+        Without `sync`, the next flush makes the change durable.
         """
         self.begin()
         self.cancel_swap()
@@ -385,8 +387,8 @@ class LogFiles:
             file.remove()
         self._unflushed = _NOTHING
         self.segments = Segments([new_segment(self.env, self.path, offset, config)])
-        # Not before the folder is fsynced: a crash may bring back the old files. Below the recovery point
-        # no check would cover them, nor the hole between them and `offset`.
+        # Until the folder is fsynced, a crash may bring back the old files. So the recovery point must not be
+        # after them: recovery would check neither these files nor the hole between them and `offset`.
         self.recovery_point = offset if sync else min(self.recovery_point, offset)
         self._note_cut(sync)
         if sync:
@@ -518,7 +520,10 @@ class LogFiles:
         self._names_changed = self._is_new = True
 
     def succeed(self, earlier: LogFiles) -> None:
-        """Replace `earlier` as the files of a log: change `tail`, so that tasks on `earlier` notice that."""
+        """Note that these files replace `earlier` as the files of a log.
+
+        `tail` changes, so that tasks that were prepared for `earlier` are recognized as outdated.
+        """
         self._tail = max(self._tail, earlier.tail) + 1
 
     def move_to(self, env: LogEnvironment) -> None:
@@ -607,7 +612,13 @@ def empty_segment(env: LogEnvironment, directory: str, offset: Offset, config: T
 
 
 def new_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
-    """Create an empty segment file at `offset`, and return the segment. A start finds the log's end by it."""
+    """Create an empty segment file at `offset`, and return the segment.
+
+    After a restart, the name of this file shows where the log ends.
+
+    Raises:
+        OSError: the file could not be created; TornError, it could not be removed again.
+    """
     segment = empty_segment(env, directory, offset, config)
     try:
         segment.log.truncate(0)

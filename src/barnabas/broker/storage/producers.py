@@ -104,7 +104,7 @@ class Producer:
 
 @dataclass(slots=True)
 class _Refused:
-    """A rejected batch."""
+    """A rejected batch, which its producer must send again before its later batches."""
 
     epoch: int
     sequence: int
@@ -185,8 +185,7 @@ class Producers:
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, the marker's epoch is too low; TRANSACTION_COORDINATOR_FENCED,
-            a
-                later coordinator has written a marker.
+                a later coordinator has written a marker.
         """
         known = self._producers.get(producer.producer_id)
         if known is None:
@@ -227,9 +226,10 @@ class Producers:
             None if it can be appended; if the log already has the batch, that batch.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, the producer has written with a newer epoch;
+            KafkaError: INVALID_PRODUCER_EPOCH, the producer has written with a newer epoch.
                 OUT_OF_ORDER_SEQUENCE_NUMBER, batches are missing, or the batch is older than the remembered
-                ones; INVALID_TXN_STATE, the batch is not part of the open transaction.
+                ones. INVALID_TXN_STATE, the batch is not part of the open transaction. Or the error of an
+                earlier batch that was rejected (`refuse`).
         """
         producer = self._producers.get(header.producer_id)
         if origin is Origin.REPLICATION:

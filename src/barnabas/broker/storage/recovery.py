@@ -126,7 +126,8 @@ def _recover_segment(
 ) -> Offset:
     """Check and index every batch of a segment, and cut it off at the first damage. Return its end offset.
 
-    If a batch has an earlier epoch than the one before it, a truncation had removed it, but not yet on disk.
+    Also cut it off before a batch with an earlier epoch than the batch before it. A truncation had removed
+    that batch, but not yet on disk.
     """
     size = segment.size
     segment.clear_indexes()

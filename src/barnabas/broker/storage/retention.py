@@ -59,7 +59,8 @@ def delete_old_segments(log: PartitionLog, now_ms: int, synced: LogSegment | Non
 def _prepare_expired(log: PartitionLog, now_ms: int) -> int:
     """Return the number of expired segments, not counting the active one.
 
-    If the active segment has expired, seal it first, so that it counts.
+    If the active segment has expired, seal it first, so that it counts. While a swap of the cleaner is in
+    progress, return 0.
     """
     with log.guarded() as files:
         if files.swap is not None:

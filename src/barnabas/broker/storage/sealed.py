@@ -68,7 +68,7 @@ def decode(content: bytes) -> dict[Offset, SealedSegment]:
 
 
 def is_listed(segments: Segments, place: int, entries: Mapping[Offset, SealedSegment]) -> bool:
-    """Whether the segment with index `place` is sealed, and its files have not changed since a flush."""
+    """Whether the segment with index `place` is sealed, and its files have the sizes in `entries`."""
     segment = segments[place]
     entry = entries.get(segment.base_offset)
     return (

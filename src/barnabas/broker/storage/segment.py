@@ -42,8 +42,9 @@ _FIRST_KNOWN: dict[int, int] = cast(Any, MappingProxyType({}))
 _SCAN_BYTES = 8192
 #: how many damaged entries of an index are skipped before the segment is read from its start
 _INDEX_TRIES = 8
-#: how far after its index entry a batch may lie, in bytes and as a multiple of the average distance between
-#: two entries. When it lies farther, the index is damaged: an entry of zeros points to the segment's start
+#: the limits of the distance from an index entry to the batch that a search with it finds: in bytes, and as a
+#: multiple of the average distance between two entries. A larger distance means that the index is damaged:
+#: for example, an entry of zeros points to the segment's start
 _FAR_BYTES = 1024 * 1024
 _FAR_TIMES = 16
 #: how many batches a read checks to find the last one that fits whole
@@ -131,7 +132,22 @@ class LogSegment:
         roll_jitter_ms: int = 0,
         suffix: str = "",
     ) -> None:
-        """Create the object. Its files' names end in `suffix` until they belong to the log."""
+        """Create the object for a segment in the folder `directory`.
+
+        Args:
+            files: the open files of the broker.
+            directory: path of the partition's folder.
+            base_offset: offset of the segment's first record.
+            now_ms: present time, in milliseconds since 1970.
+            size: bytes in the `.log` file.
+            modified_ms: time of the last change of the `.log` file, in milliseconds since 1970; 0 for
+                `now_ms`.
+            offset_entries: number of entries in the `.index` file.
+            time_entries: number of entries in the `.timeindex` file.
+            aborted_bytes: bytes in the `.txnindex` file.
+            roll_jitter_ms: time by which the segment is sealed earlier than ``segment.ms`` says.
+            suffix: the end of the files' names until they belong to the log, for example ``.cleaned``.
+        """
         log, offsets, times, aborted = _file_names(base_offset, suffix)
         self.base_offset = base_offset
         self.log = LogFile(files, directory, log)
@@ -198,7 +214,7 @@ class LogSegment:
     def write(self, chunks: Sequence[Buffer]) -> None:
         """Write bytes after the segment's end.
 
-        They belong to it when the caller has updated index and `size`.
+        They belong to the segment only after the caller has updated the index and `size`.
 
         Raises:
             OSError: nothing was written; TornError if the file could not be restored.
@@ -391,8 +407,8 @@ class LogSegment:
         """Whether the last entries of both indexes match the segment.
 
         Args:
-            are_complete: the indexes are known to have all entries at their ends. If not, every batch after
-                the last entry of the time index is checked.
+            are_complete: whether both indexes are known to have their last entries. If not, also check every
+                batch after the last entry of the time index.
 
         Raises:
             OSError: the disk failed.
@@ -524,7 +540,12 @@ class LogSegment:
             position += header.size
 
     def next_offset(self) -> int:
-        """Return the offset after the segment's last batch."""
+        """Return the offset after the segment's last batch.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, a batch after the last index entry is damaged.
+            OSError: the disk failed.
+        """
         last = self.offsets.last()
         offset = self.base_offset
         for _, header in self.headers(last[1] if last else 0):

@@ -63,7 +63,7 @@ class Flush:
     def sync_files(self) -> None:
         """Fsync files that no other thread has begun to fsync. Several threads can call it at once.
 
-        It is optional before `run`. A file system makes one commit of fsyncs that come together.
+        It is optional before `run`. A file system combines fsyncs that arrive together into one commit.
         """
         try:
             for file in self._left:

@@ -16,7 +16,7 @@ class Throttle:
     """
 
     def __init__(self, clock: Clock, bytes_per_second: Callable[[], float]) -> None:
-        """`bytes_per_second` may change at any time."""
+        """Create a throttle. `bytes_per_second` returns the present rate, which may change at any time."""
         self._clock = clock
         self._rate = bytes_per_second
         self._lock = Mutex()

@@ -97,7 +97,8 @@ class LongSearch(Exception):
     def find(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
         """Return the first match before `next_offset`; None if there is none.
 
-        `timestamp` and `start` are those of the search.
+        The search has already read everything before `next_offset`, so this method returns None. `LongBatch`
+        overrides it, to search its batch. `timestamp` and `start` are those of the search.
         """
         return None
 
@@ -126,7 +127,8 @@ class LongBatch(LongSearch):
     def find(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
         """Return the batch's first record from `start` on with at least `timestamp`; None if there is none.
 
-        If the batch has more than `MOST_RECORDS`, return its first record, which may be too early.
+        If the batch has more than `MOST_RECORDS`, do not decode it. Return its first offset from `start` on,
+        whose record may be too early.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, the batch cannot be decoded, or is too large when decompressed.

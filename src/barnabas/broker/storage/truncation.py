@@ -132,7 +132,7 @@ class _View:
 def begin_truncation(log: PartitionLog, offset: Offset) -> Truncation | None:
     """Return a task that computes the result of a truncation in any thread, for `prepare_truncation`.
 
-    None if no result is needed, because the truncation removes nothing or everything.
+    Return None if no result is needed, because the truncation removes nothing or everything.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -203,8 +203,8 @@ def truncate_to(
         log: log to truncate.
         offset: first offset to remove.
         sync: make the removal durable in this call.
-        truncation: task from `begin_truncation` that has run. Without one that fits, this call reads the
-        batches.
+        truncation: task from `begin_truncation` that has run. If it does not fit the log, or is None, this
+            call reads the batches itself.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, the remaining part

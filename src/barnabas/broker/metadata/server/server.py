@@ -34,7 +34,10 @@ Listen: TypeAlias = Callable[[Callable[[], asyncio.Protocol]], Awaitable[Listene
 
 
 def listening_at(socket_path: str) -> Listen:
-    """Return a function that listens at a Unix socket, in a folder that only this user can enter."""
+    """Return a function that listens at the Unix socket `socket_path`.
+
+    The socket's folder should be one that only this user can enter, because the server trusts every client.
+    """
 
     async def listen(protocol_factory: Callable[[], asyncio.Protocol]) -> Listener:
         return await asyncio.get_running_loop().create_unix_server(protocol_factory, socket_path)

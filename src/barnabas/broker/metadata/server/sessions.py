@@ -117,7 +117,10 @@ class SessionTracker:
             await self.end(session)
 
     async def close(self) -> None:
-        """Stop the checks of sessions and the deletions of their nodes, which are only in memory."""
+        """Stop the checks of sessions, and stop the deletions of the nodes of ended sessions.
+
+        These nodes are ephemeral: they are only in memory, and end with the process.
+        """
         await stop_tasks(self._looking, *self._removals)
 
     def _end(self, session: ServerSession) -> asyncio.Task[None] | None:

@@ -8,7 +8,7 @@ kazoo connects, keeps the session alive, finds the next server and authenticates
 - one wake-up of the event loop for everything that kazoo's thread has found.
 
 The thread passes everything through one inbox in the order of arrival. An event comes before the response to
-the request that caused it, the failures of a connection before its end.
+the request that caused it, and the end of a connection before the failures of its requests.
 
 This module uses private parts of kazoo, so kazoo's version is pinned. Of ``KazooClient``:
 
@@ -292,7 +292,7 @@ class _Handler(ConnectionHandler):
         return data
 
     def _receive(self, most: int, timeout: float) -> bytes:
-        """Wait for at most `most` bytes, and over TLS for the decrypted bytes behind them."""
+        """Wait for data. Return at most `most` bytes, plus bytes of the same TLS record, if any."""
         with self._socket_error_handling():
             while (data := self._receive_now(most)) is None:
                 if not self.handler.select([self._socket], [], [], timeout)[0]:
@@ -300,7 +300,13 @@ class _Handler(ConnectionHandler):
             return data
 
     def _receive_now(self, most: int) -> bytes | None:
-        """Receive a packet without a wait; None if no whole packet has arrived or been decrypted."""
+        """Return at most `most` bytes that have arrived; None if there are none that can be decrypted yet.
+
+        Over TLS, add the rest of the decrypted TLS record. Never wait.
+
+        Raises:
+            ConnectionDropped: the server has closed the connection.
+        """
         try:
             data: bytes = self._socket.recv(most)
         except (BlockingIOError, ssl.SSLWantReadError):

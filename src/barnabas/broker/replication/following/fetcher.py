@@ -129,10 +129,10 @@ Waiting: TypeAlias = Generator[Coroutine[Any, Any, object], None, None]
 
 
 class _Waits:
-    """Work that has to wait now and then.
+    """Work in parts, some of which must first wait for an awaitable.
 
     Args:
-        work: does a part of the work until it yields what to await before the next part.
+        work: generator that does the work. It yields an awaitable when its next part must wait.
     """
 
     def __init__(self, work: Waiting) -> None:
@@ -140,12 +140,12 @@ class _Waits:
         self._awaited: Coroutine[Any, Any, object] | None = None
 
     def is_over(self) -> bool:
-        """Do the first part, and return whether no part is left."""
+        """Do the work up to its first wait. Return True if the work is then complete."""
         self._awaited = next(self._work, None)
         return self._awaited is None
 
     async def run(self) -> None:
-        """Do all parts that are left."""
+        """Do the rest of the work, with its waits."""
         awaited, self._awaited = self._awaited, None
         if awaited is not None:
             await awaited
@@ -153,7 +153,7 @@ class _Waits:
             await awaited
 
     def close(self) -> None:
-        """Do no more parts."""
+        """Stop the work at its present wait."""
         self._work.close()
         if self._awaited is not None:
             self._awaited.close()
@@ -349,7 +349,7 @@ class ReplicaFetcher:
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:
-        """Handle an error of this code: copying goes on all the same."""
+        """Handle an unexpected exception: log it, and copy on in a new session after a pause."""
         log.error("copying from broker %d met an error", self.leader, exc_info=error)
         self._lost(error)
 
@@ -448,7 +448,10 @@ class ReplicaFetcher:
     # --- replies ---
 
     def _land(self, flight: _Flight) -> Waiting:
-        """Process a finished request. Yield what has to be awaited before the processing can go on."""
+        """Process a finished request.
+
+        Yield each awaitable that must complete before the processing can continue.
+        """
         session = flight.session
         if flight.reply.cancelled():
             return
@@ -611,7 +614,11 @@ class ReplicaFetcher:
         self._due[followed] = None
 
     def _start_over(self, followed: Followed, data: PartitionData) -> None:
-        """Begin again at the leader's log start, because the leader lacks records after this log's end."""
+        """Begin again at the leader's log start, because the leader lacks records after this log's end.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, the leader's log start does not explain its error.
+        """
         partition_log = followed.partition.log
         start = data.log_start_offset
         is_empty = partition_log.log_start_offset == partition_log.log_end_offset

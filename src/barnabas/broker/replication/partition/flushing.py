@@ -30,7 +30,7 @@ class FlushSchedule(Generic[P]):
 
     Args:
         log: the replica's log.
-        every: number of records after which to fsync, if lower than the topic's ``flush.messages``.
+        every: number of records after which to fsync; None for the topic's ``flush.messages``.
         partition: partition of the log.
         on_due: called with the partition when records must be fsynced.
     """
@@ -61,7 +61,10 @@ class FlushSchedule(Generic[P]):
         self._timer: asyncio.TimerHandle | None = None
 
     def safe_end(self) -> Offset:
-        """Return the end of the records that this replica can acknowledge as its own."""
+        """Return the end of the records that this replica can acknowledge as its own.
+
+        Records for which an fsync is due do not count before they are on disk.
+        """
         log = self._log
         due = self._due
         return log.log_end_offset if not due or due <= log.recovery_point else log.recovery_point

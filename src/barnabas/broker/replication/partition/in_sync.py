@@ -249,8 +249,9 @@ class InSyncReplicas:
         if error == ErrorCode.NONE:
             self._unsettled = frozenset()
         elif error not in _NOT_APPLIED:
-            # The controller may carry it out yet, or has and the image will show it: until the partition
-            # epoch moves, whoever was proposed counts. Meanwhile the next proposal may go out.
+            # The controller may still carry out the proposal, or has done so, and the image will show the
+            # change. Until the partition epoch moves, the high watermark waits for the proposed replicas.
+            # Meanwhile the leader can send its next proposal.
             self._unsettled = self._unsettled.union(proposal.members)
         self._count()
         return True

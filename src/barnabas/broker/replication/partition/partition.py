@@ -53,7 +53,7 @@ class Partition:
         log: the replica's log.
         state: state that the controller has decided.
         node_id: id of this broker.
-        flush_every: number of records after which to fsync, if lower than the topic's ``flush.messages``.
+        flush_every: number of records after which to fsync; None for the topic's ``flush.messages``.
         on_flush_due: called when records must be fsynced.
         on_isr_change_due: called when the leader has an ISR to `propose`.
         on_leadership_end: called when this broker's leadership has ended.
@@ -177,9 +177,8 @@ class Partition:
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER, this broker does not lead; FENCED_LEADER_EPOCH, the request
-            has
-                an earlier epoch; UNKNOWN_LEADER_EPOCH, it has a later epoch; UNKNOWN_TOPIC_OR_PARTITION, the
-                topic was deleted.
+                has an earlier epoch; UNKNOWN_LEADER_EPOCH, it has a later epoch; the error of `take_down`,
+                the partition is closed.
         """
         if isinstance(self._role, Follower) and self.unavailable is None:
             raise self._role.refusal()
@@ -237,6 +236,8 @@ class Partition:
     @property
     def has_committed_former_epochs(self) -> bool:
         """Whether the high watermark has reached the start of this leader epoch (KIP-207).
+
+        True for a follower.
 
         Until then, the high watermark may be lower than that of an earlier leader.
         """
@@ -355,9 +356,8 @@ class Partition:
         Raises:
             LongValidation: the validation would take too long for the event loop; nothing has changed.
             KafkaError: NOT_LEADER_OR_FOLLOWER, this broker does not lead; NOT_ENOUGH_REPLICAS, too few
-            replicas
-                are in sync for acks=all; KAFKA_STORAGE_ERROR, the log is offline; or an error of an invalid
-                batch.
+                replicas are in sync for acks=all; KAFKA_STORAGE_ERROR, the log is offline; or an error of an
+                invalid batch.
         """
         try:
             if self.unavailable is not None:
