@@ -16,8 +16,8 @@ records.
 
 If the group has a dead-letter queue (KIP-1191), a record that it gives up is *archiving* first. When this
 state is stored, `due_letters` returns the record. After its dead letter is written, the caller calls
-`letters_written`, and the record is archived. Records that wait for their dead letters leave the room for
-other records as it is.
+`letters_written`, and the record is archived. A record that waits for its dead letter counts against the
+limit of record locks. Finished records that only stay because of an earlier such record do not count.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ class Acquired(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """A member's answer about records that it has acquired; both offsets are inclusive."""
+    """A member's answer about records that it has acquired; both offsets are inclusive.
+
+    `types` has one acknowledgement type for all records, or one for each record.
+    """
 
     first: Offset
     last: Offset
@@ -111,7 +114,7 @@ class StateWrite(NamedTuple):
 
 
 class Range:
-    """Neighbouring records with one delivery state. A range takes less than 200 bytes of memory."""
+    """Consecutive offsets whose records have the same state. A range takes less than 200 bytes of memory."""
 
     __slots__ = ("deliveries", "first", "is_rejected", "last", "member", "state", "target", "until")
 
@@ -153,11 +156,14 @@ class Range:
 
     @property
     def is_gap(self) -> bool:
-        """Whether these offsets have no records that members get, as far as this broker has seen."""
+        """Whether the range has no records that members can receive, as far as this broker has seen."""
         return self.state == ARCHIVED and self.deliveries == 0
 
     def is_like(self, other: Range) -> bool:
-        """Whether two neighbours can become one range. Acquired ranges never can."""
+        """Whether this range and its neighbour `other` can become one range.
+
+        Acquired ranges, and ranges with an acknowledgement that is not stored yet, cannot.
+        """
         return (
             self.state == other.state != ACQUIRED
             and self.deliveries == other.deliveries
@@ -173,7 +179,8 @@ class InFlight:
     Args:
         start: the start offset.
         limits: the limits of the group; the attribute can be replaced at any time.
-        batches: the stored states of records from the start offset on. Records between them are available.
+        batches: the stored states of records from the start offset on, in order. Records between them are
+            available.
     """
 
     def __init__(self, start: Offset, limits: Limits, batches: Iterable[StateBatch] = ()) -> None:
@@ -208,7 +215,13 @@ class InFlight:
 
     @classmethod
     def restored(cls, state: ShareState, limits: Limits, log_end: Offset) -> InFlight:
-        """Return the records in flight from a stored state, without records from `log_end` on."""
+        """Return the records in flight from the stored `state`.
+
+        Args:
+            state: the stored state, with a start offset that is known.
+            limits: the limits of the group.
+            log_end: the end offset of the log. Stored records from this offset on are left out.
+        """
         in_flight = cls(state.start_offset, limits, state.batches)
         in_flight._cut_off(log_end)
         return in_flight
@@ -225,7 +238,10 @@ class InFlight:
 
     @property
     def next_offset(self) -> Offset:
-        """The first available offset, or `end`: records from there on are not in flight yet."""
+        """The first available offset.
+
+        If no record in flight is available, `end`, from which to read more records.
+        """
         if self._hint < self.end:
             ranges = self._ranges
             for index in range(self._index_of(max(self._hint, self.start)), len(ranges)):
@@ -237,21 +253,22 @@ class InFlight:
 
     @property
     def available_end(self) -> Offset | None:
-        """The end of the available range at `next_offset`; None if that offset is not in flight yet."""
+        """The end of the available range at `next_offset`. None if that offset is not in flight yet."""
         at = self.next_offset
         return None if at == self.end else self._ranges[self._index_of(at)].last + 1
 
     @property
     def is_full(self) -> bool:
-        """Whether no record is available, and the record locks are used up."""
+        """Whether `acquire` can acquire nothing: no record in flight is available, and no locks are left."""
         return self._room <= 0 and self.next_offset == self.end
 
     @property
     def _room(self) -> int:
-        """The number of records that may still come in flight.
+        """The number of further records that can come in flight.
 
-        Finished records before the first one in use do not count if only dead letters keep them here. The
-        number of ranges is limited instead.
+        It can be negative after a change of the limit. While records wait for dead letters, the finished
+        records before the first record in use do not count. To limit the memory, there is then no room at all
+        with more than `_RANGES_A_LOCK` ranges for each lock.
         """
         locks = self.limits.record_locks
         if not self._archiving:
@@ -261,9 +278,10 @@ class InFlight:
         return locks - max(self._archiving, self._held - self._settled())
 
     def _settled(self) -> int:
-        """Return the number of records, without gaps, before the first available or acquired one.
+        """Return the number of settled records: those before the first available or acquired one.
 
-        A settled record stays settled. So this method counts each record once, until the start offset moves.
+        Gaps do not count. A settled record stays settled. So this method counts each record once, until the
+        start offset moves.
         """
         start, position, count = self._counted
         if start != self.start:
@@ -288,7 +306,9 @@ class InFlight:
         batch_size: int = 0,
         is_strict: bool = False,
     ) -> list[Acquired]:
-        """Acquire records for a member. Offsets between the batches are gaps, which need no acknowledgement.
+        """Acquire records for a member.
+
+        Offsets between the batches become gaps, which need no acknowledgement.
 
         Args:
             member: the member's id.
@@ -301,7 +321,8 @@ class InFlight:
             is_strict: whether `max_records` also divides batches (KIP-1206). `batch_size` is then ignored.
 
         Returns:
-            The acquired records. One entry has contiguous records that were delivered equally often.
+            The acquired records. One entry has contiguous records that were delivered equally often. Empty if
+            there is nothing to acquire; the start offset may still have moved past gaps.
         """
         plan = _Plan(self._room, max_records, 0 if is_strict else batch_size, is_strict)
         position = at
@@ -331,7 +352,10 @@ class InFlight:
         plan.gaps += [(a, b) for a, b, _ in self._available(first, last)]
 
     def _plan_batch(self, plan: _Plan, position: Offset, batch: ReadBatch) -> bool:
-        """Plan to acquire the batch's available records from `position` on. Return False to end the plan."""
+        """Add the batch's available records from `position` on to the plan.
+
+        Return False if the plan is complete.
+        """
         for first, last, deliveries in self._available(position, batch.last):
             left = plan.max_records - plan.count
             if left <= 0:
@@ -367,7 +391,10 @@ class InFlight:
         return 1 if deliveries >= limit - 1 else max(1, batch_records >> (deliveries - throttled + 1))
 
     def _available(self, first: Offset, last: Offset) -> Iterator[tuple[Offset, Offset, int]]:
-        """Yield available parts with their deliveries: ranges in flight, then the offsets from `end` on."""
+        """Yield the available offsets from `first` to `last`, as (first, last, deliveries so far).
+
+        First come the available ranges in flight, then the offsets from `end` on.
+        """
         if first < self.end:
             for index in range(self._index_of(first), len(self._ranges)):
                 each = self._ranges[index]
@@ -384,7 +411,7 @@ class InFlight:
         """Apply a member's acknowledgements, or none of them if one is invalid.
 
         Acknowledged records get their new state in `written`. Renewed records get a later end of their locks
-        at once.
+        at once. Offsets below the start offset are ignored.
 
         Args:
             member: the member's id.
@@ -396,7 +423,8 @@ class InFlight:
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, the member has not acquired one of the records, or has lost or
-                acknowledged it; INVALID_REQUEST, the acknowledgements are malformed, or beyond `end`.
+                acknowledged it; INVALID_REQUEST, the acknowledgements are malformed, or name offsets from
+                `end` on.
         """
         parts = [part for each in check_acknowledgements(acknowledgements) for part in _parts_of(each)]
         parts = [(max(first, self.start), last, kind) for first, last, kind in parts if last >= self.start]
@@ -439,14 +467,17 @@ class InFlight:
 
     @property
     def _given_up(self) -> int:
-        """The next state of a record that no member gets again."""
+        """The next state of a record that the group gives up.
+
+        It depends on whether there is a dead-letter queue.
+        """
         return ARCHIVING if self.limits.has_dead_letters else ARCHIVED
 
     # --- the end of locks ---
 
     @property
     def next_expiry(self) -> float | None:
-        """The time at which the first lock ends; None without locks."""
+        """The time at which the first lock ends; None if no record has a lock that can end."""
         return min((each.until for each in self._ranges if _is_locked(each)), default=None)
 
     def expire(self, now: float) -> int:
@@ -459,10 +490,10 @@ class InFlight:
         return count
 
     def end_session(self, member: str) -> bool:
-        """Release all records that a member has acquired. Return whether the member had any.
+        """Release all records that a member has acquired, because its share session has ended.
 
-        The records count as delivered, because one of them may have crashed the member. Records whose
-        acknowledgements are not stored yet are released only if their write fails.
+        Return whether the member had any. The delivery still counts, because a record may have crashed the
+        member. Records whose acknowledgements are not stored yet are released only if their write fails.
         """
         held = [each for each in self._ranges if each.member == member]
         for each in held:
@@ -474,7 +505,10 @@ class InFlight:
         return bool(held)
 
     def start_moved(self, log_start: Offset) -> bool:
-        """Drop records below the new start of the log. Return whether the start offset has moved."""
+        """Drop the records below `log_start`, the start offset of the log.
+
+        Return whether the start offset has moved.
+        """
         if log_start <= self.start:
             return False
         ranges = self._ranges
@@ -551,7 +585,9 @@ class InFlight:
         return self._advance() or is_available
 
     def write_failed(self, now: float) -> bool:
-        """Undo the acknowledgements of the current write, which failed. Its changes must be written again.
+        """Undo the acknowledgements of the current write, which failed.
+
+        The next write contains its changes again.
 
         Records whose locks have ended at `now` are released. Return whether there are such records.
         """
@@ -579,11 +615,11 @@ class InFlight:
         return bool(self._archiving)
 
     def due_letters(self) -> list[DeadLetters]:
-        """Return the records whose dead letters are due, in the order of their offsets.
+        """Return the records whose dead letters can be written now, in the order of their offsets.
 
-        Their state is stored. So another leader also knows that they are given up. None are due until the
-        archived state of all earlier ones is stored. So after a failover, only the last dead letters written
-        are in doubt.
+        These are the archiving records whose state is stored, so that another leader also knows of them. As
+        long as the archived state of records with earlier dead letters is not stored, return none. So after a
+        failover, only the last dead letters can be written twice.
         """
         if not self._archiving:
             return []
@@ -601,7 +637,10 @@ class InFlight:
         ]
 
     def letters_written(self, first: Offset, last: Offset) -> bool:
-        """Archive records whose dead letters are written. Return whether the start offset has moved."""
+        """Archive the records from `first` to `last`, because their dead letters are written.
+
+        Return whether the start offset has moved.
+        """
         first, last = max(first, self.start), min(last, self.end - 1)
         if first > last:
             return False
@@ -621,16 +660,22 @@ class InFlight:
         return self._ranges
 
     def ranges_from(self, offset: Offset, most: int) -> Sequence[Range]:
-        """Return at most `most` ranges from the one with `offset` on. The caller must not change them."""
+        """Return at most `most` ranges, from the range that contains `offset` on.
+
+        The caller must not change them.
+        """
         index = max(0, self._index_of(offset))
         return self._ranges[index : index + most]
 
     def _index_of(self, offset: Offset) -> int:
-        """Return the index of the range that contains `offset`, which is from `start` to before `end`."""
+        """Return the index of the range that contains `offset`; `start` <= `offset` < `end`."""
         return bisect_right(self._ranges, offset, key=_first) - 1
 
     def _split(self, offset: Offset) -> int:
-        """Return the index of the range that begins at `offset`. Split the range around it if needed."""
+        """Return the index of the range that begins at `offset`.
+
+        If `offset` is inside a range, split it there first.
+        """
         index = bisect_left(self._ranges, offset, key=_first)
         if index and self._ranges[index - 1].last >= offset:
             head = self._ranges[index - 1]
@@ -645,7 +690,7 @@ class InFlight:
         return self._ranges[self._split(first) : self._split(last + 1)]
 
     def _replace(self, new: Range) -> None:
-        """Replace the ranges at the offsets of `new` by `new`."""
+        """Put the range `new` in place of the ranges, and the parts of ranges, at its offsets."""
         begin, end = self._split(new.first), self._split(new.last + 1)
         for each in self._ranges[begin:end]:
             self._count(each, -1)
@@ -658,7 +703,7 @@ class InFlight:
             self._join(each)
 
     def _change(self, each: Range, state: int) -> None:
-        """Set the state of a range, and remove its lock and its target."""
+        """Set the state of a range, and remove its member, its lock and its target."""
         self._count(each, -1)
         each.state = state
         each.member = _NOBODY
@@ -681,7 +726,7 @@ class InFlight:
         self._held += size
 
     def _extend(self, last: Offset) -> None:
-        """Move the end offset behind `last`; the new records in flight are available."""
+        """Make `last` the last offset in flight. The offsets that come in flight are available."""
         if last >= self.end:
             self._append(Range(self.end, last, AVAILABLE, 0))
 
@@ -694,7 +739,7 @@ class InFlight:
             self._ranges.append(each)
 
     def _join(self, each: Range) -> None:
-        """Join a range with its neighbours if they have the same state."""
+        """Join a range with its neighbours, where `is_like` allows it."""
         ranges = self._ranges
         index = self._index_of(each.first)
         if index + 1 < len(ranges) and each.is_like(ranges[index + 1]):
@@ -704,7 +749,10 @@ class InFlight:
             del ranges[index]
 
     def _tidy(self) -> None:
-        """Join all neighbouring ranges with the same state, and move the start offset."""
+        """Join all neighbouring ranges where `is_like` allows it.
+
+        Then move the start offset past finished ones.
+        """
         joined: list[Range] = []
         for each in self._ranges:
             if joined and joined[-1].is_like(each):
@@ -715,7 +763,7 @@ class InFlight:
         self._advance()
 
     def _advance(self) -> bool:
-        """Move the start offset behind finished records. Return whether it has moved."""
+        """Move the start offset past the finished records at the start. Return whether it has moved."""
         ranges = self._ranges
         count = 0
         while count < len(ranges) and ranges[count].is_finished:
@@ -743,7 +791,7 @@ class InFlight:
 
 
 class _Plan:
-    """The changes that `acquire` is going to make."""
+    """The changes that `InFlight.acquire` is going to make."""
 
     def __init__(self, room: int, max_records: int, batch_size: int, is_strict: bool) -> None:
         #: the number of records that may still come in flight
@@ -813,7 +861,11 @@ def _is_locked(each: Range) -> bool:
 
 
 def _stored(each: Range, first: Offset, last: Offset) -> StateBatch:
-    """Return the state to store for a part of a range. Acquired records get their state before delivery."""
+    """Return the state to store for the offsets from `first` to `last` of a range.
+
+    An acknowledged range gets its target. An acquired range gets the state and the number of deliveries from
+    before the delivery.
+    """
     if each.target is not None:
         return StateBatch(first, last, each.target, each.deliveries)
     if each.state == ACQUIRED:
@@ -829,7 +881,7 @@ def _add(batches: list[StateBatch], new: StateBatch) -> None:
 
 
 def _union(bounds: list[tuple[Offset, Offset]]) -> list[tuple[Offset, Offset]]:
-    """Return the same offsets as ordered pairs of first and last offset that do not overlap."""
+    """Return the pairs of first and last offset as the fewest pairs with the same offsets, in order."""
     union: list[tuple[Offset, Offset]] = []
     for first, last in sorted(bounds):
         if union and first <= union[-1][1] + 1:
@@ -842,7 +894,7 @@ def _union(bounds: list[tuple[Offset, Offset]]) -> list[tuple[Offset, Offset]]:
 def _without(
     first: Offset, last: Offset, bounds: Sequence[tuple[Offset, Offset]]
 ) -> Iterator[tuple[Offset, Offset]]:
-    """Yield the parts from `first` to `last` that are outside of `bounds`, which `_union` returned."""
+    """Yield the parts of `first` to `last` that are outside of all `bounds`. `_union` returned the bounds."""
     for begin, end in bounds[bisect_left(bounds, first, key=itemgetter(1)) :]:
         if begin > last:
             break
