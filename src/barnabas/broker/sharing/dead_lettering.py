@@ -133,10 +133,7 @@ class DeadLettering:
         return [(letters.first, letters.last) for letters in due]
 
     def _report(self, error: Exception) -> None:
-        """Log a warning with the reason why dead letters wait.
-
-        The same reason is logged once in succession.
-        """
+        """Log why dead letters wait, unless the last such warning had the same text."""
         told = str(error)
         if told != self._told:
             traceback = None if isinstance(error, KafkaError) else error
