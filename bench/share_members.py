@@ -89,6 +89,7 @@ class _Connection(asyncio.Protocol):
         self._ids = numbers(1)
         self._decoder = FrameDecoder(MAX_RESPONSE_BYTES)
         self._answer: asyncio.Future[bytes] | None = None
+        self._awaited = 0
 
     @classmethod
     async def open(cls, host: str, port: int) -> _Connection:
@@ -100,8 +101,9 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for frame in self._decoder.feed(data):
-            assert self._answer is not None
-            self._answer.set_result(bytes(frame))
+            # The others are responses to heartbeats that were cancelled.
+            if int.from_bytes(frame[:4]) == self._awaited and self._answer and not self._answer.done():
+                self._answer.set_result(bytes(frame))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():
@@ -109,7 +111,7 @@ class _Connection(asyncio.Protocol):
 
     async def ask(self, request: Request, answer: type[R]) -> R:
         header = RequestHeader(request.api_key, VERSIONS[request.api_key], next(self._ids), "bench")
-        self._answer = asyncio.get_running_loop().create_future()
+        self._answer, self._awaited = asyncio.get_running_loop().create_future(), header.correlation_id
         self._transport.write(b"".join(map(bytes, encode_request(header, request))))
         response = parse_response(header, await self._answer)
         assert isinstance(response, answer)
