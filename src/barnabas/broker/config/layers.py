@@ -1,9 +1,8 @@
 """Immutable, typed sets of values. Each value comes from the first layer that sets it.
 
-For a topic the layers are the settings of the topic, of the broker, of all brokers, of the broker's start,
-and the defaults. Within a layer a setting has several names, its own and its synonyms (``log.retention.ms``,
-``log.retention.minutes``, ``log.retention.hours``). The value comes from the first name in the first layer
-that has one.
+The layers are the settings of a topic, of a broker, of all brokers, and of the broker's start. Within a layer
+a setting has several names, its own and its synonyms (``log.retention.ms``, ``log.retention.minutes``,
+``log.retention.hours``). The value comes from the first name in the first layer that has one.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Layer(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A name in a layer that sets a value, or would set it if no entry before it had precedence."""
+    """A name that sets a value, or would set it if no other name had precedence."""
 
     name: str
     text: str
@@ -49,10 +48,7 @@ class Entry(NamedTuple):
 
 
 def entries(names: Sequence[str], layers: Sequence[Layer]) -> Iterator[Entry]:
-    """Yield an entry for each layer and each of `names` that is set there.
-
-    The first entry is the effective one.
-    """
+    """Yield an entry for each of `names` that a layer sets, the effective entry first."""
     for layer in layers:
         for name in names:
             if name in layer.texts:
@@ -60,11 +56,7 @@ def entries(names: Sequence[str], layers: Sequence[Layer]) -> Iterator[Entry]:
 
 
 def read(setting: Setting, entry: Entry, declared: Mapping[str, Setting]) -> Any:
-    """Return the typed value that `entry` gives to `setting`.
-
-    The entry's name can be a synonym with a larger unit.
-
-    `declared` has the settings by name. If the synonym is one of them, its type and limits also apply.
+    """Return the value that `entry` gives to `setting`. The entry's name may be a synonym with a larger unit.
 
     Raises:
         ConfigError: the text is not allowed.
@@ -100,7 +92,7 @@ class Settings:
     layers: Sequence[Layer]
 
     def __init_subclass__(cls, *, update: Update | None = None) -> None:
-        """Collect the declared settings. If `update` is given, it replaces the `Update` of each of them."""
+        """Collect the declared settings. `update` is the default `Update` of all of them."""
         super().__init_subclass__()
         cls.declared, cls._defaults, cls._set_by = {}, {}, defaultdict(list)
         for attribute, setting in list(vars(cls).items()):
@@ -144,7 +136,7 @@ class Settings:
 
     @classmethod
     def from_text(cls, text: Mapping[str, str]) -> Self:
-        """Make settings from texts, by the names of settings (with dots).
+        """Make settings from texts, by Kafka's names.
 
         Raises:
             ConfigError: a name is unknown or a value not allowed.
@@ -158,7 +150,7 @@ class Settings:
 
     @classmethod
     def from_layers(cls, layers: Sequence[Layer], given: Mapping[str, str]) -> Self:
-        """Make settings from `layers`. The first layer that sets a value has precedence.
+        """Make settings from `layers`, the first of which has precedence.
 
         `given` becomes the attribute `Settings.given`.
 
@@ -177,7 +169,7 @@ class Settings:
 
     @classmethod
     def _explain_unknown(cls, name: str) -> str:
-        """Return the text of the error for a setting `name` that is not declared: one line, with the cure."""
+        """Explain in one line that `name` is not declared, with the cure."""
         import difflib  # wanted only when something is wrong
 
         # A long name cannot be a misspelt one, and comparing it would take long.
@@ -190,11 +182,7 @@ class Settings:
         return self.__dict__[name.replace(".", "_")]
 
     def replace(self, **values: Any) -> Self:
-        """Return a copy with some changed values. The names of the arguments are those of attributes.
-
-        Raises:
-            ConfigError: a value is not allowed.
-        """
+        """Return a copy with some changed values, by attribute name."""
         changed = type(self)(**values)
         return type(self).from_text({**self.given, **changed.given})
 
@@ -208,10 +196,7 @@ class Settings:
         return [Layer(Source.STATIC_BROKER_CONFIG, given)]
 
     def _fill(self, layers: Sequence[Layer], given: Mapping[str, str]) -> None:
-        """Set all values from `layers`.
-
-        The defaults are not parsed, so the work depends only on the other layers.
-        """
+        """Set all values. The work depends only on the given values, because defaults are not parsed."""
         values = self.__dict__
         values.update(self._defaults)
         named = (

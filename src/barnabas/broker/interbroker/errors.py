@@ -1,4 +1,4 @@
-"""Reasons why a request to another broker has no response."""
+"""Errors of requests to another broker that have no response."""
 
 from __future__ import annotations
 
@@ -40,14 +40,8 @@ class DisconnectedError(ChannelError):
 
 
 class RequestTimeoutError(ChannelError):
-    """The time limit ended before the request was sent, or before its response arrived.
-
-    `may_have_been_carried_out` tells these two cases apart.
-    """
+    """The time limit was over before the request was sent, or before its answer arrived."""
 
 
 class ChannelClosedError(ChannelError):
-    """This broker has closed the channel: before the request was sent, or before its response arrived.
-
-    `may_have_been_carried_out` tells these two cases apart.
-    """
+    """This broker has closed the channel."""

@@ -12,21 +12,15 @@ Users: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
 class StoredLogins(Protocol):
-    """The users, tokens and passwords that the broker has at present. Any thread can read them."""
+    """The users, tokens and passwords that the broker knows now. Any thread can read them."""
 
     @property
     def users(self) -> Users:
-        """The settings of the cluster's users, which include SCRAM credentials.
-
-        Each change gives a new object.
-        """
+        """Return the cluster's users. Each change of them gives a new object."""
 
     @property
     def delegation_tokens(self) -> Mapping[str, DelegationToken]:
-        """The cluster's delegation tokens by id."""
+        """Return the cluster's delegation tokens by id."""
 
     def passwords(self, listener: str) -> Mapping[str, str]:
-        """Return the passwords for PLAIN on a listener, by user.
-
-        For a user with such a password, PLAIN does not accept the password of the user's SCRAM credentials.
-        """
+        """Return a listener's PLAIN passwords by user. They take precedence over stored SCRAM credentials."""

@@ -16,17 +16,17 @@ records.
 
 If the group has a dead-letter queue (KIP-1191), a record that it gives up is *archiving* first. When this
 state is stored, `due_letters` returns the record. After its dead letter is written, the caller calls
-`letters_written`, and the record is archived. A record that waits for its dead letter counts against the
-limit of record locks. Finished records that only stay because of an earlier such record do not count.
+`letters_written`, and the record is archived. Records that wait for their dead letters leave the room for
+other records as it is.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from heapq import heapify, heappop, heappush, heapreplace
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import Offset
@@ -52,7 +52,14 @@ _NOBODY = ""
 _LOWEST_THROTTLED = 2
 #: the most ranges for each record lock while records wait for their dead letters
 _RANGES_A_LOCK = 2
-_first = attrgetter("first")
+#: the number of noted locks beyond which those that have ended are forgotten
+_FEW_LOCKS = 8
+#: the distance, in ranges, within which a step from range to range is cheaper than a search
+_NEAR = 8
+_first, _last = attrgetter("first"), attrgetter("last")
+
+#: contiguous records: their first and last offset, and further values that belong to them
+Part = TypeVar("Part", bound=Sequence[int])
 
 
 class Limits(NamedTuple):
@@ -84,10 +91,7 @@ class Acquired(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """A member's answer about records that it has acquired; both offsets are inclusive.
-
-    `types` has one acknowledgement type for all records, or one for each record.
-    """
+    """A member's answer about records that it has acquired; both offsets are inclusive."""
 
     first: Offset
     last: Offset
@@ -114,7 +118,7 @@ class StateWrite(NamedTuple):
 
 
 class Range:
-    """Consecutive offsets whose records have the same state. A range takes less than 200 bytes of memory."""
+    """Neighbouring records with one delivery state. A range takes less than 200 bytes of memory."""
 
     __slots__ = ("deliveries", "first", "is_rejected", "last", "member", "state", "target", "until")
 
@@ -150,20 +154,24 @@ class Range:
     def size(self) -> int:
         return self.last - self.first + 1
 
+    def cut_head(self, offset: Offset) -> Range:
+        """Remove the records before `offset`, and return them as a range. The range must have no target."""
+        head = Range(self.first, offset - 1, self.state, self.deliveries, self.member, self.until)
+        head.is_rejected = self.is_rejected
+        self.first = offset
+        return head
+
     @property
     def is_finished(self) -> bool:
         return self.state in _FINISHED
 
     @property
     def is_gap(self) -> bool:
-        """Whether the range has no records that members can receive, as far as this broker has seen."""
+        """Whether these offsets have no records that members get, as far as this broker has seen."""
         return self.state == ARCHIVED and self.deliveries == 0
 
     def is_like(self, other: Range) -> bool:
-        """Whether this range and its neighbour `other` can become one range.
-
-        Acquired ranges, and ranges with an acknowledgement that is not stored yet, cannot.
-        """
+        """Whether two neighbours can become one range. Acquired ranges never can."""
         return (
             self.state == other.state != ACQUIRED
             and self.deliveries == other.deliveries
@@ -179,8 +187,7 @@ class InFlight:
     Args:
         start: the start offset.
         limits: the limits of the group; the attribute can be replaced at any time.
-        batches: the stored states of records from the start offset on, in order. Records between them are
-            available.
+        batches: the stored states of records from the start offset on. Records between them are available.
     """
 
     def __init__(self, start: Offset, limits: Limits, batches: Iterable[StateBatch] = ()) -> None:
@@ -192,11 +199,12 @@ class InFlight:
         self._ranges: list[Range] = []
         #: no record before this offset is available
         self._hint = start
-        #: the number of finished records in flight, and of all records in flight except gaps
-        self._finished = 0
-        self._held = 0
-        #: the number of records that wait for their dead letters
-        self._archiving = 0
+        #: the number of records in flight by state, with gaps; and the number of gaps
+        self._counts = [0, 0, 0, 0, 0]
+        self._gaps = 0
+        #: a heap of locks: the time at which they end, and the first and the last record that they include.
+        #: Locks that have ended before their time are still noted
+        self._locks: list[tuple[float, Offset, Offset]] = []
         #: a start offset, an offset from which `_settled` counts on, and its count between these offsets
         self._counted = start, start, 0
         #: the records whose dead letters are written, until their archived state is stored
@@ -215,13 +223,7 @@ class InFlight:
 
     @classmethod
     def restored(cls, state: ShareState, limits: Limits, log_end: Offset) -> InFlight:
-        """Return the records in flight from the stored `state`.
-
-        Args:
-            state: the stored state, with a start offset that is known.
-            limits: the limits of the group.
-            log_end: the end offset of the log. Stored records from this offset on are left out.
-        """
+        """Return the records in flight from a stored state, without records from `log_end` on."""
         in_flight = cls(state.start_offset, limits, state.batches)
         in_flight._cut_off(log_end)
         return in_flight
@@ -232,16 +234,18 @@ class InFlight:
     @property
     def size(self) -> int:
         """The number of records in flight, without gaps."""
-        return self._held
+        return self.end - self.start - self._gaps
+
+    @property
+    def _archiving(self) -> int:
+        """The number of records that wait for their dead letters."""
+        return self._counts[ARCHIVING]
 
     # --- acquire ---
 
     @property
     def next_offset(self) -> Offset:
-        """The first available offset.
-
-        If no record in flight is available, `end`, from which to read more records.
-        """
+        """The first available offset, or `end`: records from there on are not in flight yet."""
         if self._hint < self.end:
             ranges = self._ranges
             for index in range(self._index_of(max(self._hint, self.start)), len(ranges)):
@@ -253,35 +257,33 @@ class InFlight:
 
     @property
     def available_end(self) -> Offset | None:
-        """The end of the available range at `next_offset`. None if that offset is not in flight yet."""
+        """The end of the available range at `next_offset`; None if that offset is not in flight yet."""
         at = self.next_offset
         return None if at == self.end else self._ranges[self._index_of(at)].last + 1
 
     @property
     def is_full(self) -> bool:
-        """Whether `acquire` can acquire nothing: no record in flight is available, and no locks are left."""
+        """Whether no record is available, and the record locks are used up."""
         return self._room <= 0 and self.next_offset == self.end
 
     @property
     def _room(self) -> int:
-        """The number of further records that can come in flight.
+        """The number of records that may still come in flight.
 
-        It can be negative after a change of the limit. While records wait for dead letters, the finished
-        records before the first record in use do not count. To limit the memory, there is then no room at all
-        with more than `_RANGES_A_LOCK` ranges for each lock.
+        Finished records before the first one in use do not count if only dead letters keep them here. The
+        number of ranges is limited instead.
         """
         locks = self.limits.record_locks
         if not self._archiving:
-            return locks - self._held
+            return locks - self.size
         if len(self._ranges) >= _RANGES_A_LOCK * locks:
             return 0
-        return locks - max(self._archiving, self._held - self._settled())
+        return locks - max(self._archiving, self.size - self._settled())
 
     def _settled(self) -> int:
-        """Return the number of settled records: those before the first available or acquired one.
+        """Return the number of records, without gaps, before the first available or acquired one.
 
-        Gaps do not count. A settled record stays settled. So this method counts each record once, until the
-        start offset moves.
+        A settled record stays settled. So this method counts each record once, until the start offset moves.
         """
         start, position, count = self._counted
         if start != self.start:
@@ -306,9 +308,7 @@ class InFlight:
         batch_size: int = 0,
         is_strict: bool = False,
     ) -> list[Acquired]:
-        """Acquire records for a member.
-
-        Offsets between the batches become gaps, which need no acknowledgement.
+        """Acquire records for a member. Offsets between the batches are gaps, which need no acknowledgement.
 
         Args:
             member: the member's id.
@@ -321,8 +321,7 @@ class InFlight:
             is_strict: whether `max_records` also divides batches (KIP-1206). `batch_size` is then ignored.
 
         Returns:
-            The acquired records. One entry has contiguous records that were delivered equally often. Empty if
-            there is nothing to acquire; the start offset may still have moved past gaps.
+            The acquired records. One entry has contiguous records that were delivered equally often.
         """
         plan = _Plan(self._room, max_records, 0 if is_strict else batch_size, is_strict)
         position = at
@@ -338,12 +337,17 @@ class InFlight:
                 break
             position = batch.last + 1
         self._extend(plan.end - 1)
-        for first, last in plan.gaps:
-            self._archive(first, last)
+        self._archive(plan.gaps)
         acquired = []
-        for first, last, deliveries in plan.parts:
-            self._replace(Range(first, last, ACQUIRED, deliveries + 1, member, until))
+        for each, (first, last, deliveries) in self._divided(plan.parts):
+            assert each.first == first and each.last == last
+            each.state = ACQUIRED
+            each.deliveries, each.member, each.until = deliveries + 1, member, until
             acquired.append(Acquired(first, last, deliveries + 1))
+        if acquired:
+            self._counts[AVAILABLE] -= plan.count
+            self._counts[ACQUIRED] += plan.count
+            self._note_lock(until, acquired[0].first, acquired[-1].last)
         self._advance()
         return acquired
 
@@ -352,10 +356,8 @@ class InFlight:
         plan.gaps += [(a, b) for a, b, _ in self._available(first, last)]
 
     def _plan_batch(self, plan: _Plan, position: Offset, batch: ReadBatch) -> bool:
-        """Add the batch's available records from `position` on to the plan.
-
-        Return False if the plan is complete.
-        """
+        """Plan to acquire the batch's available records from `position` on. Return False to end the plan."""
+        throttled = self._throttled
         for first, last, deliveries in self._available(position, batch.last):
             left = plan.max_records - plan.count
             if left <= 0:
@@ -368,33 +370,33 @@ class InFlight:
                 if plan.is_strict:
                     taken = min(taken, plan.room - plan.count_new)
                 plan.count_new += taken
-            most = self._most_together(deliveries, batch.last - batch.first + 1)
-            if most is not None and plan.count:
-                return False  # not together with other records
-            if most is not None:
-                taken = min(taken, most)
+            is_throttled = deliveries >= throttled
+            if is_throttled:
+                if plan.count:
+                    return False  # not together with other records
+                taken = min(taken, self._most_together(deliveries, batch.last - batch.first + 1))
             plan.add(first, first + taken - 1, deliveries)
-            if taken < size or most is not None:
+            if taken < size or is_throttled:
                 return False
         return True
 
-    def _most_together(self, deliveries: int, batch_records: int) -> int | None:
-        """Return how many records may be delivered together after `deliveries` attempts (KAFKA-17541).
+    @property
+    def _throttled(self) -> int:
+        """The number of attempts after which fewer records are delivered together (KAFKA-17541).
 
-        Return None for no limit. A record that no member can process uses up the deliveries of all records
-        delivered with it. So the later attempts deliver fewer records, and the last one a single record.
+        A record that no member can process uses up the deliveries of all records delivered with it. So the
+        later attempts deliver fewer records, and the last one a single record.
         """
-        limit = self.limits.deliveries
-        throttled = max(_LOWEST_THROTTLED, (limit + 1) // 2)
-        if deliveries < throttled:
-            return None
-        return 1 if deliveries >= limit - 1 else max(1, batch_records >> (deliveries - throttled + 1))
+        return max(_LOWEST_THROTTLED, (self.limits.deliveries + 1) // 2)
+
+    def _most_together(self, deliveries: int, batch_records: int) -> int:
+        """Return how many records may be delivered together after `deliveries` attempts (`_throttled`)."""
+        if deliveries >= self.limits.deliveries - 1:
+            return 1
+        return max(1, batch_records >> (deliveries - self._throttled + 1))
 
     def _available(self, first: Offset, last: Offset) -> Iterator[tuple[Offset, Offset, int]]:
-        """Yield the available offsets from `first` to `last`, as (first, last, deliveries so far).
-
-        First come the available ranges in flight, then the offsets from `end` on.
-        """
+        """Yield available parts with their deliveries: ranges in flight, then the offsets from `end` on."""
         if first < self.end:
             for index in range(self._index_of(first), len(self._ranges)):
                 each = self._ranges[index]
@@ -411,7 +413,7 @@ class InFlight:
         """Apply a member's acknowledgements, or none of them if one is invalid.
 
         Acknowledged records get their new state in `written`. Renewed records get a later end of their locks
-        at once. Offsets below the start offset are ignored.
+        at once.
 
         Args:
             member: the member's id.
@@ -423,34 +425,27 @@ class InFlight:
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, the member has not acquired one of the records, or has lost or
-                acknowledged it; INVALID_REQUEST, the acknowledgements are malformed, or name offsets from
-                `end` on.
+                acknowledged it; INVALID_REQUEST, the acknowledgements are malformed, or beyond `end`.
         """
-        parts = [part for each in check_acknowledgements(acknowledgements) for part in _parts_of(each)]
-        parts = [(max(first, self.start), last, kind) for first, last, kind in parts if last >= self.start]
+        parts = _parts_of(check_acknowledgements(acknowledgements), self.start)
         if parts and parts[-1][1] >= self.end:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"offset {parts[-1][1]} has not been acquired")
-        for first, last, _ in parts:
-            self._check_owner(member, first, last)
-        has_marked = False
-        for first, last, kind in parts:
-            for each in self._divided(first, last):
-                if kind == RENEW:
-                    each.until = until
-                    continue
-                each.target = self._target(each, kind)
-                each.is_rejected = kind == REJECT and each.target == ARCHIVING
-                self._marked.append(each)
-                has_marked = True
-            if kind != RENEW:
-                self._dirty.append((first, last))
-        return has_marked
+        self._check_owner(member, parts)
+        marked = []
+        for each, (_, _, kind) in self._divided(parts):
+            if kind == RENEW:
+                each.until = until
+                self._note_lock(until, each.first, each.last)
+                continue
+            each.target = self._target(each, kind)
+            each.is_rejected = kind == REJECT and each.target == ARCHIVING
+            marked.append(each)
+        self._marked += marked
+        self._dirty += _union([(each.first, each.last) for each in marked])
+        return bool(marked)
 
-    def _check_owner(self, member: str, first: Offset, last: Offset) -> None:
-        for index in range(self._index_of(first), len(self._ranges)):
-            each = self._ranges[index]
-            if each.first > last:
-                return
+    def _check_owner(self, member: str, parts: Sequence[tuple[Offset, Offset, int]]) -> None:
+        for each, (first, _, _) in self._overlapping(parts):
             if each.state != ACQUIRED or each.target is not None or each.member != member:
                 raise KafkaError(
                     ErrorCode.INVALID_RECORD_STATE,
@@ -467,33 +462,57 @@ class InFlight:
 
     @property
     def _given_up(self) -> int:
-        """The next state of a record that the group gives up.
-
-        It depends on whether there is a dead-letter queue.
-        """
+        """The next state of a record that no member gets again."""
         return ARCHIVING if self.limits.has_dead_letters else ARCHIVED
 
     # --- the end of locks ---
 
     @property
     def next_expiry(self) -> float | None:
-        """The time at which the first lock ends; None if no record has a lock that can end."""
-        return min((each.until for each in self._ranges if _is_locked(each)), default=None)
+        """The time at which the first lock ends; None without locks."""
+        locks = self._locks
+        while locks:
+            until, first, last = locks[0]
+            for each in self._locked(first, last):
+                if each.until == until:
+                    heapreplace(locks, (until, each.first, last))
+                    return until
+            heappop(locks)
+        return None
 
     def expire(self, now: float) -> int:
         """Release records whose locks end at `now` or earlier. Return the number of these records."""
-        expired = [each for each in self._ranges if _is_locked(each) and each.until <= now]
-        count = sum(each.size for each in expired)
-        for each in expired:
-            self._release(each)
-        self._tidy()
+        count = 0
+        while self._locks and self._locks[0][0] <= now:
+            _, first, last = heappop(self._locks)
+            expired = [each for each in self._locked(first, last) if each.until <= now]
+            for each in expired:
+                self._release(each)
+            if expired:
+                count += sum(each.size for each in expired)
+                self._join(first, last)
+        self._advance()
         return count
 
-    def end_session(self, member: str) -> bool:
-        """Release all records that a member has acquired, because its share session has ended.
+    def _locked(self, first: Offset, last: Offset) -> Iterator[Range]:
+        """Yield the ranges from `first` to `last` that a member has acquired, and not acknowledged."""
+        first, last = max(first, self.start), min(last, self.end - 1)
+        for each, _ in self._overlapping([(first, last)] if first <= last else ()):
+            if each.state == ACQUIRED and each.target is None:
+                yield each
 
-        Return whether the member had any. The delivery still counts, because a record may have crashed the
-        member. Records whose acknowledgements are not stored yet are released only if their write fails.
+    def _note_lock(self, until: float, first: Offset, last: Offset) -> None:
+        """Note that locks of records from `first` to `last` end at `until`."""
+        if len(self._locks) >= _FEW_LOCKS + 2 * len(self._ranges):
+            self._locks = [(each.until, each.first, each.last) for each in self._locked(self.start, self.end)]
+            heapify(self._locks)
+        heappush(self._locks, (until, first, last))
+
+    def end_session(self, member: str) -> bool:
+        """Release all records that a member has acquired. Return whether the member had any.
+
+        The records count as delivered, because one of them may have crashed the member. Records whose
+        acknowledgements are not stored yet are released only if their write fails.
         """
         held = [each for each in self._ranges if each.member == member]
         for each in held:
@@ -501,25 +520,22 @@ class InFlight:
                 each.until = 0.0
                 continue
             self._release(each)
-        self._tidy()
+        self._join(self.start, self.end - 1)
+        self._advance()
         return bool(held)
 
     def start_moved(self, log_start: Offset) -> bool:
-        """Drop the records below `log_start`, the start offset of the log.
-
-        Return whether the start offset has moved.
-        """
+        """Drop records below the new start of the log. Return whether the start offset has moved."""
         if log_start <= self.start:
             return False
         ranges = self._ranges
-        gone = bisect_left(ranges, log_start, key=attrgetter("last"))
+        gone = bisect_left(ranges, log_start, key=_last)
         for each in ranges[:gone]:
-            self._count(each, -1)
+            self._count(each, -each.size)
         del ranges[:gone]
         if ranges and ranges[0].first < log_start:
-            self._count(ranges[0], -1)
+            self._count(ranges[0], ranges[0].first - log_start)
             ranges[0].first = log_start
-            self._count(ranges[0], 1)
         self.start = log_start
         self.end = max(self.end, log_start)
         self._hint = max(self._hint, log_start)
@@ -552,28 +568,43 @@ class InFlight:
             if not (each.is_finished or each.target in _FINISHED):
                 break
             start = each.last + 1
-        finished = self._finished - (start - self.start)
+        finished = self._counts[ACKNOWLEDGED] + self._counts[ARCHIVED] - (start - self.start)
         for each in marked:
             if each.last >= self.start and each.target in _FINISHED:
-                finished += each.size
+                finished += each.last - each.first + 1
+        spans = [(max(first, start), last) for first, last in dirty if start <= last]
+        return StateWrite(start, finished, self._stored(spans))
+
+    def _stored(self, spans: Sequence[tuple[Offset, Offset]]) -> tuple[StateBatch, ...]:
+        """Return the states to store for the records in `spans`.
+
+        Acquired records get their state before the delivery.
+        """
         batches: list[StateBatch] = []
-        for first, last in dirty:
-            first = max(first, start)
-            if first > last or first >= self.end:
-                continue
-            for index in range(self._index_of(first), len(self._ranges)):
-                each = self._ranges[index]
-                if each.first > last:
-                    break
-                _add(batches, _stored(each, max(first, each.first), min(last, each.last)))
-        return StateWrite(start, finished, tuple(batches))
+        before = StateBatch(-2, -2, AVAILABLE, 0)  # no neighbour of an offset
+        for each, (first, last) in self._overlapping(spans):
+            if first < each.first:
+                first = each.first
+            if last > each.last:
+                last = each.last
+            state, deliveries = each.target, each.deliveries
+            if state is None:
+                state = each.state
+                if state == ACQUIRED:
+                    state, deliveries = AVAILABLE, deliveries - 1
+            if before[1] + 1 == first and before[2] == state and before[3] == deliveries:
+                before = batches[-1] = before._replace(last_offset=last)
+            else:
+                before = StateBatch(first, last, state, deliveries)
+                batches.append(before)
+        return tuple(batches)
 
     def written(self) -> bool:
         """Apply the acknowledgements of the current write, which is stored.
 
         Return whether the write made records available, or the start offset has moved.
         """
-        marked, self._writing = self._taken_write()[0], None
+        (marked, dirty), self._writing = self._taken_write(), None
         is_available = False
         for each in marked:
             if each.last < self.start:
@@ -581,13 +612,12 @@ class InFlight:
             assert each.target is not None
             is_available = is_available or each.target == AVAILABLE
             self._change(each, each.target)
-            self._join(each)
+        for first, last in _union(dirty, _NEAR):
+            self._join(first, last)
         return self._advance() or is_available
 
     def write_failed(self, now: float) -> bool:
-        """Undo the acknowledgements of the current write, which failed.
-
-        The next write contains its changes again.
+        """Undo the acknowledgements of the current write, which failed. Its changes must be written again.
 
         Records whose locks have ended at `now` are released. Return whether there are such records.
         """
@@ -597,10 +627,15 @@ class InFlight:
         for each in marked:
             each.target = None
             each.is_rejected = False
-            if each.last >= self.start and each.until <= now:
+            if each.last < self.start:
+                continue
+            if each.until <= now:
                 self._release(each)
                 is_available = True
-        self._tidy()
+            else:
+                self._note_lock(each.until, each.first, each.last)
+        self._join(self.start, self.end - 1)
+        self._advance()
         return is_available
 
     def _taken_write(self) -> tuple[list[Range], list[tuple[Offset, Offset]]]:
@@ -615,11 +650,11 @@ class InFlight:
         return bool(self._archiving)
 
     def due_letters(self) -> list[DeadLetters]:
-        """Return the records whose dead letters can be written now, in the order of their offsets.
+        """Return the records whose dead letters are due, in the order of their offsets.
 
-        These are the archiving records whose state is stored, so that another leader also knows of them. As
-        long as the archived state of records with earlier dead letters is not stored, return none. So after a
-        failover, only the last dead letters can be written twice.
+        Their state is stored. So another leader also knows that they are given up. None are due until the
+        archived state of all earlier ones is stored. So after a failover, only the last dead letters written
+        are in doubt.
         """
         if not self._archiving:
             return []
@@ -637,21 +672,17 @@ class InFlight:
         ]
 
     def letters_written(self, first: Offset, last: Offset) -> bool:
-        """Archive the records from `first` to `last`, because their dead letters are written.
-
-        Return whether the start offset has moved.
-        """
+        """Archive records whose dead letters are written. Return whether the start offset has moved."""
         first, last = max(first, self.start), min(last, self.end - 1)
         if first > last:
             return False
-        for each in self._divided(first, last):
+        for each, _ in self._divided([(first, last)]):
             if each.state == ARCHIVING:
                 self._change(each, ARCHIVED)
+        self._join(first, last)
         self._dirty.append((first, last))
         self._written_letters.append((first, last))
-        before = self.start
-        self._tidy()
-        return self.start != before
+        return self._advance()
 
     # --- the list of ranges ---
 
@@ -660,116 +691,140 @@ class InFlight:
         return self._ranges
 
     def ranges_from(self, offset: Offset, most: int) -> Sequence[Range]:
-        """Return at most `most` ranges, from the range that contains `offset` on.
-
-        The caller must not change them.
-        """
+        """Return at most `most` ranges from the one with `offset` on. The caller must not change them."""
         index = max(0, self._index_of(offset))
         return self._ranges[index : index + most]
 
-    def _index_of(self, offset: Offset) -> int:
-        """Return the index of the range that contains `offset`; `start` <= `offset` < `end`."""
-        return bisect_right(self._ranges, offset, key=_first) - 1
+    def _index_of(self, offset: Offset, low: int = 0) -> int:
+        """Return the index of the range that contains `offset`, which is from `start` to before `end`."""
+        return bisect_right(self._ranges, offset, low, key=_first) - 1
 
-    def _split(self, offset: Offset) -> int:
-        """Return the index of the range that begins at `offset`.
-
-        If `offset` is inside a range, split it there first.
-        """
-        index = bisect_left(self._ranges, offset, key=_first)
-        if index and self._ranges[index - 1].last >= offset:
-            head = self._ranges[index - 1]
-            tail = Range(offset, head.last, head.state, head.deliveries, head.member, head.until)
-            tail.is_rejected = head.is_rejected
-            head.last = offset - 1
-            self._ranges.insert(index, tail)
+    def _index_after(self, offset: Offset, index: int) -> int:
+        """Return the index of the range that contains `offset`, and that is after the range at `index`."""
+        ranges, near = self._ranges, index + _NEAR
+        if near < len(ranges) and ranges[near].last < offset:
+            return self._index_of(offset, near)
+        while ranges[index].last < offset:
+            index += 1
         return index
 
-    def _divided(self, first: Offset, last: Offset) -> list[Range]:
-        """Return the ranges from `first` to `last`. Split ranges that reach beyond these offsets."""
-        return self._ranges[self._split(first) : self._split(last + 1)]
+    def _overlapping(self, parts: Iterable[Part]) -> Iterator[tuple[Range, Part]]:
+        """Yield each range that overlaps with one of `parts`, and that part.
 
-    def _replace(self, new: Range) -> None:
-        """Put the range `new` in place of the ranges, and the parts of ranges, at its offsets."""
-        begin, end = self._split(new.first), self._split(new.last + 1)
-        for each in self._ranges[begin:end]:
-            self._count(each, -1)
-        self._ranges[begin:end] = [new]
-        self._count(new, 1)
+        The parts are in flight and in the order of their offsets. They do not overlap with each other.
+        """
+        ranges, index = self._ranges, -1
+        for part in parts:
+            first, last = part[0], part[1]
+            if index < 0:
+                index = self._index_of(first)
+            elif ranges[index].last < first:
+                index = self._index_after(first, index)
+            yield ranges[index], part
+            while ranges[index].last < last:
+                index += 1
+                yield ranges[index], part
 
-    def _archive(self, first: Offset, last: Offset) -> None:
-        for each in self._divided(first, last):
+    def _divided(self, parts: Sequence[Part]) -> list[tuple[Range, Part]]:
+        """Return the ranges in each part, as `_overlapping`. Split the ranges that reach beyond their part.
+
+        All changes of the list are made at once, because an acknowledgement can have a part for each record.
+        """
+        if not parts:
+            return []
+        ranges = self._ranges
+        begin = index = self._index_of(parts[0][0])
+        found: list[tuple[Range, Part]] = []
+        #: replaces the ranges from `begin` to before `index`
+        new: list[Range] = []
+        each = ranges[index]
+        for part in parts:
+            first, last = part[0], part[1]
+            if each.last < first:
+                after = self._index_after(first, index)
+                new.append(each)
+                new += ranges[index + 1 : after]
+                index, each = after, ranges[after]
+            if each.first < first:
+                new.append(each.cut_head(first))
+            while each.last < last:
+                new.append(each)
+                found.append((each, part))
+                index += 1
+                each = ranges[index]
+            if each.last > last:
+                head = each.cut_head(last + 1)
+                new.append(head)
+                found.append((head, part))
+            else:
+                found.append((each, part))
+        ranges[begin:index] = new
+        return found
+
+    def _archive(self, parts: Sequence[tuple[Offset, Offset]]) -> None:
+        for each, _ in self._divided(parts):
             self._change(each, ARCHIVED)
-            self._join(each)
+        for first, last in parts:
+            self._join(first, last)
 
     def _change(self, each: Range, state: int) -> None:
-        """Set the state of a range, and remove its member, its lock and its target."""
-        self._count(each, -1)
+        """Set the state of a range, and remove its lock and its target."""
+        size = each.last - each.first + 1
+        self._counts[each.state] -= size
         each.state = state
+        self._count(each, size)
         each.member = _NOBODY
         each.until = 0.0
         each.target = None
         each.is_rejected = each.is_rejected and state == ARCHIVING
-        self._count(each, 1)
-        if state == AVAILABLE:
-            self._hint = min(self._hint, each.first)
+        if state == AVAILABLE and each.first < self._hint:
+            self._hint = each.first
 
-    def _count(self, each: Range, factor: int) -> None:
-        state, size = each.state, factor * (each.last - each.first + 1)
-        if state >= ACKNOWLEDGED:
-            if state == ARCHIVING:
-                self._archiving += size
-            else:
-                self._finished += size
-                if state == ARCHIVED and not each.deliveries:
-                    return  # a gap
-        self._held += size
+    def _count(self, each: Range, size: int) -> None:
+        """Count `size` records more in the state of a range."""
+        state = each.state
+        self._counts[state] += size
+        if state == ARCHIVED and each.is_gap:
+            self._gaps += size
 
     def _extend(self, last: Offset) -> None:
-        """Make `last` the last offset in flight. The offsets that come in flight are available."""
+        """Move the end offset behind `last`; the new records in flight are available."""
         if last >= self.end:
             self._append(Range(self.end, last, AVAILABLE, 0))
 
     def _append(self, each: Range) -> None:
-        self._count(each, 1)
+        self._count(each, each.size)
         self.end = each.last + 1
         if self._ranges and self._ranges[-1].is_like(each):
             self._ranges[-1].last = each.last
         else:
             self._ranges.append(each)
 
-    def _join(self, each: Range) -> None:
-        """Join a range with its neighbours, where `is_like` allows it."""
-        ranges = self._ranges
-        index = self._index_of(each.first)
-        if index + 1 < len(ranges) and each.is_like(ranges[index + 1]):
-            each.last = ranges.pop(index + 1).last
-        if index and ranges[index - 1].is_like(each):
-            ranges[index - 1].last = each.last
-            del ranges[index]
-
-    def _tidy(self) -> None:
-        """Join all neighbouring ranges where `is_like` allows it.
-
-        Then move the start offset past finished ones.
-        """
+    def _join(self, first: Offset, last: Offset) -> None:
+        """Join the ranges from `first` to `last`, and their neighbours, if they have the same state."""
+        first, last = max(first, self.start), min(last, self.end - 1)
+        if first > last:
+            return
+        begin = max(0, self._index_of(first) - 1)
+        end = self._index_of(last, begin) + 2
         joined: list[Range] = []
-        for each in self._ranges:
+        for each in self._ranges[begin:end]:
             if joined and joined[-1].is_like(each):
                 joined[-1].last = each.last
             else:
                 joined.append(each)
-        self._ranges = joined
-        self._advance()
+        self._ranges[begin:end] = joined
 
     def _advance(self) -> bool:
-        """Move the start offset past the finished records at the start. Return whether it has moved."""
+        """Move the start offset behind finished records. Return whether it has moved."""
         ranges = self._ranges
-        count = 0
-        while count < len(ranges) and ranges[count].is_finished:
-            self._count(ranges[count], -1)
-            count += 1
-        del ranges[:count]
+        finished = 0
+        for each in ranges:
+            if each.state not in _FINISHED:
+                break
+            self._count(each, each.first - each.last - 1)
+            finished += 1
+        del ranges[:finished]
         before, self.start = self.start, ranges[0].first if ranges else self.end
         self._hint = max(self._hint, self.start)
         return self.start != before
@@ -784,14 +839,14 @@ class InFlight:
         self.end = log_end
         self.start = min(self.start, log_end)
         self._hint = self.start
-        self._finished = self._held = self._archiving = 0
+        self._counts, self._gaps = [0, 0, 0, 0, 0], 0
         for each in self._ranges:
-            self._count(each, 1)
+            self._count(each, each.size)
         self._advance()
 
 
 class _Plan:
-    """The changes that `InFlight.acquire` is going to make."""
+    """The changes that `acquire` is going to make."""
 
     def __init__(self, room: int, max_records: int, batch_size: int, is_strict: bool) -> None:
         #: the number of records that may still come in flight
@@ -838,63 +893,62 @@ def check_acknowledgements(acknowledgements: Sequence[Acknowledgement]) -> Seque
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"{len(types)} types are given for the offsets {first}-{last}"
             )
-        if not all(GAP <= kind <= RENEW for kind in types):
+        if min(types) < GAP or max(types) > RENEW:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "an acknowledgement has an unknown type")
         end = last
     return acknowledgements
 
 
-def _parts_of(each: Acknowledgement) -> Iterator[tuple[Offset, Offset, int]]:
-    """Yield the parts of an acknowledgement whose records have the same type."""
-    first, last, types = each
-    if len(types) == 1:
-        yield first, last, types[0]
-        return
-    for kind, run in groupby(enumerate(types), key=itemgetter(1)):
-        size = sum(1 for _ in run)
-        yield first, first + size - 1, kind
-        first += size
+def _parts_of(acknowledgements: Sequence[Acknowledgement], start: Offset) -> list[tuple[Offset, Offset, int]]:
+    """Return the acknowledged records from `start` on: first offset, last offset, and their type.
 
-
-def _is_locked(each: Range) -> bool:
-    return each.state == ACQUIRED and each.target is None
-
-
-def _stored(each: Range, first: Offset, last: Offset) -> StateBatch:
-    """Return the state to store for the offsets from `first` to `last` of a range.
-
-    An acknowledged range gets its target. An acquired range gets the state and the number of deliveries from
-    before the delivery.
+    Neighbours with the same type are one part.
     """
-    if each.target is not None:
-        return StateBatch(first, last, each.target, each.deliveries)
-    if each.state == ACQUIRED:
-        return StateBatch(first, last, AVAILABLE, each.deliveries - 1)
-    return StateBatch(first, last, each.state, each.deliveries)
+    parts: list[tuple[Offset, Offset, int]] = []
+    first, end, kind = -1, -1, -1  # the part that may still grow
+    for begin, last, types in acknowledgements:
+        if last < start:
+            continue
+        if begin < start:
+            begin, types = start, types if len(types) == 1 else types[start - begin :]
+        if begin != end:
+            if end >= 0:
+                parts.append((first, end - 1, kind))
+            first, kind = begin, types[0]
+        for offset, each in enumerate(types, begin):
+            if each != kind:
+                parts.append((first, offset - 1, kind))
+                first, kind = offset, each
+        end = last + 1
+    if end >= 0:
+        parts.append((first, end - 1, kind))
+    return parts
 
 
-def _add(batches: list[StateBatch], new: StateBatch) -> None:
-    if batches and batches[-1][1] + 1 == new[0] and batches[-1][2:] == new[2:]:
-        batches[-1] = batches[-1]._replace(last_offset=new.last_offset)
-    else:
-        batches.append(new)
+def _union(bounds: Iterable[tuple[Offset, Offset]], distance: int = 1) -> list[tuple[Offset, Offset]]:
+    """Return the same offsets as ordered pairs of first and last offset that do not overlap.
 
-
-def _union(bounds: list[tuple[Offset, Offset]]) -> list[tuple[Offset, Offset]]:
-    """Return the pairs of first and last offset as the fewest pairs with the same offsets, in order."""
+    The pairs also include other offsets between those that are at most `distance` from each other.
+    """
+    ordered = sorted(bounds)
+    if not ordered:
+        return ordered
     union: list[tuple[Offset, Offset]] = []
-    for first, last in sorted(bounds):
-        if union and first <= union[-1][1] + 1:
-            union[-1] = (union[-1][0], max(union[-1][1], last))
-        else:
-            union.append((first, last))
+    begin, end = ordered[0]
+    for first, last in ordered:
+        if first > end + distance:
+            union.append((begin, end))
+            begin, end = first, last
+        elif last > end:
+            end = last
+    union.append((begin, end))
     return union
 
 
 def _without(
     first: Offset, last: Offset, bounds: Sequence[tuple[Offset, Offset]]
 ) -> Iterator[tuple[Offset, Offset]]:
-    """Yield the parts of `first` to `last` that are outside of all `bounds`. `_union` returned the bounds."""
+    """Yield the parts from `first` to `last` that are outside of `bounds`, which `_union` returned."""
     for begin, end in bounds[bisect_left(bounds, first, key=itemgetter(1)) :]:
         if begin > last:
             break

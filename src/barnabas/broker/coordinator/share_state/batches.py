@@ -44,7 +44,8 @@ def combine(
         # Older batches that touch a newer one may be joined with it.
         low = bisect_left(older, newer[0].first_offset - 1, key=_last)
         high = bisect_right(older, newer[-1].last_offset + 1, key=_first)
-        joined = tuple(_joined(_laid_over(older[low:high], newer)))
+        touched = older[low:high]
+        joined = tuple(_joined(_laid_over(touched, newer) if touched else iter(newer)))
         combined = older[:low] + joined + older[high:]
     below = bisect_left(combined, start, key=_last)
     if below:
@@ -73,7 +74,8 @@ def _laid_over(older: Sequence[StateBatch], newer: Sequence[StateBatch]) -> Iter
             new = new._replace(first_offset=old.first_offset)
         else:
             end = min(old.last_offset, new.last_offset)
-            yield max(new, old, key=_rank)._replace(last_offset=end)
+            kept = max(new, old, key=_rank)
+            yield kept if kept.last_offset == end else kept._replace(last_offset=end)
             old = next(olds, None) if old.last_offset == end else old._replace(first_offset=end + 1)
             new = next(news, None) if new.last_offset == end else new._replace(first_offset=end + 1)
     if old is not None:
@@ -93,11 +95,13 @@ def _joined(batches: Iterator[StateBatch]) -> Iterator[StateBatch]:
     before = next(batches, None)
     if before is None:
         return
-    first, last, state, count = before
-    for next_first, next_last, next_state, next_count in batches:
+    _, last, state, count = before
+    for batch in batches:
+        next_first, next_last, next_state, next_count = batch
         if next_first == last + 1 and next_state == state and next_count == count:
-            last = next_last
+            before = before._replace(last_offset=next_last)
         else:
-            yield StateBatch(first, last, state, count)
-            first, last, state, count = next_first, next_last, next_state, next_count
-    yield StateBatch(first, last, state, count)
+            yield before
+            before, state, count = batch, next_state, next_count
+        last = next_last
+    yield before

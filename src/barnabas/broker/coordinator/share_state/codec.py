@@ -7,17 +7,22 @@ value has a version (int16, always 0) and its fields. A snapshot's key with a nu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import starmap
+from struct import Struct as Layout
+from typing import NamedTuple, cast
 
 from barnabas.base.types import LeaderEpoch, Offset
 from barnabas.broker.coordinator.record_prefix import PREFIX, decode_key, decode_value, prefix_of
 from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, ShareState, StateBatch
 from barnabas.kafka.protocol.codec import encode
+from barnabas.kafka.protocol.encoder import EncodedItems
 from barnabas.kafka.protocol.records import share_group_state as stored
 
 SNAPSHOT_KIND, UPDATE_KIND = 0, 1
 _VERSION = 0
 _SNAPSHOT_PREFIX, _UPDATE_PREFIX = PREFIX.pack(SNAPSHOT_KIND), PREFIX.pack(UPDATE_KIND)
+#: a `StateBatch` in the encoding of its record, which ends with the number of its tagged fields, 0
+_BATCH = Layout(">qqbhx")
 
 
 class Snapshot(NamedTuple):
@@ -137,10 +142,8 @@ def _decode_key(cls: _KeyClass, data: bytes) -> SharePartitionKey:
 
 
 def _encode_batches(batches: Sequence[StateBatch]) -> list[stored.StateBatch]:
-    return [
-        stored.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
-        for first, last, state, count in batches
-    ]
+    """Encode the batches at once: an update can have one for each record."""
+    return cast(list[stored.StateBatch], EncodedItems(len(batches), b"".join(starmap(_BATCH.pack, batches))))
 
 
 def _decode_batches(batches: Sequence[stored.StateBatch]) -> tuple[StateBatch, ...]:

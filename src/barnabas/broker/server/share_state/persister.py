@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from barnabas.base.errors import ErrorCode, KafkaError, error_code
 from barnabas.base.types import (
@@ -169,12 +169,8 @@ class CoordinatorPersister:
             leader_epoch=leader_epoch,
             start_offset=start_offset,
             delivery_complete_count=delivery_complete_count,
-            state_batches=[
-                write_share_group_state.StateBatch(
-                    first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
-                )
-                for first, last, state, count in batches
-            ],
+            # These have the fields of the message's batches. Most writes are not sent.
+            state_batches=cast(list[write_share_group_state.StateBatch], batches),
         )
         local = partial(
             self._local.write_state,
