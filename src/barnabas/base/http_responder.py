@@ -55,12 +55,13 @@ class RequestError(Exception):
 
 
 def parse_request(head: bytes, *, only_local: bool) -> tuple[str, str, bool]:
-    """Return the method, the path and whether the client speaks HTTP/1.1.
+    """Return the method, the path without its query, and whether the client speaks HTTP/1.1.
 
     Args:
         head: the request up to its empty line.
         only_local: whether the request arrived at an address that only this machine can reach. Then `Host`
-            must not be a name that an attacker could point to that address (DNS rebinding).
+            must be ``localhost`` or an IP address: an attacker could point another name to this machine (DNS
+            rebinding).
 
     Raises:
         RequestError: the request is malformed or not allowed.
@@ -260,7 +261,10 @@ class _Exchange(asyncio.Protocol):
         self._transport.write(head + body if is_whole else head)
 
     async def _send_long(self, pieces: AsyncIterator[str], is_chunked: bool) -> None:
-        """Send a text in pieces, because it may be large. An error ends the response early."""
+        """Send a text in pieces, because it may be large.
+
+        An error before the first piece makes a response with status 500. A later error aborts the connection.
+        """
         has_begun = False
         try:
             async with self._responder.long:

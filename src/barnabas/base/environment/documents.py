@@ -22,7 +22,8 @@ def check_address(url: str) -> None:
     """Raise an error for an address that `read_document` does not support.
 
     Raises:
-        DocumentError: the address is not https://, file:/// or, for this machine, http://.
+        DocumentError: the address is not https://, file:/// or, for this machine, http://; or it names a
+            user.
     """
     try:
         parts = urlsplit(url)
@@ -44,7 +45,7 @@ def read_document(url: str) -> bytes:
     """Return the document at `url`, at most a mebibyte. The system must trust a server's certificate.
 
     Raises:
-        DocumentError: the document cannot be read.
+        DocumentError: `check_address` rejects the address, the document cannot be read, or it is too long.
     """
     check_address(url)
     parts = urlsplit(url)

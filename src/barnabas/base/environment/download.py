@@ -27,10 +27,13 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def download(url: str, most_bytes: int) -> bytes:
-    """Return the first `most_bytes` bytes at an http:// or https:// address; redirections are not followed.
+    """Return the first `most_bytes` bytes at an http:// or https:// address.
+
+    For https, a proxy from the environment variables is used. Redirections are not followed.
 
     Raises:
-        OSError: the address cannot be read.
+        OSError: the address cannot be read, is silent for ten seconds, or answers with an error or a
+            redirection.
         ValueError: the address is not valid.
     """
     opener = urllib.request.build_opener(

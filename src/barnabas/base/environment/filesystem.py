@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """The reason why a folder cannot be used, and the cure."""
+    """The reason why a folder cannot be used, with the cure. `in_use`: another broker uses the folder."""
 
     text: str
     in_use: bool = False
@@ -87,7 +87,7 @@ class FileSystem(Protocol):
         ...
 
     def make_directory(self, path: str) -> bool:
-        """Create a folder with its parents; return False if it existed."""
+        """Create a folder with its parents; return False if a folder or file with this path exists."""
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -176,7 +176,7 @@ def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
 
 
 def make_durable_directory(fs: FileSystem, path: str) -> bool:
-    """Create a folder and its parents durably. Return False if it existed."""
+    """Create a folder and its parents durably. Return False if a folder or file with this path exists."""
     parent, slash, _ = path.rpartition("/")
     if parent and not _is_there(fs, parent):
         make_durable_directory(fs, parent)

@@ -25,8 +25,8 @@ def load_key(
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file has no key or certificate, or the password is wrong. OpenSSL reports
-            some of these errors as `ssl.SSLError`, which is an OSError.
+        ValueError: the file is a JKS store, has no key or certificate, or the password is wrong. OpenSSL
+            reports some of these errors as `ssl.SSLError`, which is an OSError.
     """
     data = _read(path)
     if kind_of(data) == "PEM":

@@ -13,8 +13,10 @@ _ELSEWHERE = ("192.0.2.1", 9)
 def machine_name() -> str:
     """Return a name or an IP address by which clients can find this machine.
 
-    The result is the canonical host name, as in Apache Kafka, if the host name resolves to an address of this
-    machine. Otherwise it is the address of this machine, or ``127.0.0.1`` if the machine has no network.
+    If the host name resolves to an address of this machine, the result is the canonical host name, as in
+    Apache Kafka. If the canonical name is missing or starts with ``localhost``, the result is the host name.
+    If the host name does not resolve so, the result is an address of this machine, or ``127.0.0.1`` without a
+    network.
     """
     name = socket.gethostname()
     with contextlib.suppress(OSError, UnicodeError):
@@ -26,7 +28,10 @@ def machine_name() -> str:
 
 
 def port_owner(port: int) -> str | None:
-    """Return the process that listens on a TCP port, as ``process 42 (java)``; None if it cannot be found."""
+    """Return the process that listens on a TCP port, as ``process 42 (java)``.
+
+    Return None if no process is found. Only Linux tells, and only processes of this user, or all for root.
+    """
     with contextlib.suppress(OSError, ValueError):
         sockets = {f"socket:[{inode}]" for inode in _listening(port)}
         for process in Path("/proc").iterdir():

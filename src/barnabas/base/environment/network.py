@@ -42,7 +42,7 @@ class Secured(Protocol):
 
         Args:
             host: the IP address of the client.
-            give_up: ends the connection, until `connection_made` is called. Then the network calls
+            give_up: call it to end the connection before `connection_made` is called. The network then calls
                 `not_secured`.
         """
 
@@ -188,8 +188,9 @@ class SocketNetwork:
 class _TlsAcceptor:
     """Accepts the TLS connections of a socket.
 
-    An asyncio server reports a connection only after its handshake. So the broker could not limit the number
-    of connections whose handshake is unfinished.
+    It creates a connection's protocol before the handshake, so that the broker can limit the number of
+    unfinished handshakes. An asyncio server creates the protocol, too, but tells it of a connection only
+    after the handshake.
     """
 
     def __init__(

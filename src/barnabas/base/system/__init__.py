@@ -1,5 +1,6 @@
 """Differences of operating systems, with a fallback for each. No other package tests for the system.
 
+Each line has a module, the functions that it uses if the system has them, and its fallback after "else".
 event_loop: uvloop; else the event loop of asyncio, without busy polling.
 files: pread, pwritev, sendfile, fdatasync (on macOS F_FULLFSYNC), fsync of a folder, mode bits. Else seeking
     under a lock, no sendfile, fsync, no sync of a folder, the access list of the folder.

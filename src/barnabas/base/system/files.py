@@ -34,14 +34,14 @@ _DIRECTORY: int | None = getattr(os, "O_DIRECTORY", None)
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _IS_WINDOWS = sys.platform == "win32"
 
-#: Windows refuses to rename or remove a file that a virus scanner or an indexer is reading: how often and how
-#: long apart that is tried again (50 ms in all, since the event loop may be waiting).
+#: Windows refuses to rename or remove a file while a virus scanner or an indexer reads it. So both are tried
+#: again this often, after this pause: 50 ms in all, because the event loop may be waiting.
 _RETRIES, _RETRY_S = 5, 0.01
 
 
 # --- by position ---
 
-#: A descriptor's position belongs to all threads: a seek and what follows it are one step. By descriptor.
+#: Locks by descriptor: all threads share its position, so no other call may come between a seek and its use.
 _seeking = [threading.Lock() for _ in range(64)]
 
 

@@ -32,7 +32,9 @@ def open_files() -> int | None:
 
 
 def raise_open_files(enough: int) -> int | None:
-    """Raise this process's limit of open files to the hard limit, or to `enough` if that is infinite.
+    """Raise this process's limit of open files to the hard limit, or to `enough` if there is no hard limit.
+
+    A limit that is already higher stays.
 
     Returns:
         The limit now; None if there is no limit.
@@ -53,7 +55,7 @@ def raise_open_files(enough: int) -> int | None:
 
 
 def limit_memory(most: int) -> None:
-    """Limit the memory of this process, in bytes. Systems without such a limit ignore the call.
+    """Limit the bytes of data that this process may allocate (RLIMIT_DATA). Windows ignores the call.
 
     Raises:
         OSError, ValueError: a lower limit applies already.

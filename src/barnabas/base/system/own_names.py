@@ -1,4 +1,8 @@
-"""Lists the names of an HTTP server on this machine. Pages of other sites use other names (DNS rebinding)."""
+"""Lists the valid ``Host`` headers of a local HTTP server.
+
+A page of another site can point its own name to this machine (DNS rebinding). Its requests have that name in
+``Host``.
+"""
 
 from __future__ import annotations
 

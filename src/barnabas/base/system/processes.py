@@ -15,7 +15,10 @@ _IS_WINDOWS = os.name == "nt"
 
 
 def stoppable() -> dict[str, Any]:
-    """Return arguments for `subprocess.Popen`, so that `ask_to_stop` can stop the process."""
+    """Return arguments for `subprocess.Popen`, so that `ask_to_stop` can stop the process.
+
+    Except on Windows, the process still gets this terminal's Ctrl-C.
+    """
     return own_group() if _IS_WINDOWS else {}
 
 

@@ -79,7 +79,11 @@ class Authority:
 
     @classmethod
     def create(cls, name: str, now: datetime) -> Authority:
-        """Return a new authority with a new key. Clients must be told to trust it."""
+        """Return a new authority with a new key. Clients must be told to trust it.
+
+        Raises:
+            ConfigError: a certificate cannot contain `name`.
+        """
         from cryptography import x509
         from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -100,7 +104,8 @@ class Authority:
         A certificate for a server is also valid for a client, because brokers connect to each other.
 
         Raises:
-            ConfigError: the certificate cannot contain one of `hosts`.
+            ConfigError: the certificate cannot contain `name` or one of `hosts`, or the authority's key is
+                not one of an elliptic curve.
         """
         from cryptography import x509
         from cryptography.hazmat.primitives.hashes import SHA256

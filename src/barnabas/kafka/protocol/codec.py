@@ -1,4 +1,7 @@
-"""Encodes and decodes messages with compiled codecs. Other packages use only this module.
+"""Encodes and decodes messages with compiled codecs.
+
+Code outside this package calls these functions, not the compilers. The module `framing` does the same for
+whole frames, with their headers.
 
 A codec is compiled at the first use of a (message, version), in about a millisecond. Fields that a version
 lacks are left out when encoding and hold their defaults after decoding.
@@ -70,16 +73,19 @@ def counting_decoder(cls: type[Message], version: int) -> CountingDecoder:
 def encoder(cls: type[Message], version: int) -> Encoder:
     """Return the encoder of a message.
 
-    ``encoder(cls, version)(message, out)`` appends to the bytearray `out`, and returns the chunks to send.
+    ``encoder(cls, version)(message, out)`` appends to the bytearray `out`, and returns the buffers to send,
+    in order.
 
-    The encoder raises `struct.error` if a value does not fit, ProtocolError if a field does not allow null.
+    The encoder raises `struct.error` if a number does not fit its field. It raises ProtocolError if a string
+    is too long, or if a field is None and does not allow null.
     """
     return _encoders.get((cls, version)) or _encoder(cls, version)
 
 
 def items_encoder(cls: type[Message], items: type[Struct], version: int) -> ItemsEncoder:
-    """Return the encoder of the structs in an array: ``items_encoder(...)(structs, out)`` appends to `out`.
+    """Return the encoder of array elements: ``items_encoder(...)(structs, out)`` appends to `out`.
 
+    `items` is the class of the elements of an array in the message `cls`. The array's length is not encoded.
     The encoded bytes can be the content of an `EncodedItems`.
     """
     known = _items_encoders.get((cls, items, version))
@@ -102,8 +108,11 @@ def cut_short(cls: type[Message], version: int, buffer: Buffer) -> ProtocolError
 def encode_chunks(message: Message, version: int, out: bytearray | None = None) -> list[Chunk]:
     """Return the message as a list of buffers to send in order.
 
-    The first buffer is `out`, if it is given, with the message appended. Large record batches become chunks
-    without a copy. Raises ProtocolError if a value does not fit the wire type of its field.
+    If `out` is given, the message is appended to it, and `out` is the first buffer. Large record batches
+    become buffers of their own, without a copy.
+
+    Raises ProtocolError if a value does not fit its field, or the message does not have that version. A field
+    is also unfit if it is None and does not allow null.
     """
     cls = type(message)
     try:

@@ -1,7 +1,8 @@
 """Compiles a message's declaration and one version into a function that encodes it.
 
-Bytes are appended to one bytearray, a run of fixed-size fields and the length byte that follows it at a time.
-Record batches are not copied: they become chunks of their own (see `wire.put_records`).
+The function appends to one bytearray. A single append writes a run of fixed-size fields together with the
+length byte that follows the run. Record batches of `wire._SMALL` bytes or more are not copied: they become
+chunks of their own (see `wire.put_records`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sized

@@ -1,6 +1,7 @@
-"""Cuts a stream into frames as `framing.FrameDecoder` does, for a protocol that receives in place.
+"""Cuts a stream into frames, for an `asyncio.BufferedProtocol`, which receives into a given buffer.
 
-The bytes of a large frame are received into their final buffer, without a copy (`asyncio.BufferedProtocol`).
+`framing.FrameDecoder` does the same for a protocol that gets the received bytes. Here the bytes of a large
+frame are received into their final buffer, without a copy.
 """
 
 from struct import Struct

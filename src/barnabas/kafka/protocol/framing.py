@@ -42,8 +42,9 @@ _header = tuple.__new__
 class FrameDecoder:
     """Splits a stream, which arrives in pieces of any size, into frames.
 
-    A decoder belongs to one connection, and buffers at most one incomplete frame. The buffer has the size of
-    the received bytes, or for a large frame at most four times that size.
+    A decoder belongs to one connection, and buffers at most one incomplete frame. The buffer of a small frame
+    has the size of the received bytes. If more than 128 KiB of a frame are missing, its buffer is a
+    `LargeFrame`. It has at most four times the size of the received bytes, or 512 KiB if that is more.
     """
 
     def __init__(self, max_size: int) -> None:
@@ -147,7 +148,7 @@ def _other_protocol(start: bytes) -> str | None:
 
 
 SMALL_FRAME = 2048
-"""Up to this size, in bytes, a request has few elements, however small each is: they are not counted."""
+"""The elements of a request are not counted if its frame has at most this many bytes: they must be few."""
 
 
 def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
@@ -202,7 +203,10 @@ def _reader(api_key: int, version: int) -> tuple[Decoder, bool]:
 
 
 def encode_response(header: RequestHeader, response: Response) -> list[Chunk]:
-    """Return the frame that answers a request, as chunks to send one after another."""
+    """Return the frame that answers a request, as chunks to send one after another.
+
+    Raises ProtocolError if a value does not fit its field, or a field that does not allow null is None.
+    """
     _, version, correlation_id, _ = header
     cls = type(response)
     encode, header_size = _writers.get((cls, version)) or _writer(cls, version)
@@ -220,7 +224,7 @@ _writers: dict[tuple[type[Response], int], tuple[Encoder, int]] = {}
 
 
 def _writer(cls: type[Response], version: int) -> tuple[Encoder, int]:
-    """Return the encoder of a response, and the bytes that the frame's size and the header take before it."""
+    """Return the encoder of a response, and how many bytes precede the message: those of size and header."""
     # The section of tagged fields is empty: one zero byte.
     writer = _writers[cls, version] = codec.encoder(cls, version), 8 + _has_tags(cls, version)
     return writer
@@ -235,7 +239,11 @@ def _has_tags(cls: type[Response], version: int) -> bool:
 
 
 def encode_request(header: RequestHeader, request: Request) -> list[Chunk]:
-    """Return the frame of a request, as chunks to send one after another."""
+    """Return the frame of a request, as chunks to send one after another.
+
+    `request` determines the API, whatever the `api_key` of `header`. Raises the errors of
+    `codec.encode_chunks`.
+    """
     client_id = b"" if header.client_id is None else header.client_id.encode()
     length = -1 if header.client_id is None else len(client_id)
     out = bytearray(4)
@@ -250,7 +258,10 @@ def encode_request(header: RequestHeader, request: Request) -> list[Chunk]:
 
 
 def response_correlation_id(frame: Readable) -> int:
-    """Return the correlation id of the request that a response frame answers."""
+    """Return the correlation id of the request that a response frame answers.
+
+    Raises ProtocolError if the frame has fewer than four bytes.
+    """
     try:
         correlation_id: int = _SIZE.unpack_from(frame)[0]
     except error:

@@ -42,8 +42,8 @@ Bytes: TypeAlias = Annotated[bytes, Primitive("bytes")]
 Uuid: TypeAlias = Annotated[bytes, Primitive("uuid", "16s")]
 #: Record batches, opaque here. Decodes to a memoryview of the frame; encodes any buffer of bytes.
 Records: TypeAlias = Annotated[Buffer, Primitive("records")]
-#: Record batches that may be encoded from several chunks, which follow one another: they are sent as they
-#: are, never joined. Decodes to a memoryview of the frame, too.
+#: Record batches, opaque here. Encodes one buffer, or a sequence of buffers that follow one another; large
+#: ones are sent without a copy. Decodes to a memoryview of the frame.
 RecordChunks: TypeAlias = Annotated[Buffer | Sequence[Chunk], Primitive("records")]
 
 ZERO_UUID = bytes(16)
@@ -172,7 +172,7 @@ class Message(Struct):
     flexible_from: ClassVar[int]
     """First version with compact lengths and tagged fields (KIP-482); above `versions` when there is none."""
     slack: ClassVar[int]
-    """How many bytes may follow the message: 0, but for what is known to be sent with more behind it."""
+    """The maximum number of bytes after the message. It is above 0 if some client is known to send more."""
 
     def __init_subclass__(cls, *, versions: tuple[int, int], flexible: int = LATEST, slack: int = 0) -> None:
         cls.versions, cls.flexible_from, cls.slack = versions, flexible, slack

@@ -19,16 +19,17 @@ MAX_ARRAY_LENGTH = 1_000_000
 MAX_TAGGED_FIELDS = 10_000
 
 MAX_ELEMENTS = 50_000
-"""How many elements one message may hold: those of all its arrays, however deep, and its tagged fields.
+"""The maximum number of elements of one message: those of all its arrays, nested ones too, and tagged fields.
 
-Apache Kafka bounds each array by itself. A request decodes to a hundred times its size, its answer to more.
+Apache Kafka limits only each array. Without this limit, a request could take a hundred times the memory of
+its bytes, and its response even more.
 """
 
 _SMALL = 4096
 """Records shorter than this are copied, which costs less than one chunk more to send."""
 
 SHORT_ARRAY = 32
-"""Up to so many integers are read and written by a prepared layout; replicas of a partition, say."""
+"""Arrays of at most this many integers, such as a partition's replicas, have a prepared `struct` layout."""
 
 
 def int_readers(code: str) -> list[Callable[[Readable, int], tuple[int, ...]]]:
@@ -50,7 +51,10 @@ class IntWriters(dict[int, Callable[..., bytes]]):
 
 
 def read_uvarint(buffer: Readable, pos: int) -> tuple[int, int]:
-    """Return the unsigned varint at `pos`, and the position after it."""
+    """Return the unsigned varint at `pos`, and the position after it.
+
+    Raises ProtocolError if the varint exceeds 32 bits, and IndexError if the buffer ends too soon.
+    """
     value = buffer[pos]
     if value < 128:
         return value, pos + 1
@@ -110,17 +114,20 @@ def read_bytes(buffer: Readable, pos: int, required: str | None) -> tuple[bytes 
 
 
 def read_array_length(buffer: Readable, pos: int, required: str | None) -> tuple[int, int]:
-    """Return a compact array's length, -1 for null, and the position after it."""
+    """Return a compact array's length, -1 for null, and the position after it.
+
+    Raises the errors of `check_array_length`.
+    """
     length, pos = read_uvarint(buffer, pos)
     check_array_length(length - 1, len(buffer) - pos, required)
     return length - 1, pos
 
 
 def check_array_length(length: int, remaining: int, required: str | None) -> None:
-    """Check the length of an array in a received message.
+    """Check the length of an array in a received message. A negative `length` is null.
 
-    Raises ProtocolError if the array is null although `required` names the field, or if it is longer than the
-    `remaining` bytes.
+    Raises ProtocolError if the array is null although `required` has the name of a field. It also raises
+    ProtocolError for more elements than there are `remaining` bytes, or more than `MAX_ARRAY_LENGTH`.
     """
     if length < 0 and required:
         unexpected_null(required)
@@ -171,10 +178,16 @@ def skip_tags(buffer: Readable, pos: int) -> int:
 
 
 def skip_counted_tags(buffer: Readable, pos: int, left: int) -> tuple[int, int]:
-    """Skip tagged fields like `skip_tags`.
+    """Skip the section of unknown tagged fields at `pos`, and count them.
+
+    Args:
+        left: the number of elements that the message may still have.
 
     Returns:
-        The next position, and the number of elements that the rest of the message may still have.
+        The position after the section, and `left` without the number of tagged fields.
+
+    Raises:
+        TooManyElements: there are more than `left` tagged fields.
     """
     count, _ = read_uvarint(buffer, pos)
     if count > left:
@@ -187,7 +200,15 @@ def too_many_elements() -> NoReturn:
 
 
 def put_records(records: Any, compact: bool, chunks: list[Chunk], out: bytearray) -> bytearray:
-    """Append record batches, large ones as chunks without a copy; return the bytearray for later fields."""
+    """Append the size of record batches, then the batches; return the bytearray for the fields after them.
+
+    Args:
+        records: one buffer, or a list or tuple of buffers.
+        compact: write the size as a varint, plus one; if false, as an int32.
+        chunks: receives `out` and the buffers if they have `_SMALL` bytes or more: large batches are not
+            copied.
+        out: receives small batches. It is then the returned bytearray, otherwise the returned one is new.
+    """
     if isinstance(records, (list, tuple)):
         parts = records
         size = sum(map(len, parts))

@@ -114,7 +114,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def latest_record_timestamp(self) -> int:
-        """Return the largest timestamp of the batch's records; -1 if no record has one."""
+        """Return the largest timestamp of the batch's records in ms; -1 if compaction has removed them."""
         return self.max_timestamp if self.record_count else NO_TIMESTAMP
 
     @property
@@ -163,7 +163,7 @@ def check_crc(header: BatchHeader, data: Buffer, position: int = 0) -> None:
     """Check the magic, length and CRC of the whole batch at `position`.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE.
+        KafkaError: CORRUPT_MESSAGE, one of them is wrong, or `data` ends inside the batch.
     """
     size = header.length + LOG_OVERHEAD
     if header.magic != MAGIC:

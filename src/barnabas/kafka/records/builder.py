@@ -129,7 +129,8 @@ def recompress(batch: Buffer, codec: Compression) -> bytes:
     """Return a batch with the same records, compressed with `codec`. The records are not decoded.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+        KafkaError: CORRUPT_MESSAGE, `batch` is not exactly one batch, or its data is damaged;
+            UNSUPPORTED_COMPRESSION_TYPE.
     """
     header = parse_header(batch)
     if header.size != len(batch):

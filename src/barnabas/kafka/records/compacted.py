@@ -47,7 +47,8 @@ def with_records(
 def without_records(header: BatchHeader) -> bytes:
     """Return the batch without its records.
 
-    Compaction keeps such a batch for a producer's last sequence, or for the end offset of the log.
+    Compaction keeps such an empty batch if it has the last sequence of a producer, or the last offset of the
+    log.
     """
     return assemble_batch(
         header._replace(

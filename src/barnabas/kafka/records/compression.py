@@ -65,10 +65,10 @@ def compress(codec: Compression, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
-    """Return `data` decompressed. Any input takes at most little more than `limit` bytes of memory.
+    """Return `data` decompressed. The call allocates at most about twice `limit` bytes, whatever the input.
 
     Raises:
-        ExpandsTooFarError: the data decompresses to more than `limit`.
+        ExpandsTooFarError: the data decompresses to more than `limit` bytes.
         KafkaError: CORRUPT_MESSAGE, the data is damaged; UNSUPPORTED_COMPRESSION_TYPE, no codec has this
             number.
     """

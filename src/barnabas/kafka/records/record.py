@@ -1,7 +1,8 @@
 """Decodes and encodes single records.
 
-Tools, internal topics, timestamps and compaction use it; produce and fetch do not. A record is
-(https://kafka.apache.org/documentation/#record), every length and delta a zigzag varint:
+The broker copies most batches without decoding their records. It decodes records of internal topics, and
+records that it must check, compact or find by timestamp. The layout of a record
+(https://kafka.apache.org/documentation/#record), with a zigzag varint for each length, delta and count:
 
     length, attributes (1 byte, 0), timestamp delta, offset delta,
     key length (-1: none), key, value length (-1: none), value,
@@ -151,10 +152,10 @@ def decode_records(
 
 
 def keys_and_values(data: bytes, position: int, count: int) -> list[tuple[bytes | None, bytes | None]]:
-    """Return key and value of each of the `count` records that begin at `position`.
+    """Return key and value of each of the `count` records that begin at `position`. Headers are not decoded.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
+        KafkaError: CORRUPT_MESSAGE, `data` ends inside the records, or a length in them is wrong.
     """
     found = []
     try:
@@ -189,7 +190,8 @@ def records_without_key(payload: bytes, count: int, most: int) -> list[int]:
     """Return the indexes of the first `most` records of an uncompressed batch payload that have no key.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
+        KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records. After `most` indexes the rest of the
+            bytes is not checked.
     """
     found: list[int] = []
     position = 0

@@ -1,9 +1,8 @@
 """AddPartitionsToTxn (key 24): add partitions to a transaction (KIP-98).
 
 Up to v3, a producer sends the request for its one transaction. Since v4, brokers send it for several
-transactions. With `verify_only`, it only asks whether the partitions are in the transaction (KIP-890).
- v2 may answer PRODUCER_FENCED (KIP-588), v5
-TRANSACTION_ABORTABLE.
+transactions. With `verify_only`, the request adds nothing and asks whether the partitions are in the
+transaction (KIP-890). v2 can return PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from barnabas.kafka.protocol.schema import (

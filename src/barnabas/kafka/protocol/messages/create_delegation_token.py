@@ -1,6 +1,6 @@
 """CreateDelegationToken (key 38): create a token that lets others log in as its owner (KIP-48).
 
-v3 lets a user create tokens for another one (KIP-373).
+v3 lets a user create tokens for another user (KIP-373).
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -3,8 +3,8 @@
 from barnabas.kafka.protocol.schema import Int8, Int16, Int32, Request, Response, String, Struct
 
 
-# v3 differs from v2 by the resource type USER alone. kafka-go sends the filter as a struct of its own, whose
-# tagged fields are one byte behind the message.
+# v3 differs from v2 by the resource type USER alone. kafka-go encodes the filter as a nested struct. So its
+# request ends with one more byte, the empty tagged fields of that struct, which `slack` allows.
 class DescribeAclsRequest(Request, key=29, versions=(1, 3), flexible=2, slack=1):
     resource_type_filter: Int8 = 0
     # Null for every name.

@@ -1,6 +1,6 @@
 """ListGroups (key 16): list the groups that this broker coordinates.
 
-v4 filters by state (KIP-518), v5 by type (KIP-848).
+v4 can filter by the groups' state (KIP-518), v5 also by their type (KIP-848).
 """
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Request, Response, String, Struct, since

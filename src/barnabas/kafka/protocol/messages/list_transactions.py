@@ -1,6 +1,6 @@
 """ListTransactions (key 66): list the transactional ids that a broker coordinates (KIP-664).
 
-v1 filters by how long a transaction has been open (KIP-994), v2 by a pattern of the id (KIP-1152).
+v1 can filter by how long a transaction has been open (KIP-994), v2 also by a pattern of the id (KIP-1152).
 """
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Int64, Request, Response, String, Struct, since

@@ -1,7 +1,7 @@
 """Metadata (key 3): return the brokers, the topics, and the partitions with their leaders.
 
 - v1: null asks for all topics, an empty list for none.
-- v4: the client decides on auto-creation (KIP-204).
+- v4: the client says whether the broker may create missing topics.
 - v5: offline replicas (KIP-112).
 - v7: leader epochs (KIP-320).
 - v8: authorized operations (KIP-430); v11 moved those of the cluster to DescribeCluster (KIP-700).

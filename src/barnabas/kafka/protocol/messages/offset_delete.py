@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): delete a group's committed offsets of some partitions (KIP-496)."""
+"""OffsetDelete (key 47): delete the offsets that a group has committed for some partitions (KIP-496)."""
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Request, Response, String, Struct
 

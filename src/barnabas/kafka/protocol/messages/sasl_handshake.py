@@ -1,4 +1,8 @@
-"""SaslHandshake (key 17): choose a SASL mechanism; after v1 SaslAuthenticate follows (KIP-152)."""
+"""SaslHandshake (key 17): choose a SASL mechanism (KIP-43).
+
+After v1, the client sends the mechanism's messages in SaslAuthenticate requests (KIP-152). After v0, it sends
+them in frames without a header.
+"""
 
 from barnabas.kafka.protocol.schema import Int16, Request, Response, String
 

@@ -1,4 +1,7 @@
-"""The principal of a request that another broker forwards (KIP-590), after an int16 with its version."""
+"""The principal of the client whose request a broker forwards in an Envelope request (KIP-590).
+
+An int16 with the version comes first. It is not part of the declaration.
+"""
 
 from barnabas.kafka.protocol.schema import Bool, Message, String
 

@@ -130,7 +130,7 @@ class Acls:
                 yield resource, rules
 
     def naming(self, principal: str) -> Iterator[tuple[ResourcePattern, PatternRules]]:
-        """Yield the patterns that have a rule for a principal or for all principals, and their rules."""
+        """Yield the patterns with a rule for a principal or for all principals, each with all its rules."""
         mine = self._by_principal.get(principal, _NO_PATTERNS)
         everybody = self._by_principal.get(ANY_PRINCIPAL, _NO_PATTERNS)
         for resource in mine:

@@ -166,7 +166,10 @@ class Authorizer:
         self._accesses: dict[tuple[Principal, str], Access] = {}
 
     def access(self, principal: Principal, host: str) -> Access:
-        """Return the permissions of a principal at a host (an IP address). The object follows later rules."""
+        """Return the permissions of a principal at a host (an IP address).
+
+        The returned object applies later changes of the rules, too: callers may keep it.
+        """
         key = principal, host
         access = self._accesses.get(key)
         if access is None:

@@ -98,8 +98,10 @@ def decide_any(
 ) -> bool:
     """Whether a principal may perform an operation on at least one possible resource of a type (KIP-679).
 
-    An ALLOW counts unless a DENY covers all resources of the ALLOW. Both kinds of rules count only if they
-    name the operation or ALL.
+    True for super users. An ALLOW counts unless a DENY covers all resources of the ALLOW. A DENY, and an
+    ALLOW for some resources only, count if they name the operation or ALL. An ALLOW for all resources (`*`)
+    also counts if `decide` lets it imply the operation. If no rule is about all resources of the type, the
+    setting ``allow.everyone.if.no.acl.found`` also allows the operation.
     """
     if decide(acls, subjects, principal, host, operation, kind, _NO_NAME).is_allowed:
         return True

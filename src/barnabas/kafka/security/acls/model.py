@@ -102,7 +102,7 @@ class ResourcePattern(NamedTuple):
     pattern: PatternType = PatternType.LITERAL
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern selects a resource of its type."""
+        """Whether the pattern selects the resource `name` of the pattern's type."""
         if self.pattern is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, ANY_NAME)
@@ -135,7 +135,11 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """A filter of rules; None and ANY match all."""
+    """A filter of rules. None and ANY match everything.
+
+    The pattern type MATCH selects every pattern that applies to the resource `name`, of whatever pattern
+    type.
+    """
 
     type: ResourceType = ResourceType.ANY
     name: str | None = None
