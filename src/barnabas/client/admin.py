@@ -40,8 +40,8 @@ class Admin:
 
     If a broker dies during a call, the call succeeds if another broker answers in time.
 
-    Every method raises KafkaError if a broker rejects the request, with its code and text, and ClientError if
-    no broker answers within `timeout` seconds.
+    Every method raises KafkaError, with the broker's code and text, if a broker rejects a request. It raises
+    ClientError if no broker answers within `timeout` seconds.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Admin:
         return described(self._brokers.ask_any(DescribeClusterRequest()))
 
     def unregister_broker(self, broker: BrokerId) -> None:
-        """Remove a broker that will not come back, so that it gets no new replicas."""
+        """Remove the registration of a broker that will not come back, so that it gets no new replicas."""
 
         def unregister(connection: BrokerConnection) -> None:
             answer = connection.ask(UnregisterBrokerRequest(broker_id=broker))
@@ -126,7 +126,7 @@ class Admin:
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete each partition's records below its offset in `before`; -1 deletes all records.
 
-        Return the new log start offsets.
+        Return the log start offset of each partition after that: the lowest one of its live replicas.
         """
         offsets = {TopicPartition(*partition): offset for partition, offset in before.items()}
         return offset_calls.delete_records(self._brokers, offsets)
@@ -152,7 +152,8 @@ class Admin:
         Args:
             spec: "earliest", "latest" (the high watermark), or a time in ms since 1970. For a time, the
                 offset is that of the first record at this time or later; -1 if there is none.
-            skip_failed: leave out partitions whose broker does not answer.
+            skip_failed: leave out partitions without a leader, and those whose leader rejects the request or
+                does not answer.
         """
         time = spec if isinstance(spec, int) else _TIMES[spec]
         times = {TopicPartition(*partition): time for partition in partitions}
@@ -233,7 +234,7 @@ class Admin:
         )
 
     def set_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets for the group, which must have no members."""
+        """Commit offsets for a consumer group, which must have no members."""
         self._brokers.ask_coordinator(
             group, lambda connection, _: consumer_groups.commit_offsets(connection, group, offsets)
         )
@@ -247,9 +248,9 @@ class Admin:
     def share_records(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, share_groups.InFlight] | None:
-        """Return a share group's records in flight; None if the brokers are not Barnabas.
+        """Return the records in flight of a share group, by partition; None if the brokers are not Barnabas.
 
-        The result has the partitions that members use: see `share_groups.records_in_flight`.
+        The result has only the partitions that members use: see `share_groups.records_in_flight`.
         """
         return share_groups.records_in_flight(self._brokers, group, partitions)
 

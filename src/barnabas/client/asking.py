@@ -16,11 +16,11 @@ _TRIES = 5
 def ask(question: Callable[[], T]) -> T:
     """Call `question`, repeat the call if librdkafka drops it, and return the result.
 
-    A repeated call must do no harm. Since 2.10, librdkafka fails a request with _DESTROY_BROKER if it waits
-    for a broker that leaves the cluster's metadata, though the next leader could answer.
+    A repeated call must do no harm. Since 2.10, librdkafka fails a request with _DESTROY_BROKER if the broker
+    of the request leaves the cluster's metadata. A repeated request can reach the next leader or coordinator.
 
     Raises:
-        confluent_kafka.KafkaException: any other error.
+        confluent_kafka.KafkaException: another error, or the fifth _DESTROY_BROKER.
     """
     for _ in range(_TRIES - 1):
         try:

@@ -118,7 +118,7 @@ class Brokers:
         """Return the response of the first broker that answers. Each broker is asked at most once.
 
         Args:
-            patience: seconds for each answer while other brokers remain; None for all of the time.
+            patience: seconds that each broker except the last has for its answer; None for all of the time.
             deadline: monotonic seconds; `timeout` from now if it is None.
         """
         return self._ask_first(request, self._deadline(deadline), patience)
@@ -146,7 +146,7 @@ class Brokers:
         """Run `call` with a connection to one broker. Return its result.
 
         Raises:
-            UnknownBrokerError: the cluster has no live broker with this id; raised without a retry.
+            UnknownBrokerError: the cluster has no live broker with this id. The call is not repeated.
         """
 
         def attempt(deadline: float) -> T:
@@ -191,6 +191,8 @@ class Brokers:
         deadline: float | None = None,
     ) -> BrokerResponses:
         """Send requests to several brokers before waiting for the first response. Return the responses.
+
+        A broker that does not answer is in the `failures` of the result, and raises nothing.
 
         Args:
             at_most: the highest version of the requests.
@@ -275,8 +277,9 @@ class Brokers:
     def insist(self, attempt: Callable[[float], T]) -> T:
         """Call `attempt` until it succeeds or `timeout` seconds have passed. Return its result.
 
-        `attempt` gets the deadline (monotonic seconds). It is repeated if no broker answers, or if the
-        response says that another broker must answer.
+        `attempt` gets the deadline (monotonic seconds). It is repeated if no broker answers, or if a broker
+        rejects the request with one of the `_PASSING` error codes. A failed login, an unknown broker id and
+        an API that the broker does not serve are raised at once.
         """
         deadline = time.monotonic() + self.timeout
         pause = _RETRY_S
@@ -363,7 +366,7 @@ class Brokers:
         self._note(connection.ask(_ONLY_BROKERS), address)
 
     def _note(self, metadata: MetadataResponse, entry: Address) -> None:
-        """Remember the brokers of a response, because the first known ones may disappear."""
+        """Remember the brokers in a response, because the bootstrap servers may disappear."""
         addresses = self.addresses(metadata)
         with self._lock:
             self._noted = metadata if metadata.brokers else None

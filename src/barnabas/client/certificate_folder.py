@@ -89,7 +89,7 @@ class CertificateFolder:
         A client also gets a file of settings. Existing files of `name` are replaced.
 
         Raises:
-            ClientError: the folder has no authority, or `name` cannot be a file name.
+            ClientError: the folder has no authority, or `name` cannot be a file name or is reserved.
             ConfigError: a certificate cannot contain one of `hosts`.
         """
         if not _NAME.fullmatch(name) or name in _RESERVED:
@@ -107,7 +107,7 @@ class CertificateFolder:
         return self.describe(name)
 
     def renew(self, name: str) -> Description:
-        """Replace a key and its certificate by new ones for the same name and hosts.
+        """Replace a key and its certificate by new ones for the same name and hosts, with the usual validity.
 
         Raises:
             ClientError: the folder has no certificate of `name`, or no authority.

@@ -69,7 +69,8 @@ def alter_settings(
     Args:
         kind: "topic", "group", "client metrics" or "broker".
         name: name of the resource; for a broker its id, or "" for the defaults of all brokers (KIP-226).
-        changes: "set", "delete", "append" or "subtract"; the name of the setting; the value, if there is one.
+        changes: triples of an operation, the name of a setting, and a value. The operation is "set",
+            "delete", "append" or "subtract"; "delete" has the value None.
     """
     request = IncrementalAlterConfigsRequest(resources=[changed_resource(kind, name, changes)])
 
@@ -86,7 +87,7 @@ def alter_settings(
 def changed_resource(
     kind: str, name: str, changes: Iterable[tuple[str, str, str | None]]
 ) -> AlterConfigsResource:
-    """Return the part of an IncrementalAlterConfigs request that changes one resource.
+    """Return the part of an IncrementalAlterConfigs request for one resource.
 
     The arguments are those of `alter_settings`.
     """

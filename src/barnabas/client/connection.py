@@ -73,8 +73,8 @@ class BrokerConnection:
     """A connection to one broker. Each request has the highest version that both sides support.
 
     Raises (the constructor and the methods that send or receive):
-        ClientError: the broker does not answer in `timeout` seconds, or its answer is malformed. The
-            connection cannot be used any more.
+        ClientError: the broker is silent for `timeout` seconds, or its answer is malformed. The connection
+            cannot be used any more.
         UnservedError: the broker does not serve the API of the request.
         AuthenticationError: the client rejects the broker, or the broker rejects the client.
     """
@@ -120,7 +120,7 @@ class BrokerConnection:
         return self._socket.fileno()
 
     def wait_for(self, timeout: float) -> None:
-        """Set the time limit for answers to `timeout` seconds from now."""
+        """Let each later send, and each piece of a later answer, take at most `timeout` seconds."""
         self._socket.settimeout(timeout)
 
     def ask(self, request: Request | Repeated, *, at_most: int | None = None) -> Any:

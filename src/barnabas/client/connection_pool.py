@@ -38,7 +38,7 @@ class ConnectionPool:
     def take(
         self, address: Address, deadline: float, on_open: Callable[[BrokerConnection, Address], None]
     ) -> BrokerConnection:
-        """Return a connection to the broker at `address`.
+        """Return a connection to the broker at `address`: an idle one, or a new one.
 
         The caller must give the connection back, or close it.
 
@@ -47,7 +47,7 @@ class ConnectionPool:
             on_open: called with a new connection before this method returns it.
 
         Raises:
-            ClientError: the broker accepts no connection in time.
+            ClientError: the broker accepts no connection in time, or `on_open` fails.
         """
         while (idle := self._pop(address)) is not None:
             if idle.is_usable():
@@ -90,7 +90,7 @@ class PendingResponse:
         self._connection = connection
 
     def fileno(self) -> int:
-        """Return the descriptor for a selector: readable when the response begins to arrive."""
+        """Return the file descriptor for a selector. It is readable when the response begins to arrive."""
         return self._connection.fileno()
 
     def receive(self, deadline: float, patience: float | None = None) -> Any:

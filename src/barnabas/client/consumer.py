@@ -43,19 +43,20 @@ class Consumer:
     """Iterates over the records of topics without end: `for record in Consumer(servers, "orders"): ...`
 
     With `group`, the consumer is a member of that consumer group, which shares the partitions and stores
-    offsets. It commits automatically from time to time, or by `commit`. A record counts as processed when the
-    caller takes the next one, or when the block ends without an error. Without `group`, it reads every
+    offsets. It commits automatically every few seconds, or by `commit`. A record counts as processed when the
+    caller takes the next one, or when the `with` block ends without an error. Without `group`, it reads every
     partition itself and stores no offsets.
 
-    The caller may process a record for any time: the consumer stays in its group until the process ends or
-    `close`. A rebalance waits for the end of the record, at most for two thirds of `max_poll_interval_ms` (5
-    minutes). If a record takes longer and its partition moves, the next member reads that record again.
-    Fetched records of a partition that has moved to another member are dropped.
+    The caller may process a record for any time: the consumer stays in its group until `close`, or until the
+    process ends. A rebalance waits until the caller has processed its record, at most for two thirds of
+    `max_poll_interval_ms` (5 minutes). If a record takes longer and its partition moves, the next member
+    reads that record again. Fetched records of a partition that has moved to another member are dropped.
 
     Args:
         bootstrap_servers: `host:port,...`
         topics: names of topics. With a group, also regular expressions that begin with ^.
-        start: start position if there is no committed offset: "earliest" or "latest".
+        start: "earliest" or "latest": the position in partitions without a committed offset, or in all
+            partitions without a group.
         settings: settings of librdkafka, with underscores for dots.
     """
 
@@ -168,6 +169,9 @@ class Consumer:
         """Return the next record; None if none has arrived within `timeout` seconds.
 
         In a group, the call marks the previous record as processed, so that its offset will be committed.
+
+        Raises:
+            KafkaError, ClientError: the broker answered with an error, or librdkafka reports one.
         """
         self._put_down_taken()
         deadline = time.monotonic() + timeout
@@ -184,9 +188,10 @@ class Consumer:
         return self._taken
 
     def read_batch(self, timeout: float = 1.0, at_most: int = _BATCH) -> list[Record]:
-        """Return the records that have arrived.
+        """Return the records that have arrived, `at_most` of them.
 
-        Wait at most `timeout` seconds for the first. Offsets are not stored.
+        The call waits at most `timeout` seconds for the first one. Unlike `poll`, it does not mark records as
+        processed, so their offsets are not committed.
 
         Raises:
             KafkaError: the broker answered with an error, for example UNKNOWN_TOPIC_OR_PARTITION for a
@@ -218,7 +223,11 @@ class Consumer:
             messages += self._consumer.consume(at_most - len(messages), 0)
 
     def _take_records(self, messages: list[confluent_kafka.Message], at_most: int) -> list[Record]:
-        """Remove the first messages, and return their records. The next call raises an error that follows."""
+        """Remove up to `at_most` messages from the list, and return their records.
+
+        The first error raises if no record comes before it. Otherwise it stays in the list, and the next call
+        raises.
+        """
         records: list[Record] = []
         for done, message in enumerate(messages[:at_most]):
             failure = message.error()
@@ -238,7 +247,8 @@ class Consumer:
     def read_until(self, ends: Mapping[TopicPartition, int]) -> Iterator[list[Record]]:
         """Yield batches of records of the assigned partitions until each has reached its offset in `ends`.
 
-        Records at or after that offset are left out. Batches may be empty while no records arrive.
+        Records at or after that offset are left out. A batch is empty if no record has arrived for 0.2
+        seconds.
 
         Raises:
             KafkaError: the broker answered with an error.
@@ -264,7 +274,7 @@ class Consumer:
         return take_records(self.poll, count, timeout)
 
     def commit(self) -> None:
-        """Commit the offsets of all records that the caller has got, and wait for the answer."""
+        """Commit the offsets of all records that the caller has taken, and wait for the answer."""
         self._put_down_taken()
         try:
             self._keeper.commit()
@@ -278,7 +288,7 @@ class Consumer:
         self._consumer.close()
 
     def _put_down_taken(self) -> None:
-        """Include the last taken record in the next commit."""
+        """Mark the record that the caller took last as processed, so that the next commit includes it."""
         record, self._taken = self._taken, None
         if record is not None and self._group is not None:
             self._keeper.put_down(record.topic_partition, record.offset + 1)

@@ -123,8 +123,8 @@ def committed(
     """Return the group's committed offsets, for all of its partitions or `only` these.
 
     Args:
-        stable: whether the coordinator rejects the request while an open transaction can change an offset
-            (KIP-447).
+        stable: if True, the coordinator rejects the request while an open transaction can change one of the
+            offsets (KIP-447).
 
     Raises:
         KafkaError: the coordinator rejected the request, for example with UNSTABLE_OFFSET_COMMIT.
@@ -158,9 +158,10 @@ def offsets_of_groups(
     groups: Collection[str],
     before: Mapping[str, dict[TopicPartition, int]] = MappingProxyType({}),
 ) -> dict[str, dict[TopicPartition, int]]:
-    """Return the committed offsets of many groups, 100 in a request.
+    """Return the committed offsets of many groups, requested 100 groups at a time.
 
-    For a group whose coordinator does not answer at once, return its offsets in `before`, or none.
+    A group keeps its offsets in `before`, or has none, if its coordinator is unknown, does not answer, or
+    rejects the request for this group.
     """
     found = {group: before.get(group, {}) for group in groups}
     waiting: dict[BrokerId, list[str]] = {}

@@ -23,7 +23,7 @@ _USER = "User"
 
 
 class TokenListing(NamedTuple):
-    """A delegation token; times in milliseconds since the epoch."""
+    """A delegation token, without its password. Times are in milliseconds since the epoch."""
 
     id: str
     owner: str
@@ -52,9 +52,10 @@ def create_token(
     """Create a token.
 
     Args:
-        owner: user of the token; None for the requester.
+        owner: user as whom a client with the token logs in; None for the user who sends this request.
         renewers: users who can renew and expire the token, in addition to the owner.
-        max_lifetime_ms: longest lifetime; -1 for the longest that the broker allows.
+        max_lifetime_ms: longest lifetime in milliseconds, with all renewals; -1 for the longest that the
+            broker allows.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers.
@@ -95,12 +96,13 @@ def list_tokens(servers: str, timeout: float) -> list[TokenListing]:
 
 
 def renew_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
-    """Let a token expire `period_ms` from now; -1 means the broker's default period.
+    """Set the expiry of a token to `period_ms` from now; -1 means the broker's default period.
 
     Return the new expiry in ms since 1970.
 
     Raises:
-        KafkaError: the broker rejected the request. ClientError: no broker answers.
+        KafkaError: the broker rejected the request. ClientError: no broker answers, or the user sees no such
+            token.
     """
     mac = _hmac(servers, timeout, token_id)
     answer = _asked(servers, timeout, RenewDelegationTokenRequest(hmac=mac, renew_period_ms=period_ms))
@@ -109,12 +111,13 @@ def renew_token(servers: str, timeout: float, token_id: str, period_ms: int) -> 
 
 
 def expire_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
-    """Let a token expire `period_ms` from now; -1 deletes the token.
+    """Set the expiry of a token to `period_ms` from now; -1 deletes the token.
 
     Return the new expiry in ms since 1970.
 
     Raises:
-        KafkaError: the broker rejected the request. ClientError: no broker answers.
+        KafkaError: the broker rejected the request. ClientError: no broker answers, or the user sees no such
+            token.
     """
     mac = _hmac(servers, timeout, token_id)
     answer = _asked(servers, timeout, ExpireDelegationTokenRequest(hmac=mac, expiry_time_period_ms=period_ms))

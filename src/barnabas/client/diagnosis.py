@@ -46,9 +46,9 @@ def examine(servers: str, address: Address, topic: str | None = None) -> Iterato
     If a check of the connection fails, no further check follows.
 
     Args:
-        servers: settings of the client. The addresses in it are not checked.
+        servers: settings of the client. The addresses in the text are not used.
         address: address of the broker.
-        topic: topic that the client wants to use.
+        topic: topic that the client wants to use; None checks no topic.
     """
     configured = servers if isinstance(servers, Servers) else Servers(servers)
     patient = _Examined(configured, address)

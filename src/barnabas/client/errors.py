@@ -79,7 +79,7 @@ def translate(error: Any, about: str = "") -> BarnabasError:
 
 
 def unreachable(bootstrap_servers: str, reasons: Sequence[str] = ()) -> UnreachableError:
-    """Return the error for a cluster without a reachable broker.
+    """Return the error for a cluster of which no broker answers at `bootstrap_servers`.
 
     Args:
         reasons: for each address, the address and the reason: "127.0.0.1:1: connection refused".

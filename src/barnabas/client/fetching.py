@@ -52,13 +52,13 @@ def fetch(
 
     Partitions that cannot be read are left out.
 
-    The first request is read_committed, because its answer lists aborted transactions. A second one reads the
-    records after the start of an open transaction.
+    The first request is read_committed, because its answer lists aborted transactions. If its batches end
+    where an open transaction starts, a second request (read_uncommitted) reads the batches after them.
 
     Args:
         topic: the topic in a MetadataResponse.
         wanted: offset to begin with, by partition.
-        most_bytes: largest number of bytes for each partition.
+        most_bytes: largest number of bytes for each partition in a response.
 
     Raises:
         KafkaError: the leader rejects the request.
@@ -110,11 +110,11 @@ def _fetched(
 
 
 def records_in(chunk: Chunk, first: int) -> Iterator[Found]:
-    """Yield the records and markers of a chunk, from offset `first` on, up to the first damage.
+    """Yield the records and markers of a chunk, from offset `first` on.
 
     Raises:
         KafkaError: a batch is damaged (CORRUPT_MESSAGE), or has an unknown compression codec
-            (UNSUPPORTED_COMPRESSION_TYPE).
+            (UNSUPPORTED_COMPRESSION_TYPE). The records before this batch have been yielded.
     """
     begun = sorted(chunk.aborted, key=lambda aborted: aborted[1])
     aborting: set[int] = set()

@@ -13,9 +13,10 @@ from barnabas.base.types import TopicPartition
 def record_line(
     place: TopicPartition, offset: int, timestamp_ms: int | None, content: Mapping[str, Any]
 ) -> str:
-    """Return a record in the format of `barnabas consume --json` and `barnabas produce --json`.
+    """Return a record as one line, in the format of `barnabas consume --json` and `barnabas produce --json`.
 
     Args:
+        place: the topic and partition of the record.
         content: JSON values of "key", "value" and "headers", or some of them.
     """
     place_and_time = {**place._asdict(), "offset": offset, "timestamp": timestamp_ms}
@@ -43,5 +44,8 @@ def is_base64(value: Any) -> bool:
 
 
 def from_base64(value: Any) -> bytes:
-    """Return the bytes of a value with the form of `in_base64`. Raises ValueError, TypeError."""
+    """Return the bytes of a value with the form of `in_base64`.
+
+    Raises ValueError or TypeError if its text is not base64.
+    """
     return base64.b64decode(value["base64"], validate=True)

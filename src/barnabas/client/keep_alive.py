@@ -5,7 +5,8 @@ waits for the next poll. A caller polls only between two records, so a slow reco
 Therefore a thread polls while the caller does not. It keeps a few records, and then pauses the partitions.
 
 A rebalance drops the buffered records of removed partitions at once. It waits until the caller has processed
-its current record, but at most `_PATIENCE` of `max.poll.interval.ms`, for which the coordinator waits.
+its current record, but at most two thirds of `max.poll.interval.ms`. The coordinator waits for the member for
+the whole `max.poll.interval.ms`.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class KeepAlive:
         self._drop = drop
         self._patience = max_poll_interval * _PATIENCE
         self._interval = min(_INTERVAL, max_poll_interval / _POLLS)
-        # Reentrant: Ctrl-C may come when `reading` holds it and its `with` block has not begun, which nothing
-        # ends then. The thread that it interrupts must be able to close the consumer all the same.
+        # Reentrant: Ctrl-C may interrupt `reading` after it has acquired this lock, but before its `with`
+        # block begins. Then nothing releases the lock, and the same thread must still be able to call `stop`.
         self._polling = threading.RLock()
         self._polled_at = time.monotonic()
         self._in_hand: TopicPartition | None = None
@@ -82,7 +83,7 @@ class KeepAlive:
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop polling. A rebalance that waits for the caller continues."""
+        """Stop polling. If a rebalance waits for the caller's record, it waits no longer."""
         self._stopped.set()
         with self.changed:
             self._in_hand = None
@@ -124,7 +125,8 @@ class KeepAlive:
     def put_down(self, partition: TopicPartition, next_offset: int) -> None:
         """Note that the record before `next_offset` is processed, so that a commit includes it.
 
-        The next poll passes the offset to librdkafka: this must not happen while a rebalance callback runs.
+        The next poll passes the offset to librdkafka. This method cannot, because a rebalance callback may
+        run now.
         """
         with self.changed:
             self._in_hand = None
@@ -134,7 +136,8 @@ class KeepAlive:
     def commit(self) -> None:
         """Commit the offsets of processed records, and wait for the response.
 
-        A rebalance that waits for the caller continues first; it commits the offsets too.
+        If a rebalance waits for the caller's record, the rebalance commits the offsets, and this call waits
+        for it.
 
         Raises:
             confluent_kafka.KafkaException: the commit was rejected.

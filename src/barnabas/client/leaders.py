@@ -25,7 +25,8 @@ class LeaderAnswers:
 
     Attributes:
         told: for each answered partition, its part of the leader's response.
-        refused: for each rejected partition, and each partition without a leader, the error code.
+        refused: the error code of each partition that its leader rejected, that has no leader, or that does
+            not exist.
         silent: for each other partition, the error of its leader, which did not answer.
     """
 
@@ -91,7 +92,8 @@ class LeaderQuestion:
             deadline: monotonic seconds; None for the timeout of the `Brokers`.
 
         Raises:
-            AuthenticationError: a leader or the client rejects the other one.
+            AuthenticationError: the login failed: a leader rejects the client, or the client rejects a
+                leader.
         """
         found, failures = self._brokers.ask_each(self._requests, patience=patience, deadline=deadline)
         for error in failures.values():
@@ -129,14 +131,15 @@ def ask_leaders(
 ) -> dict[TopicPartition, Any]:
     """Return the answers of the partitions' leaders. If leaders change, the requests are repeated.
 
-    Leaders that have answered get no second request.
+    Partitions with an answer are not requested again.
 
     Args:
         patience: largest number of seconds for each answer; None for all of the time.
-        skip_failed: leaves out partitions whose leader does not answer, instead of a retry.
+        skip_failed: return after one attempt, without the partitions that have no leader, and without those
+            whose leader rejects them or does not answer.
 
     Raises:
-        KafkaError: a leader rejects the request. ClientError: a leader does not answer.
+        KafkaError: a partition does not exist, or a leader rejects it. ClientError: a leader does not answer.
     """
     wanted = list(partitions)
     told: dict[TopicPartition, Any] = {}

@@ -22,14 +22,17 @@ Replica: TypeAlias = tuple[BrokerId, TopicPartition]
 
 
 class ReplicaLogDir(NamedTuple):
-    """The log directory of a replica, and the one to which it moves; None if there is none."""
+    """The log directory of a replica, and the one to which the replica moves; None if there is none."""
 
     path: str | None
     moving_to: str | None
 
 
 def describe_log_dirs(brokers: Brokers, broker: BrokerId) -> list[dict[str, Any]]:
-    """Return the log directories of a broker: path, error, replicas with their bytes, and the free bytes.
+    """Return the log directories of a broker, each as a dict.
+
+    The dict has "path", "error" (the name of an error code, or None), and "replicas" (their number). It also
+    has "bytes", the size of the replicas, and "free_bytes" of the volume, which is None if unknown.
 
     Raises:
         KafkaError: the broker rejected the request.

@@ -26,7 +26,10 @@ _FOLLOWERS = "follower.replication.throttled.replicas"
 def throttle(
     cluster: Brokers, moves: Mapping[TopicPartition, Move], brokers: Iterable[BrokerId], rate: int
 ) -> None:
-    """Limit copies to added replicas to `rate` bytes a second on each broker, for leaders and for followers.
+    """Limit the copies to added replicas to `rate` bytes a second.
+
+    The limit applies on each of `brokers` twice: to what it sends as a leader, and to what it receives as a
+    follower.
 
     Raises:
         KafkaError: a broker rejected the request. ClientError: no broker answers.
@@ -48,9 +51,9 @@ def throttle(
 
 
 def lift(cluster: Brokers, topics: Iterable[str], brokers: Iterable[BrokerId]) -> None:
-    """Remove the throttles of these topics and brokers, and of brokers in the topics' throttle settings.
+    """Remove the throttles of these topics and brokers, and of all brokers in the topics' throttle settings.
 
-    A throttled broker that has died is missing in the cluster's metadata, but not in those settings.
+    A throttled broker that has died is not in the cluster's metadata, but it is in those settings.
 
     Raises:
         KafkaError: a broker rejected the request. ClientError: no broker answers.

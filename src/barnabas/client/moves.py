@@ -31,7 +31,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 
 class Holders(NamedTuple):
-    """The replicas and the leader of a partition. `leader` is None if there is none."""
+    """The replicas and the leader of a partition, by broker id. `leader` is None if there is none."""
 
     leader: BrokerId | None
     replicas: tuple[BrokerId, ...]
@@ -71,7 +71,7 @@ class Moves:
         return described(self.brokers.ask_once(DescribeClusterRequest(), patience=PATIENCE))
 
     def holders(self, topics: Sequence[str] = ()) -> dict[TopicPartition, Holders]:
-        """Return replicas, ISR and leader of each partition of these topics; of all topics without names."""
+        """Return replicas, ISR and leader of each partition of `topics`; of all topics if it is empty."""
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(topics)])
         found: dict[TopicPartition, Holders] = {}
         while True:

@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 
 from barnabas.client.log_lines import has_header
 
-#: A record may not grow past these; what follows becomes a record of its own, so nothing is lost. The bytes
-#: are such that the record's JSON stays below the default max.message.bytes even if every character is
-#: escaped.
+#: The most lines of a record, and its most characters. The lines after them become a record of their own, so
+#: nothing is lost. With these limits the record's JSON stays below the default of max.message.bytes, even if
+#: JSON escapes every character.
 MAX_LINES = 1_000
 MAX_BYTES = 128 * 1024
 
@@ -40,8 +40,9 @@ class Gathered(Generic[P]):
 class LineGrouper(Generic[P]):
     """Groups lines into records. It receives one line at a time, with the position after the line.
 
-    A line belongs to the previous record if it is indented or blank, or is part of a Java or Python stack
-    trace. It also belongs to that record if the record began with a timestamp or level and the line does not.
+    A line that begins with a timestamp or a level starts a new record. Another line belongs to the current
+    record if it is indented or blank, or part of a Java or Python stack trace. It also belongs to the current
+    record if the record began with a timestamp or a level. A record that is full takes no more lines.
     """
 
     def __init__(self) -> None:

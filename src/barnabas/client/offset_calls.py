@@ -30,8 +30,9 @@ def list_offsets(
     """Return the offset of the first record at a time or later, for each partition; -1 if there is none.
 
     Args:
-        times: milliseconds since 1970, `EARLIEST` or `LATEST`.
-        skip_failed: leaves out partitions whose leader does not answer, instead of a retry.
+        times: milliseconds since 1970, `EARLIEST` or `LATEST`, by partition.
+        skip_failed: leave out partitions without a leader, and those whose leader rejects the request or does
+            not answer.
     """
 
     def request_of(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
@@ -49,12 +50,16 @@ def offsets_at(
     *,
     committed: bool = False,
 ) -> dict[TopicPartition, int]:
-    """Return the offset of the first record at or after a time, for partitions whose leader answers at once.
+    """Return the offset of the first record at or after a time, for each partition.
+
+    Partitions whose leader rejects the request or does not answer are left out.
 
     Args:
         leaders: partitions, with their leaders.
-        time: milliseconds since 1970, `EARLIEST` or `LATEST`; the offset is -1 if there is no later record.
-        committed: whether `LATEST` is the last stable offset: no transaction below it is open.
+        time: milliseconds since 1970, `EARLIEST` or `LATEST`. The offset is -1 if there is no record at or
+            after it.
+        committed: if True, `LATEST` is the last stable offset, below which no transaction is open. If False,
+            it is the high watermark.
     """
 
     def request_of(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
@@ -70,7 +75,8 @@ def offsets_request(
 
     Args:
         times: milliseconds since 1970, `EARLIEST` or `LATEST`, by partition.
-        committed: whether `LATEST` is the last stable offset: no transaction below it is open.
+        committed: if True, `LATEST` is the last stable offset, below which no transaction is open. If False,
+            it is the high watermark.
     """
     topics: dict[str, ListOffsetsTopic] = {}
     for (name, number), time in times.items():
@@ -87,7 +93,7 @@ def offsets_request(
 def delete_records(brokers: Brokers, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Delete each partition's records below its offset in `before`; -1 deletes all records.
 
-    Return the new log start offsets.
+    Return the log start offset of each partition after that: the lowest one of its live replicas.
     """
 
     def request_of(partitions: Sequence[TopicPartition]) -> DeleteRecordsRequest:

@@ -18,11 +18,11 @@ _CAUSES = frozenset({_CODES._TRANSPORT, _CODES._RESOLVE, _CODES._AUTHENTICATION,
 
 
 class OutageWarning:
-    """An `error_cb` for librdkafka that logs one warning a minute while no broker can be reached.
+    """An `error_cb` for librdkafka that logs at most one warning a minute while no broker can be reached.
 
     Args:
-        bootstrap_servers: servers, for the text.
-        consequence: text that says what the client does until a broker answers, and for how long.
+        bootstrap_servers: the addresses that the warning names.
+        consequence: end of the warning: what waits until a broker answers, and for how long.
     """
 
     def __init__(self, bootstrap_servers: str, consequence: str) -> None:

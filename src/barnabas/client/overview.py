@@ -51,7 +51,7 @@ def look(admin: Admin, now: float, *, most_groups: int) -> Overview:
 
     Args:
         now: the time of the overview, in monotonic seconds.
-        most_groups: number of groups whose offsets are requested, one request each; those with members come
+        most_groups: largest number of groups in the result. Each costs one request. Groups with members come
             first.
 
     Raises:

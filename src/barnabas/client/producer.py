@@ -29,9 +29,9 @@ Headers = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | N
 class Producer:
     """Sends records in the background. The end of its `with` block waits until all are acknowledged.
 
-    The producer is idempotent: all in-sync replicas acknowledge each record, in order and without repeats. A
-    record goes to the partition that the Java client would choose for its key. Keyword arguments are settings
-    of librdkafka, with underscores for dots:
+    The producer is idempotent: all in-sync replicas acknowledge each record, in order and without repeats. It
+    is not idempotent if the setting `acks` is not `all`. A record goes to the partition that the Java client
+    would choose for its key. Keyword arguments are settings of librdkafka, with underscores for dots:
     `Producer("127.0.0.1:9092", compression_type="lz4", linger_ms=20)`.
 
     If a record could not be delivered, the next `send`, `poll` or `flush` raises an error. A record counts as
@@ -62,6 +62,7 @@ class Producer:
 
         Raises:
             ClientError: the topic does not exist and was not created, or no broker answers.
+            KafkaError: the broker rejects the request.
         """
         return ensure_topic(self._producer, topic, self._servers)
 
@@ -81,8 +82,8 @@ class Producer:
 
         Bytes are sent unchanged, text as UTF-8, None as a tombstone, all other values as JSON.
 
-        Blocks while librdkafka's queue is full. `on_delivery` is called with the record as stored, from
-        within a later `send`, `poll` or `flush`. `about` names the record in errors: "line 7".
+        Blocks while librdkafka's queue is full. A later `send`, `poll` or `flush` calls `on_delivery` with
+        the record as it was stored. `about` names the record in errors, such as "line 7".
 
         Raises:
             KafkaError, ClientError: an earlier record, or this one, could not be delivered.

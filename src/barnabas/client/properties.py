@@ -234,7 +234,10 @@ def _take_token(options: Mapping[str, str], settings: dict[str, str]) -> None:
 
 
 def _take_versions(given: Mapping[str, str]) -> None:
-    """Reject TLS versions without 1.2, because OpenSSL chooses the version, and Java's cipher names."""
+    """Reject the settings of TLS versions that exclude TLS 1.2, and cipher suites with Java's names.
+
+    OpenSSL chooses between TLS 1.2 and 1.3.
+    """
     enabled = {each.strip() for each in given.get("ssl.enabled.protocols", "TLSv1.2").split(",")}
     if "TLSv1.2" not in enabled or given.get("ssl.protocol", "TLS") not in ("TLS", "TLSv1.2", "TLSv1.3"):
         raise SettingError(

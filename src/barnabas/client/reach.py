@@ -49,7 +49,10 @@ def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S) -> None:
 
 
 def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
-    """Connect again, and return an error with the reason why no response came within `timeout` seconds."""
+    """Return an error that says why no response came within `timeout` seconds.
+
+    To find the reason, it connects again.
+    """
     try:
         require_broker(bootstrap_servers)
     except ClientError as error:
@@ -63,7 +66,7 @@ def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
 class _Attempt:
     """An attempt to reach one address, in its own thread.
 
-    As a `Security`, it learns when the connection is open.
+    It stands in for the `Security` of the connection, and so learns when the connection is open.
     """
 
     def __init__(self, address: Address, timeout: float, security: Security | None) -> None:
@@ -92,10 +95,12 @@ def _try_each(
     probe: Callable[[_Attempt], _Result],
     security: Security | None = None,
 ) -> _Result | list[str]:
-    """Return the result of the first successful probe. If there is none, return each address with the reason.
+    """Probe all addresses at the same time. Return the result of the first successful probe.
+
+    If there is none, return a text for each address, with the address and the reason.
 
     Raises:
-        AuthenticationError: the first probe that reached a broker was rejected.
+        AuthenticationError: before any probe succeeded, a broker rejected the client, or the client a broker.
     """
     outcomes: queue.SimpleQueue[tuple[_Attempt, _Result | str | AuthenticationError]] = queue.SimpleQueue()
     attempts = [_Attempt(address, timeout, security) for address in dict.fromkeys(addresses)]

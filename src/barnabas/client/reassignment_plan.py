@@ -24,12 +24,12 @@ def plan_spread(
     *,
     replication_factor: int | None = None,
 ) -> Placement:
-    """Return the partitions that must move so that the brokers share the load evenly, with new replicas.
+    """Return the partitions that must move so that brokers share the load evenly, with their new replicas.
 
     Args:
         current: the replicas of each partition, the preferred leader first.
-        racks: brokers for the replicas, with their racks.
-        replication_factor: new number of replicas of each partition, if it changes.
+        racks: brokers for the replicas, with their racks. Replicas on other brokers move to these.
+        replication_factor: new number of replicas of each partition; None leaves the numbers unchanged.
 
     Raises:
         ClientError: there are too few brokers.
@@ -117,7 +117,10 @@ class _Plan:
         return broker
 
     def _drop(self, replicas: list[BrokerId]) -> None:
-        """Remove one follower: one that shares its rack, else one on the broker with the most replicas."""
+        """Remove one follower: one that shares its rack with another replica, if there is one.
+
+        Of several candidates, remove the one on the broker with the most replicas.
+        """
         used = Counter(self._racks.get(replica) for replica in replicas)
         outside = len(self._racks)
 
@@ -214,7 +217,10 @@ def _even_out(load: Counter[BrokerId], step: Callable[..., bool]) -> None:
 
 
 def _path(load: Mapping[BrokerId, int], step: Callable[..., bool]) -> list[BrokerId] | None:
-    """Return the shortest path from a broker to one whose load is lower by at least two."""
+    """Return the shortest path of moves from a broker to one whose load is lower by at least two.
+
+    Return None if there is no such path.
+    """
     least = min(load.values())
     for donor in sorted(load, key=lambda broker: (-load[broker], broker)):
         if load[donor] - least < 2:

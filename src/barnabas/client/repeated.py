@@ -11,12 +11,12 @@ LARGEST_RESPONSE = 2**28
 
 
 class Repeated:
-    """A request that is sent repeatedly. A response equal to the last one is not decoded again.
+    """A request that is sent repeatedly. If a response equals the last one, it is not decoded again.
 
     Only one thread can use it at a time.
 
     Attributes:
-        answer: the last response; the same object while the broker's response is the same.
+        answer: the last decoded response. It stays the same object while the broker's response is the same.
     """
 
     def __init__(self, request: Request) -> None:

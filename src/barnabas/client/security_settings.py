@@ -84,7 +84,7 @@ def _tls(given: Given) -> ssl.SSLContext:
 
 
 def _trust(context: ssl.SSLContext, given: Given, pem: str, location: str) -> None:
-    """Trust the authorities from two settings, or those of the system if both are empty."""
+    """Trust the authorities from two settings, or those of the system if neither setting is given."""
     _load(given, pem, lambda text: context.load_verify_locations(cadata=text))
     _load(given, location, partial(_load_ca, context))
     if not {pem, location} & given.keys():

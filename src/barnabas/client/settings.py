@@ -17,24 +17,23 @@ _UNDERSCORED = ("log_level", "error_cb", "stats_cb", "throttle_cb", "oauth_cb", 
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
-#: A client that has lost every broker keeps those it knows. librdkafka's default (KIP-899) is to forget them,
-#: and then, up to 2.16 at least, it waits for ever for a coordinator that it still remembers, or aborts the
-#: process (librdkafka issue 5511): with a single broker, after any restart.
+#: A client that has lost every broker keeps the brokers that it knows. By default (KIP-899), librdkafka
+#: forgets them. Up to 2.16 at least, it then waits for ever for a coordinator that it still remembers, or
+#: aborts the process (librdkafka issue 5511). With a single broker, any restart of the broker causes that.
 KEEP_BROKERS = {"metadata.recovery.strategy": "none"}
 
-#: For producers with transactions: closes a connection that has been idle for so many milliseconds. A broker
-#: that has left the cluster's metadata is forgotten by librdkafka all the same, except as a group's
-#: coordinator: `send_offsets_to_transaction` waits for that one, whatever its timeout (issues 5511 and 5456),
-#: until the state of any other connection changes. The end of an idle connection is such a change: then
-#: librdkafka asks for the coordinator again.
+#: For producers with transactions: closes a connection that has been idle for this many milliseconds. If a
+#: group's coordinator leaves the cluster's metadata, `send_offsets_to_transaction` goes on waiting for it,
+#: whatever the timeout of the call (librdkafka issues 5511 and 5456). librdkafka asks for the coordinator
+#: again only when the state of some connection changes, for example when an idle connection is closed.
 ASK_AGAIN = {"connections.max.idle.ms": 10_000}
 
 
 def librdkafka_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return librdkafka's settings of keyword arguments: `linger.ms: 5` for `linger_ms=5`.
+    """Return keyword arguments as librdkafka's settings: `linger.ms: 5` for `linger_ms=5`.
 
-    Settings of `bootstrap_servers` (`Servers`) apply unless `settings` override them. librdkafka writes to
-    stderr only if `log_level` is among the settings.
+    Settings of `bootstrap_servers`, if it is a `Servers`, apply unless `settings` override them. librdkafka
+    writes to stderr only if `log_level` is among the settings.
     """
     named = {
         name if name in _UNDERSCORED else name.replace("_", "."): value for name, value in settings.items()

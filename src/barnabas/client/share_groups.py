@@ -135,7 +135,7 @@ def records_in_flight(
     Partitions that no member uses, or whose leader does not answer, are not in the result.
 
     Returns:
-        None if the brokers do not serve the API, which is Barnabas' own.
+        None if the brokers do not serve the request: it exists in Barnabas only.
 
     Raises:
         ClientError: no broker answers.

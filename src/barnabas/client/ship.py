@@ -94,8 +94,8 @@ class Shipper:
         bootstrap: addresses of brokers, `host:port,...`
         topic: topic to ship to. If it is missing, it is created with the broker's defaults, if the broker
             allows that.
-        files: paths, or {path: source}. Without a name, the path is the source. Rotated files that are given
-            together with their base (`app.log.1` with `app.log`) belong to it and are read first.
+        files: paths, or {path: source}. A path without a source is its own source. Rotated files that are
+            given together with their base (`app.log.1` with `app.log`) belong to it and are read first.
         follow: whether to wait for new lines until `stop`. Otherwise `run` ends when everything is
             acknowledged.
         state_dir: folder of the state files; by default in `$XDG_STATE_HOME/barnabas/ship`.

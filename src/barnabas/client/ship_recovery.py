@@ -20,13 +20,16 @@ def find_shipped(
     scan_unknown: bool,
     settle: float = 0.0,
 ) -> dict[str, Shipped]:
-    """Return the last record of each source that the topic has, or had.
+    """Return the last shipped record of each source, also if the topic has deleted the record.
+
+    Sources that have shipped no record are not in the result.
 
     Args:
         consumer: a consumer without a group.
         topic: topic to which the records are shipped.
         host: host of the sources. Sources with the same name on other hosts are different.
-        sources: content of the state files. The topic is read from their offsets on.
+        sources: content of the state file of each source, or None. The topic is read after the offsets in
+            these files.
         scan_unknown: read the whole topic for sources without a state file.
         settle: seconds without records after which no records of a killed shipper are expected any more.
     """

@@ -26,12 +26,13 @@ def not_a_name(topic: str) -> ClientError:
 
 
 def ensure_topic(producer: confluent_kafka.Producer, topic: str, servers: str) -> int:
-    """Return the number of the topic's partitions. The broker creates the topic if it allows that.
+    """Return the number of the topic's partitions. The broker creates a missing topic if it allows that.
 
     Without this check, librdkafka would wait half a minute for a topic that does not exist.
 
     Raises:
-        ClientError: no broker answers, or the topic cannot be used.
+        ClientError: no broker answers, the name is not valid, or the topic does not exist after three
+            seconds.
         KafkaError: the broker rejects the request.
     """
     deadline = time.monotonic() + _CREATION

@@ -41,7 +41,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """The coordinator's state of a transaction. `started_ms` is None if no transaction has begun."""
+    """The coordinator's state of a transactional id. `started_ms` is None if no transaction has begun."""
 
     transactional_id: str
     coordinator: int
@@ -181,10 +181,10 @@ class Transactions:
     def hanging(
         self, partitions: Iterable[TopicPartition], *, longer_than_ms: int, now_ms: int
     ) -> list[ProducerDescription]:
-        """Return the open transactions in `partitions` that no coordinator will end.
+        """Return the producers whose open transaction in one of `partitions` no coordinator will end.
 
         Such a transaction has had no records for longer than the longest transaction timeout. Its coordinator
-        does not know it, or does not know that it has written to the partition.
+        does not know the transaction, or does not know that it has written to the partition.
 
         Args:
             longer_than_ms: longest transaction timeout.

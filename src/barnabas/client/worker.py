@@ -49,7 +49,7 @@ class Job(Record):
     )
 
     def release(self) -> None:
-        """Unlock the record: the broker delivers it again, to this member or to another one.
+        """Unlock the record, so that the broker delivers it again, to this member or to another one.
 
         Raises:
             ClientError: the record is acknowledged already, for example because the caller took the next one.
@@ -69,14 +69,14 @@ class Worker:
     """Iterates over the jobs of topics without end, as a member of a share group (KIP-932).
 
     The members share the records, not the partitions: each record goes to one of them. So there can be more
-    members than partitions. A job is done when the caller takes the next one, or when the block ends without
-    an error. The brokers deliver a job that is not done again, to this member or to another one. That happens
-    after an error in the block, after `Job.release`, and when a member has had the job for longer than
-    ``share.record.lock.duration.ms`` (30 s). After ``share.delivery.count.limit`` deliveries (5), or after
-    `Job.reject`, they do not deliver it again.
+    members than partitions. A job is done when the caller takes the next one, or when the `with` block ends
+    without an error. The brokers deliver a job that is not done again, to this member or to another one. That
+    happens after an error in the block, after `Job.release`, and when a member has had the job for longer
+    than ``share.record.lock.duration.ms`` (30 s). After ``share.delivery.count.limit`` deliveries (5), or
+    after `Job.reject`, they do not deliver it again.
 
-    librdkafka 2.16 cannot extend a lock (KIP-1222), and a fetch locks whole batches. So the lock duration of
-    the group must be longer than all jobs of a batch take together.
+    librdkafka 2.16 cannot extend a lock (KIP-1222), and a fetch locks all records of a batch. So the lock
+    duration of the group must be longer than all jobs of a batch take together.
 
     Args:
         bootstrap_servers: `host:port,...`
@@ -137,10 +137,11 @@ class Worker:
         return job
 
     def take(self, count: int, timeout: float = 30.0) -> list[Job]:
-        """Return exactly `count` jobs. All but the last count as done.
+        """Return exactly `count` jobs. All of them but the last count as done.
 
         Raises:
-            ClientError: fewer jobs have arrived within `timeout` seconds.
+            ClientError: fewer jobs have arrived within `timeout` seconds. Those that have arrived count as
+                done, except the last.
         """
         return take_records(self.poll, count, timeout)
 

@@ -86,7 +86,8 @@ class ClusterAccess:
         super_users: names of users without restrictions, in addition to the registry's own user.
 
     Raises:
-        ConfigError: the registry's own login has no password, so clients cannot log in either.
+        ConfigError: the registry does not log in to the brokers by PLAIN or SCRAM. Then it cannot check the
+            passwords of its clients there.
     """
 
     def __init__(self, servers: str, super_users: Iterable[str] = ()) -> None:
@@ -127,10 +128,12 @@ class ClusterAccess:
     async def access(self, authorization: str | None, host: str) -> Access:
         """Return the permissions of a client, from its header ``Authorization`` and its address.
 
-        The user and password are checked at a broker, if that was not done in the last `LOGIN_S` seconds.
+        The user and password are checked at a broker, if that was not done in the last `LOGIN_S` seconds. If
+        no broker answers, an earlier successful check still counts.
 
         Raises:
-            RegistryError: 401, credentials are missing or wrong; 503, no broker answers.
+            RegistryError: 401, credentials are missing or wrong; 503, no broker answers, and no earlier check
+                succeeded.
         """
         user, password = _credentials(authorization)
         await self._log_in(user, password)
@@ -173,8 +176,8 @@ class ClusterAccess:
     async def _forget_deleted(self) -> None:
         """Remove the remembered logins of deleted users.
 
-        The cluster does not list users from a listener's settings. So their logins are removed too, and the
-        next request checks them again.
+        The cluster does not list users that only the settings of a broker's listener define. So their logins
+        are removed too, and their next request is checked again.
         """
         users = {login.user for login in self._logins.values()}
         if not users:

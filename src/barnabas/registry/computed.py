@@ -48,11 +48,12 @@ class Computed(Generic[T]):
     def __call__(self, question: Hashable, weight: int, compute: Callable[[float], T]) -> T:
         """Return the cached result for the key `question`, or raise the cached RegistryError.
 
-        Raises NotComputed if there is neither.
+        If the cache has neither, raise NotComputed.
 
         Args:
             weight: weight of the result, in characters.
-            compute: called later with a deadline to compute the result.
+            compute: computes the result. `NotComputed.compute` calls it later, with a deadline on the clock
+                of `time.monotonic`.
         """
         with self._lock:
             if question not in self._known:

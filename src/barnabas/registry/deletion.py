@@ -15,6 +15,8 @@ from barnabas.registry.state import State, Version
 def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[list[int]]:
     """Decide to delete all versions of a subject. The response has the numbers of the deleted versions.
 
+    With `permanent`, all versions must be softly deleted already. Otherwise the versions are softly deleted.
+
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, SUBJECT_SOFT_DELETED, SUBJECT_NOT_SOFT_DELETED, REFERENCE_EXISTS,
             OPERATION_NOT_PERMITTED.
@@ -42,6 +44,8 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[l
 
 def delete_version(state: State, subject: str, number: int | None, *, permanent: bool) -> Decision[int]:
     """Decide to delete one version; the latest version if `number` is None. The response is its number.
+
+    With `permanent`, the version must be softly deleted already. Otherwise it is softly deleted.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, VERSION_SOFT_DELETED, VERSION_NOT_SOFT_DELETED,
@@ -83,7 +87,10 @@ def _deletable(state: State, subject: str, number: int | None) -> Version:
 
 
 def _removal(state: State, versions: list[Version]) -> list[Record]:
-    """Return tombstones for `versions`, and a record of the highest ids, which must not be assigned again."""
+    """Return the records that delete `versions` permanently: tombstones, and one with the highest ids.
+
+    The highest id of each context is kept because the registry must not assign it again.
+    """
     _check_unreferenced(state, versions, deleted=True)
     highest = {context: state.ids(context).highest for context in state.contexts}
     tombstones = [Record(Key("SCHEMA", version.subject, version.number), None) for version in versions]
@@ -100,7 +107,8 @@ def _settings(state: State, subject: str) -> list[Record]:
 def _check_unreferenced(state: State, versions: Iterable[Version], *, deleted: bool = False) -> None:
     """Raise RegistryError REFERENCE_EXISTS if another schema refers to one of `versions`.
 
-    With `deleted`, softly deleted schemas that refer to it count too, because ids still find them.
+    With `deleted`, a softly deleted schema with such a reference counts too, because clients still find it by
+    id.
     """
     for version in versions:
         for referrer in state.referrers(version.subject, version.number):

@@ -37,7 +37,8 @@ class Level(StrEnum):
 class Mode(StrEnum):
     """Modes of a registry or a subject: whether it accepts changes.
 
-    IMPORT accepts only schemas with given ids, for a copy of another registry.
+    READONLY_OVERRIDE makes the whole registry read-only, whatever the modes of its subjects are. IMPORT
+    accepts only schemas with given ids, for a copy of another registry.
     """
 
     READWRITE = "READWRITE"

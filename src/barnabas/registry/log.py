@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: librdkafka calls it fatal when another registry takes the right to write, which here happens every day, and
-#: raises it as well
+#: Discards librdkafka's messages. It logs a fatal error whenever another registry takes the right to write,
+#: which is normal here. librdkafka also raises that error.
 _UNHEARD = logging.getLogger("barnabas.registry.librdkafka")
 _UNHEARD.addHandler(logging.NullHandler())
 _UNHEARD.propagate = False

@@ -1,4 +1,4 @@
-"""Compatibility levels and modes: which apply to a subject, and how they are changed."""
+"""Compatibility levels and modes: the ones that apply to a subject, and their changes."""
 
 from __future__ import annotations
 
@@ -55,11 +55,13 @@ def require_writable(state: State, subject: str | None) -> Mode:
 
 
 def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> Decision[JsonObject]:
-    """Decide to change the settings that `body` has, of a subject; of the whole registry for None.
+    """Decide to change the settings in `body`, for a subject, or for the whole registry if `subject` is None.
+
+    The response has the changed settings.
 
     Raises:
         RegistryError: 422, `body` has an unknown setting or a wrong type; INVALID_COMPATIBILITY_LEVEL;
-            OPERATION_NOT_PERMITTED.
+            OPERATION_NOT_PERMITTED, the subject or the registry is read-only.
     """
     unknown = body.keys() - _CONFIG_FIELDS
     if any(body[name] is not None for name in unknown):
@@ -104,10 +106,11 @@ def set_mode(
 ) -> Decision[JsonObject]:
     """Decide to set the mode of a subject; of the whole registry for None.
 
-    Without `force`, IMPORT requires that there are no schemas.
+    Without `force`, the mode IMPORT requires that the subject, or the whole registry, has no schemas.
 
     Raises:
-        RegistryError: INVALID_MODE, OPERATION_NOT_PERMITTED.
+        RegistryError: INVALID_MODE; OPERATION_NOT_PERMITTED, there are schemas, or READONLY_OVERRIDE is set
+            for a subject.
     """
     mode = _choice(Mode, body.get("mode"), Code.INVALID_MODE)
     if mode is Mode.READONLY_OVERRIDE and subject is not None:

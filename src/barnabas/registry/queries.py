@@ -154,7 +154,8 @@ def uses_of_guid(state: State, guid: str) -> list[Version]:
 def versions_of_id(state: State, id_: int, *, subject: str = "", deleted: bool = False) -> list[Version]:
     """Return the versions whose schema has this id, in the context of `subject`.
 
-    With `deleted`, softly deleted versions are included. Raises RegistryError SCHEMA_NOT_FOUND.
+    Without `subject`, this is the default context. With `deleted`, softly deleted versions are included.
+    Raises RegistryError SCHEMA_NOT_FOUND if no version has the id.
     """
     uses_of_id(state, id_, subject)
     uses = sorted(state.ids(context_of(subject)).uses.get(id_, ()))
@@ -169,7 +170,11 @@ def referencing_ids(state: State, referred: Version) -> list[int]:
 
 
 def schemas(state: State, *, prefix: str, deleted: bool, latest_only: bool) -> list[Version]:
-    """Return the versions of subjects that begin with `prefix`; with `latest_only`, one version each."""
+    """Return the versions of the subjects that begin with `prefix`.
+
+    With `latest_only`, only the latest version of each subject is returned. With `deleted`, softly deleted
+    versions are included.
+    """
     found = []
     for subject in subjects(state, prefix=prefix, deleted=deleted):
         versions = state.versions(subject, deleted=deleted)

@@ -27,12 +27,15 @@ from barnabas.registry.subjects import context_of
 def register(
     state: State, subject: str, body: Mapping[str, Any], *, normalize: bool = False
 ) -> Decision[Version]:
-    """Decide to register the schema of `body` under `subject`. The response is its version.
+    """Decide to register the schema of `body` under `subject`. The response is the version with this schema.
 
-    If the subject has the schema already, the decision has no records.
+    If the subject has the schema already, the decision has no records, and the response is the existing
+    version.
 
     Raises:
-        RegistryError: INVALID_SCHEMA, INCOMPATIBLE_SCHEMA, OPERATION_NOT_PERMITTED.
+        RegistryError: INVALID_SCHEMA, INCOMPATIBLE_SCHEMA, OPERATION_NOT_PERMITTED; 422, a field has a wrong
+            type; STORE_ERROR, no id or version is left.
+        NotComputed: the schema has not been parsed or compared yet.
     """
     mode = require_writable(state, subject)
     schema = canonical(state, subject, Schema.from_request(body), normalize=normalize)
@@ -88,7 +91,8 @@ def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) ->
 def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Version]) -> list[str]:
     """Return the reasons why `schema` is not compatible with `versions`; empty if it is.
 
-    The subject's compatibility level applies. The newest of `versions` is the last.
+    The subject's compatibility level applies. `versions` are in ascending order. Unless the level is
+    transitive, only the last one is compared.
     """
     level = level_of(state, subject)
     against = list(versions) if level.transitive else list(versions)[-1:]

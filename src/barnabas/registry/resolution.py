@@ -60,7 +60,8 @@ def _texts(state: State, subject: str, schema: Schema) -> tuple[tuple[str, str],
     found: dict[tuple[str, str], None] = {}
     length = 0
     entered: set[tuple[str, int]] = set()
-    # Those under way, outermost first: what is left to do of each, and its own entry, due when that is done.
+    # The path from the schema to the current reference. For each: its references that are left, and its own
+    # entry, which follows them in the result.
     stack: list[tuple[Iterator[tuple[Reference, Version]], tuple[str, str] | None]] = [
         (_referred(state, subject, schema), None)
     ]

@@ -126,7 +126,10 @@ def conflicts(new: Source, old: Source, backward: bool, forward: bool) -> list[s
 
 
 def body(data: bytes) -> dict[str, Any]:
-    """Decode the JSON object in the body of a request. Raises RegistryError 400 if it is not one."""
+    """Decode the JSON object in the body of a request.
+
+    Raises RegistryError: 400 if it is not a JSON object, another one if it exceeds a limit.
+    """
     try:
         return document.body(data)
     except ValueError as error:

@@ -81,7 +81,7 @@ class Workers:
     def in_use(self) -> Iterator[None]:
         """Return a context in which a registry uses the workers.
 
-        When the last of these contexts ends, the workers that have a job are killed.
+        When the last of these contexts ends, the workers that have a job are killed. Idle workers stay.
         """
         with self._lock:
             self._users += 1

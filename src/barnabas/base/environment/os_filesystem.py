@@ -60,7 +60,7 @@ class OsFile(VectoredFile):
 
 
 class OsLock:
-    """A lock file that excludes other brokers, also in this process: Barnabas and Apache Kafka."""
+    """A lock file that excludes other brokers, of Barnabas and of Apache Kafka, also in this process."""
 
     def __init__(self, path: str) -> None:
         self._fd = files.open_file(path, PRIVATE_FILE, create=True)

@@ -38,9 +38,9 @@ def encode_alone(schema: Registered, message: str, text: str, path: str) -> byte
         path: name of the value in error messages: "value" or "key".
 
     Raises:
-        UnfitError: the text is not JSON, the schema does not allow it, or the check takes too long.
+        UnfitError: the text is not JSON, the schema does not allow the value, or encoding exceeds a limit.
         SchemaError: the schema cannot be used.
-        ClientError: too many values are being encoded now.
+        ClientError: too many values are being encoded now, or the process has failed.
     """
     job = json.dumps([_CPU_S, _MEMORY, schema, message, path, text]).encode()
     if not _free.acquire(timeout=_TURN_S):

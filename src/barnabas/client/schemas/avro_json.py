@@ -182,8 +182,12 @@ class _Writing:
         self.write(branches[index], value, path)
 
     def _branch(self, branches: list[Any], value: Any, path: str) -> tuple[int, Any]:
-        """Return the index of the union's branch that `value` fits, and the value
-        itself, without a name of the branch.
+        """Return the index of the union's branch that `value` fits, and the value.
+
+        If the value is in an object with the name of its branch, the returned value is without this object.
+
+        Raises:
+            UnfitError: the value fits no branch, or it is an object that fits several equally well.
         """
         if isinstance(value, dict) and len(value) == 1 and not self._in_default:
             (name,) = value

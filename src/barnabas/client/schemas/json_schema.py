@@ -73,7 +73,10 @@ class JsonSchema:
 
 
 def linked(contents: Any, named: list[tuple[str, Any]]) -> tuple[Registry[Any], str]:
-    """Return a schema and the documents to which its ``$ref`` may refer, and the schema's own URI.
+    """Return a registry with a schema and the documents of its references, and the schema's own URI.
+
+    Args:
+        named: for each reference, the name that ``$ref`` uses, and the document.
 
     Raises:
         ValueError: an ``$id`` is not a URI.

@@ -80,8 +80,8 @@ class SchemaRegistry:
     Args:
         url: address. ``http://user:password@host:8081`` logs in; other characters than letters and digits are
             percent-encoded in the user and password.
-        login: a cluster with security settings. The client trusts its authorities, and logs in as its user
-            unless the URL has a user.
+        login: a cluster with security settings. The client trusts the certificate authorities of these
+            settings, and logs in as their user unless the URL has a user.
 
     Raises:
         ConfigError: the URL is malformed. The text does not contain its password.
@@ -114,7 +114,10 @@ class SchemaRegistry:
         return self._ask(method, path, body, self._patience.change_s)
 
     def curl(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> list[str]:
-        """Return the curl command that sends such a request to the registry. It contains no password."""
+        """Return the curl command that sends the same request as `send`.
+
+        It contains no password: curl asks for it.
+        """
         data = [] if body is None else ["--header", f"Content-Type: {_TYPE}", "--data", _json(body)]
         request = ["--request", method, *data, *self._login, self._url + path]
         return ["curl", "--silent", "--show-error", *request]
@@ -128,7 +131,10 @@ class SchemaRegistry:
         return ["--registry", self._shown, *(["--registry-login"] if self._has_login else [])]
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float) -> Any:
-        """Return the response to the first attempt to which the registry responds without a failure."""
+        """Return the response.
+
+        The request is repeated if the registry fails or does not answer, but not if it refuses.
+        """
         left, pause = self._patience.attempts, _FIRST_PAUSE_S
         while True:
             left -= 1

@@ -1,4 +1,4 @@
-"""Parses an Avro schema from JSON into a tree of nodes, and checks every rule of the specification.
+"""Parses an Avro schema from JSON into a tree of nodes, and checks every rule but those of default values.
 
 Source: https://avro.apache.org/docs/1.12.0/specification/. `fastavro` parses schemas too. But it accepts many
 that Java's parser rejects (two fields of one name, unions in unions), and loses the order and the namespaces.
@@ -79,10 +79,11 @@ class Field:
 def read(schema: Any, known: dict[str, SchemaNode]) -> SchemaNode:
     """Parse a schema from its JSON value. Return its node.
 
-    `known` has the named types that the schema may refer to. Those that the schema defines are added to it.
+    `known` has the named types that the schema may refer to, by full name. The types that the schema defines
+    are added to `known`.
 
     Raises:
-        InvalidSchemaError: the schema breaks a rule of Avro.
+        InvalidSchemaError: the schema breaks a rule of Avro. Default values of fields are not checked.
     """
     return _Reader(known).node(schema, "")
 

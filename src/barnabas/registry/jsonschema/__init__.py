@@ -77,7 +77,11 @@ def _load(schema: str, elements: Elements) -> Any:
 
 
 def _references(contents: Any) -> Iterator[str]:
-    """Yield every ``$ref``, except those in subschemas with an ``$id``, which are relative to that."""
+    """Yield every ``$ref`` that is relative to the schema's own URI.
+
+    A subschema with an ``$id`` has a URI of its own, so its references are left out. Values that are no
+    schemas (``enum``, ``const``, ``default``, ``examples``) are left out, too.
+    """
     if isinstance(contents, dict):
         if isinstance(contents.get("$ref"), str):
             yield contents["$ref"]

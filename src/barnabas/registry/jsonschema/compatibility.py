@@ -1,9 +1,9 @@
 """Checks whether one JSON Schema accepts every document that another accepts.
 
 A reader's schema must accept every document of a writer's schema. The schemas are compared keyword by
-keyword. A keyword that cannot be compared (``pattern``, ``if``) must not change. The kinds of
-incompatibilities have the names of Confluent's registry. A property may be added only if the old schema
-allowed no other properties.
+keyword. A keyword that cannot be compared (``pattern``, ``if``) may be removed, but not added or changed. The
+kinds of incompatibilities have the names of Confluent's registry. A property with a restriction may be added
+only if the old schema allowed no other properties.
 """
 
 from __future__ import annotations
@@ -110,11 +110,11 @@ def rejections(reader: Located, writer: Located) -> list[Incompatibility]:
 
 class _Check:
     def __init__(self) -> None:
-        # Keys are identities of the JSON values, which are kept so that none gets another's. A pair in
-        # progress counts as compatible: a recursive schema is as good as the rest of it.
+        # By the ids of two JSON values. `_kept` refers to these values, so that no later value gets the same
+        # id. A pair whose comparison has not ended counts as compatible, so that recursive schemas end.
         self._under_way: dict[tuple[int, int], list[Incompatibility]] = {}
         self._kept: list[Any] = []
-        # Made-up schemas by the identities of their parts: what is made twice is one, and compared once.
+        # The schemas that the comparison builds, by the ids of their parts (see `_one`).
         self._made: dict[tuple[Any, ...], Any] = {}
         self._texts: dict[int, tuple[bytes, bool]] = {}
         self._steps = Steps()
@@ -206,7 +206,10 @@ class _Check:
             yield from self.compare(reader, writer.inside(branch), place)
 
     def _narrowest(self, reader: Located, writer: Located, place: str) -> list[Incompatibility]:
-        """Compare with the `allOf` of a writer. It is compatible if one part is, or all parts merged are."""
+        """Compare with a writer that has `allOf`.
+
+        The writer is compatible if one part of its `allOf` is, or if all parts merged into one schema are.
+        """
         merged: dict[str, Any] = {key: value for key, value in writer.contents.items() if key != "allOf"}
         for part in (writer.inside(part).resolved() for part in writer.get("allOf")):
             if not isinstance(part.contents, dict):

@@ -59,7 +59,10 @@ class _Check:
         return found
 
     def message(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
-        """Return the incompatibilities of two messages; an empty list if this pair was compared before."""
+        """Return the incompatibilities of two messages. A pair that was compared before has an empty list.
+
+        So each incompatibility is reported once. `_broken` keeps whether the pair is incompatible.
+        """
         pair = (reader.full_name, writer.full_name)
         if pair in self._broken:
             return []

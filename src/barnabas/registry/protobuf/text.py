@@ -24,8 +24,8 @@ _ENUM_MAX = 2**31 - 1
 
 _INDENT = "  "
 
-#: words that, where the name of a type may stand, mean something else: a type whose name begins with one is
-#: called by its full name, after a dot
+#: words that protoc does not read as the name of a type. A type whose name begins with one of them is printed
+#: with its full name after a dot
 _WORDS = {
     "double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64",
     "sfixed32", "sfixed64", "bool", "string", "bytes", "group", "map", "message", "enum", "oneof", "option",
@@ -109,8 +109,8 @@ class _Writer:
     ) -> Iterator[Iterable[str]]:
         """Yield the lines of fields and of nested messages, each kind in its original order.
 
-        protoc creates the message of a map entry or of a group at its field. So messages with a lower index
-        are written before this field, because clients find messages by their index.
+        A map entry or a group is a nested message that protoc creates at its field. Clients find messages by
+        their index. So the messages with a lower index are printed before that field.
         """
         waiting = {f".{_join(scope, nested.name)}": nested for nested in types}
         for run in _runs(fields):

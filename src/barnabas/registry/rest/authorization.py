@@ -60,10 +60,11 @@ def sees(subject: str) -> bool:
 
 
 def visible_use(request: web.Request) -> Version:
-    """Return a version with the id or GUID in the URL. The client may see its subject.
+    """Return a version with the id or GUID in the URL, whose subject the client may see.
 
     Raises:
-        RegistryError: SCHEMA_NOT_FOUND, no version has it, or the client may not see the subjects.
+        RegistryError: SCHEMA_NOT_FOUND, no version has the id or GUID, or the client may see none of their
+            subjects.
     """
     for version in uses_of(request):
         if sees(version.subject):

@@ -1,8 +1,8 @@
 """Rejects requests that a browser sends for a page of another site.
 
 The page's host name may point to this machine (DNS rebinding). Then the Host header contains the page's name.
-Or the page sends a request that browsers allow without asking the registry, such as a POST without a content
-type. Then the Origin header names the page's site.
+The page can also send a request that browsers allow without asking the registry, such as a POST without a
+content type. Then the Origin header names the page's site.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def own_hosts(hosts: Collection[str] | None, allowed: Collection[str]) -> frozen
 
     Args:
         hosts: the names of the registry; None if they are unknown.
-        allowed: more names, each with or without a port.
+        allowed: more names, each with or without a port. If `hosts` is None, only these are accepted, unless
+            there are none.
     """
     if hosts is None and not allowed:
         return None
