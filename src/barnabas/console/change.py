@@ -18,8 +18,8 @@ class Change:
     Args:
         command: arguments of the ``barnabas`` command that makes the same change; empty with `shell`.
         carry_out: makes the change, and returns its result for the page.
-        preview: the effect of the change, for the page; None for none.
-        then: further commands, each of which reads the output of the previous one.
+        preview: the effect of the change, for the page; None if there is nothing to show.
+        then: further ``barnabas`` commands, each of which reads the output of the previous one.
         shell: command of another program that makes the same change.
         given: line of input for the first command.
     """

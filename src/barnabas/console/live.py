@@ -150,10 +150,12 @@ class TopicReader:
     def _queue(
         self, group: str, hands: list[str], led: dict[TopicPartition, int]
     ) -> dict[int, dict[str, Any]]:
-        """Return a share group's records in flight by partition, the last ones of each partition.
+        """Return a share group's records in flight, by partition.
 
-        A batch is [first offset, last offset, delivery state, deliveries, number of the member]. `hands` has
-        the members by their numbers, and gets new ones.
+        Each partition has ``start``, the counts of `queue.counts`, and ``batches``: its last `_MOST_RANGES`
+        ranges. A range is [first offset, last offset, delivery state, deliveries, member]. The member that
+        has locked the range is its position in `hands`, from 1; None if the range is not locked. New members
+        are added to `hands`.
         """
         answers = LeaderQuestion(self._view.brokers, led, led, flight_request(group)).ask()
         shown = {}
@@ -282,7 +284,8 @@ class Live:
     async def watch(self, topic: str) -> AsyncIterator[str]:
         """Yield events of a topic as JSON, until the caller closes the iterator.
 
-        A slow caller misses events. The next event then has the number of missed events (``missed``).
+        If `_BEHIND` events wait for a slow caller, it misses the events after them. The next event that it
+        gets has the number of missed events (``missed``).
         """
         watched = self._watched.get(topic)
         if watched is None:

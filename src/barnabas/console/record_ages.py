@@ -1,4 +1,7 @@
-"""Computes the lag of a group in time: the age of the first record that it has not committed."""
+"""Computes the lag of a group in time: the age of the first record that the group has not committed.
+
+The time of a record is that of the first record in its batch.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ from barnabas.client.fetching import fetch
 from barnabas.client.leaders import live_leaders
 from barnabas.kafka.records import batches
 
-#: bytes of each partition in a request about all of them, and in one about a single partition: a leader sends
-#: the first batch of an answer whole, however large, and leaves out later ones that do not fit
+#: bytes of each partition in a request for several partitions, and in one for a single partition. A leader
+#: always sends the first batch of a response, and leaves out later batches that do not fit
 _TOGETHER, _ALONE = 16 << 10, 1
 #: the longest time of one `seconds_behind`, in seconds; the most timestamps that are kept
 _LONGEST_S, _KEPT = 1.0, 20_000
 
 
 class Ages:
-    """A cache of records' timestamps, each of which is read only once. Any thread can use this object."""
+    """A cache of timestamps, each of which is read only once. Any thread can use this object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,7 +36,7 @@ class Ages:
     def seconds_behind(
         self, brokers: Brokers, metadata: Any, committed: Mapping[TopicPartition, int], now: float
     ) -> dict[TopicPartition, float]:
-        """Return, by partition, the age of the record at the committed offset, in seconds.
+        """Return the age of the record at the committed offset, by partition, in seconds.
 
         Args:
             brokers: connections to the cluster.

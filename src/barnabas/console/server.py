@@ -99,8 +99,8 @@ def run(settings: ConsoleSettings, on_ready: Callable[[str], None]) -> None:
     Raises:
         BarnabasError: the settings for the cluster are invalid, or the address is in use.
     """
-    # Answers of a large cluster are a million objects that live for a while: to look through them after each
-    # 700 takes longer than to decode them.
+    # The decoded responses of a large cluster are a million objects that live for some seconds. By default,
+    # Python collects garbage after each 700 new objects. That takes longer than to decode the responses.
     gc.set_threshold(_COLLECTED_AFTER, 20, 100)
     with claim(settings.listen) as claimed:
         run_until_signal(serve(settings, claimed, on_ready))

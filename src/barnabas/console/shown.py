@@ -93,7 +93,8 @@ def shown(
 def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:
     """Return the value of bytes for filters: decoded by their schema, else parsed as JSON, else as text.
 
-    With `masks`, a value that is neither is None.
+    With `masks`, the masked parts are replaced. Bytes that are neither of a known schema nor JSON are then
+    None.
     """
     if data is None:
         return None

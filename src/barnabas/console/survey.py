@@ -149,9 +149,9 @@ class Survey:
                 return
 
     def _steps(self, metadata: Any) -> Iterator[bool]:
-        """Request the data of some topics with each step.
+        """Request the data of some topics with each step of the iteration.
 
-        The totals of directories take effect at the end.
+        The totals of log directories, and of deleted topics, change only after the last step.
         """
         began = time.monotonic()
         directories: dict[tuple[int, str], DirectoryTotals] = {}

@@ -5,9 +5,10 @@ application transaction (Delta's protocol, "Transaction Identifiers"). By this n
 repeated batch. The rows pass through the driver: limit the batches of a large stream with
 maxOffsetsPerTrigger.
 
-If a table with dead letters rejects a batch, the sink searches for the rejected rows. It writes smaller and
-smaller parts of the batch to a temporary local table with the same columns and constraints. The commit's
-information has the dead letters, so none is lost if the driver dies after the commit.
+If the table rejects a batch and the sink has dead letters, the sink searches for the rejected rows. It writes
+smaller and smaller parts of the batch to a temporary local table with the same columns and constraints. Then
+it commits the accepted rows. The commit's information contains the dead letters, so none is lost if the
+driver dies after the commit.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from barnabas.base.errors import BarnabasError
 
-#: A line of Spark's wrapping, or Py4J's, in which an error names itself: ``barnabas.base.errors.ConfigError:
-#: ...``
+#: A line in the text of a Spark or Py4J error that repeats another error with its class, such as
+#: ``barnabas.base.errors.ConfigError: ...``
 _NAMED = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*)(\w+(?:Error|Exception)): (.+)")
 #: The prefix of an error's text: Spark's error condition, for a failed stream before that of the cause.
 _CONDITION = re.compile(
@@ -50,8 +50,9 @@ class Location:
 def explain(error: BaseException) -> str:
     """Return the one line of a Spark exception that describes the error.
 
-    An error of Barnabas in the text has priority. Next comes the error of a Python traceback, with its type
-    and line. Next comes the last line that names an error, and then the first line.
+    The text of the exception can repeat several errors. The last error of Barnabas in it has priority. Next
+    comes the error of a Python traceback, with its type and line, then the last line with the class of an
+    error. If there is none of these, the result is the first line.
     """
     lines = [line for line in str(error).splitlines() if line.strip()]
     named = [match for line in lines if (match := _NAMED.match(line))]

@@ -1,9 +1,9 @@
 """Writes checkpoints on a local disk without starting a process for each file.
 
-Spark renames a file with Hadoop's FileContext, which on a local disk starts the program ``stat``. Hadoop's
-FileSystem only calls rename(2), which is as atomic. But it writes and renames a second file, with a checksum.
-If a process is killed between the two renames, a file can have the checksum of another one. So Barnabas turns
-these files off. Spark has its own checksums of the files in checkpoints.
+By default, Spark renames a file with Hadoop's FileContext, which on a local disk starts the program ``stat``.
+Hadoop's FileSystem only calls rename(2), which is as atomic. But it writes and renames a second file, with a
+checksum. If a process is killed between the two renames, a file can have the checksum of another one. So this
+module makes Spark use FileSystem, without checksum files. Spark has its own checksums of checkpoint files.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ METRICS = (*(metric for metric, _ in OF_QUERIES), STATE, PARTITION_LAG, ALERTS, 
 
 
 def exposition(status: PipelineStatus) -> Iterator[str]:
-    """Return the status in Prometheus' text format, line by line."""
+    """Yield the status in Prometheus' text format, in pieces."""
     name = status.pipeline
     for metric, read in OF_QUERIES:
         yield from written(metric, _samples(name, status.queries, read))

@@ -46,12 +46,12 @@ ON CONFLICT (query) DO UPDATE SET batch = EXCLUDED.batch WHERE done.batch < EXCL
 """
 
 
-#: Errors that are a row's own, beside psycopg's DataError (class 22) and IntegrityError (class 23): a view's
-#: check option, an exception that a trigger raises, a value too large for an index.
+#: SQLSTATEs of further errors that a single row causes: a view's check option, an exception that a trigger
+#: raises, a value too large for an index. psycopg's DataError (class 22) and IntegrityError (23) count, too.
 _OF_A_ROW = ("44000", "P0001", "54000")
 
-#: The rows of a batch, numbered in their order, of which the last of each key is merged: PostgreSQL itself
-#: refuses to change a row twice at once.
+#: A temporary table for the rows of a batch, numbered in their order. Only the last row of each key is
+#: merged, because PostgreSQL rejects a statement that changes a row twice.
 _STAGE = "CREATE TEMP TABLE {staged} ON COMMIT DROP AS SELECT {columns} FROM {table} WITH NO DATA"
 _NUMBER = "ALTER TABLE {staged} ADD barnabas_row BIGSERIAL, ADD {deleted} BOOLEAN"
 _MERGE = """

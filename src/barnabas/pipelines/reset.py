@@ -115,7 +115,7 @@ def _checkpoint(name: str, path: Path, sink: SinkOptions | None) -> Checkpoint:
 
 
 def remembers(folder: str) -> str:
-    """Return the error text for a query without a checkpoint that would write to a used Parquet folder."""
+    """Return the error text for a query without a checkpoint whose Parquet folder a stream has written to."""
     return (
         f"{folder} remembers the batches written there, and Spark would silently leave out as many of a "
         "query that begins again: delete the folder or move it away first"

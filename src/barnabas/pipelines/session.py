@@ -35,9 +35,9 @@ DEFAULTS = {
 }
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
-#: Options of Spark's JVM where it runs nothing but the installed Spark, whose compiler made valid bytecode:
-#: to verify its classes at each start costs three seconds of CPU time. Without the size the whole heap is
-#: collected each time that the classes have grown. A JVM that lacks one of these options ignores it.
+#: Options for a JVM that loads only classes of the installed Spark. They turn off the verification of these
+#: classes, which costs three seconds of CPU time at each start. MetaspaceSize prevents a collection of the
+#: whole heap each time that the loaded classes have grown. A JVM ignores an option that it does not have.
 TRUSTING_JVM = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
     "-XX:MetaspaceSize=256m"

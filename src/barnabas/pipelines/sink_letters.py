@@ -1,9 +1,9 @@
 """Sends each row that a table rejects to the sink's dead-letter topic once.
 
 A batch and its dead letters go to two systems, and both must be written or neither. So the transaction of a
-batch stores its letters in the database, as one value. After the commit the sink sends them to the topic,
-exactly once by the number of the batch, and deletes the value. If the driver dies in between, the next
-attempt of the batch finds the value.
+batch stores the dead letters in the database, as one value. After the commit the sink sends them to the
+topic, exactly once by the number of the batch, and deletes the value. If the driver dies in between, the next
+attempt of the batch finds the value, and sends the dead letters.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def mark(rows: DataFrame, source: str) -> DataFrame:
 def comes_alone(rows: DataFrame, source: str) -> bool:
     """Whether streaming `rows` come only from `source`, by operators without state.
 
-    `mark` must have marked it.
+    The rows of the source must have passed through `mark`. A join with static rows is without state.
     """
     return _comes_alone(rows._jdf.queryExecution().analyzed(), _mark(source))
 

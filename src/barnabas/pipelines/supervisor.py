@@ -17,9 +17,9 @@ from barnabas.spark.dead_letters import TooManyRejectedError
 from barnabas.spark.exactly_once import ReplayError
 from barnabas.spark.open_ranges import DataLossError
 
-#: Seconds before the first restart of a failed query. Each further wait is twice as long, up to ...
+#: Seconds before the first restart of a failed query. Each further wait is twice as long.
 FIRST_WAIT_S = 1.0
-#: ... this.
+#: Longest time before a restart, in seconds.
 LONGEST_WAIT_S = 60.0
 
 #: The longest time that the start of one query delays the start of the next, in seconds.
@@ -29,8 +29,8 @@ LONGEST_START_S = 60.0
 REJECTIONS_TOLD_S = 60.0
 
 #: Errors that no restart cures: a wrong option, a record that does not parse, a batch whose rows have changed
-#: since it was written, records that are gone, too many rejected rows. Spark repeats the full name of a
-#: Python error in its own.
+#: since it was written, records that are gone, too many rejected rows. The text of Spark's error contains the
+#: full name of the Python error.
 _LASTING = (
     *(
         f"{error.__module__}.{error.__qualname__}: "

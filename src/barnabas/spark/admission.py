@@ -14,7 +14,7 @@ Sizes = dict[TopicPartition, float]
 
 
 class Admission:
-    """Decides where each micro-batch of a query ends. An instance stores when the last one started."""
+    """Decides where each micro-batch of a query ends. It remembers when the last micro-batch started."""
 
     def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options

@@ -17,8 +17,8 @@ from barnabas.base.types import Buffer, Offset, TopicPartition
 from barnabas.spark.record_fields import Fields, Spans, fields_of, headers_of
 from barnabas.spark.visible_batches import Payload
 
-#: Bytes of records that are decoded at once into an Arrow batch. Spark needs some 0.4 ms for each batch on
-#: both sides, so smaller batches are slower.
+#: Bytes of records that are decoded at once into an Arrow batch. Each batch costs some 0.4 ms, in the Python
+#: worker and in Spark's JVM together, so smaller batches are slower.
 _AT_ONCE_BYTES = 4 * 1024 * 1024
 
 #: The latest timestamp in milliseconds that Spark can represent: its timestamps are microseconds in 64 bits.

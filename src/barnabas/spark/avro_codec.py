@@ -63,8 +63,8 @@ def _parse(schema: Registered, *, bare: bool) -> tuple[Any, dict[str, Any]]:
 class Decoder(PayloadDecoder[tuple[Any, Any]]):
     """Decodes Avro payloads to records of the reader's schema.
 
-    It caches the parsed writers' schemas. A writer's schema that differs is kept with the reader's, to which
-    fastavro converts the records.
+    It caches the parsed writers' schemas. If a writer's schema differs from the reader's, fastavro reads with
+    both, and so converts the records to the reader's schema.
     """
 
     def __init__(

@@ -53,8 +53,8 @@ class TopicReader(DataSourceReader):
     def _check(self, start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> None:
         """Move start and end offsets that are outside the logs into the logs, in place.
 
-        Raises ConfigError if the options start after their end. Raises DataLossError for missing records, or
-        only logs them if failOnDataLoss is false.
+        Raises ConfigError if the options put the start of a partition after its end. For missing records it
+        raises DataLossError, or only logs a warning if failOnDataLoss is false.
         """
         losses = []
         for tp in start:

@@ -58,7 +58,7 @@ _PATIENCE_S = 300.0
 
 @dataclass(frozen=True)
 class TaskReport:
-    """The part of a batch that a task has written, in this or an earlier attempt."""
+    """The part of a batch that a task has written, in this attempt or an earlier one."""
 
     what: WriteId
     #: rows of this attempt
@@ -73,7 +73,8 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
     """Write the rows of one task, unless an earlier attempt has written them.
 
     Raises:
-        ReplayError: the batch was written with other rows, or does not follow the sink's last batch.
+        ReplayError: the batch was written with other rows (only a warning if failOnChangedReplay is false),
+            or does not follow the sink's last batch.
         DeliveryError: a broker rejected a record, another attempt of the task has taken over, or the
             transaction took too long.
     """
@@ -81,10 +82,10 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
     first = next(batches, None)
     progress = _progress(options, what.sink)
     if first is None:
-        # Nothing to write, and nothing to mark. The mark is read all the same: if the task has no rows now
-        # and had some, these may be in a task that has no mark yet, and would be there twice; no other task
-        # can tell. A task cannot know whether this is the first attempt: Spark counts attempts anew when a
-        # query is restarted.
+        # There is nothing to write or to mark, but the mark must be read. An earlier attempt of this task may
+        # have had rows. If another task has these rows now, it has no mark and would write them again, and
+        # only this task can detect that. A task cannot know whether it is the first attempt, because Spark
+        # counts attempts from 0 when a query is restarted.
         topic_id = progress.topic_id(options.topic) or "" if options.topic else ""
         marks = progress.tasks(what.name, None)
         mark = own_mark(what, options.topic, topic_id, marks, adopt=options.adopt_topic)
@@ -134,7 +135,8 @@ def close_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> None:
     """Mark a batch as written by all of its tasks. If it is marked already, only compare the rows.
 
     Raises:
-        ReplayError: the marked batch has other rows, or a later batch is marked.
+        ReplayError: the marked batch has other rows, or a later batch is marked. If failOnChangedReplay is
+            false, this is only logged.
         DeliveryError: the sink's topic does not exist.
     """
     if not reports:
@@ -255,8 +257,8 @@ class _Transaction:
         """Fence every older attempt and abort its open transaction. Wait if a transaction is committing."""
         with contextlib.suppress(KafkaException):
             for _ in range(2):
-                # Only to save time: the second answer comes from a broker that is known by its id. Asked for
-                # the coordinator before, librdkafka may lose the answer, and ask again half a second later.
+                # This only saves time. After the second answer librdkafka knows the broker's id. If it looks
+                # for the coordinator before that, it may lose the answer, and retry half a second later.
                 self._producer.find(topic, _CALL_S)
         self._insist(self._producer.init_transactions)
 

@@ -15,8 +15,8 @@ from barnabas.spark.option_values import refuse
 _TRUE = ("true", "t", "1")
 _LAST_PORT = 65_535
 
-#: With librdkafka's names. The defaults are Java's, but for a shorter wait, since a task reads what is there
-#: already, and for larger fetches, since each becomes a batch of Spark's (`barnabas.spark.arrow`).
+#: The settings with librdkafka's names, and their defaults, which are mostly Java's. The wait is shorter,
+#: because a task reads records that exist already. Fetches are larger, because each becomes an Arrow batch.
 FETCH_DEFAULTS = {
     "bootstrap.servers": "",
     "client.id": "barnabas",
@@ -101,7 +101,7 @@ class FetchSettings:
 
     @classmethod
     def parse(cls, client: Mapping[str, object]) -> FetchSettings:
-        """Parse the settings that apply to reads. They must have passed librdkafka's checks.
+        """Parse the settings that apply to reads. librdkafka must have accepted them before.
 
         Raises:
             ConfigError: an address is not HOST:PORT, a value is not a number, or a security setting is not

@@ -245,7 +245,9 @@ class BatchProducer:
         return int(_outq_len(self._handle))
 
     def poll(self, milliseconds: int) -> None:
-        """Call `on_failure` for failed records. If there are none, wait for one up to `milliseconds`.
+        """Call `on_failure` for each record that has failed.
+
+        If none has, wait up to `milliseconds` for the first.
 
         Raises KafkaException after a fatal error.
         """
@@ -253,9 +255,7 @@ class BatchProducer:
         self._check()
 
     def flush(self) -> None:
-        """Wait until each record is acknowledged or has failed. Raises KafkaException after a
-        fatal error.
-        """
+        """Wait until each record is acknowledged or has failed. Raises KafkaException after a fatal error."""
         for _ in range(_SHORT_FLUSH_MS):
             if _flush(self._handle, 1) == 0:
                 break

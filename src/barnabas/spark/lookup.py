@@ -208,8 +208,9 @@ class OffsetLookup:
         """Return the offsets for `bound`, the start or the end of a read.
 
         Raises:
-            ConfigError: the option does not name exactly the partitions of the query, or has a time after the
-                last record.
+            ConfigError: the option does not name exactly the partitions of the query. Or it has a time after
+                the last record of a partition, and the strategy for such times is not latest.
+            BarnabasError: a broker rejects the request, or none answers.
         """
         wanted = bound.by_partition
         if wanted is None:
@@ -313,7 +314,10 @@ class OffsetLookup:
         return found
 
     def _check(self, answers: LeaderAnswers, attempt: int, *, is_last: bool) -> None:
-        """Raise BarnabasError for permanent errors in `answers`; with `is_last`, for all errors."""
+        """Raise BarnabasError for errors in `answers` that a further attempt cannot mend.
+
+        With `is_last`, raise it for any error in `answers`.
+        """
         refused = {}
         for tp, error in answers.refused.items():
             waits = attempt < _ATTEMPTS if error in _NO_SUCH_PARTITION else error in _PASSING

@@ -68,7 +68,7 @@ class PayloadDecoder(ABC, Generic[W]):
         For each payload, the record or the reason is NULL; for a NULL payload, both are.
 
         Raises:
-            RegistryError: the registry does not answer, or rejects the request.
+            RegistryError: the registry does not answer, or does not allow the user to read a schema.
         """
         unknown: dict[int, str] = {}
         records: list[Any] = []

@@ -27,10 +27,13 @@ class PlanError(BarnabasError):
 
 @dataclass(frozen=True)
 class Plan:
-    """The parameters of `plan_tasks`, and the start offsets of partitions that the first position lacks.
+    """The parameters of `plan_tasks` for one micro-batch, and start offsets.
 
-    In PySpark 4.1, the planner may not know the first position when it plans a query's first micro-batch.
-    Then `starts` has the earliest offset of each partition, and `initial` the start if the query is new.
+    `starts` has the start offsets of partitions that are missing in the position at which the micro-batch
+    begins.
+
+    In PySpark 4.1, the planner may not know this position when it plans a query's first micro-batch. Then
+    `starts` has the earliest offset of each partition, and `initial` the start if the query is new.
     """
 
     parallelism: int
@@ -41,7 +44,11 @@ class Plan:
 
     @classmethod
     def of(cls, options: ReadOptions, starts: Offsets) -> Self:
-        """Make the plan of a new micro-batch from the options. `starts` has the missing start offsets."""
+        """Make the plan of a new micro-batch from the options.
+
+        `starts` has the start offsets of partitions that are missing in the position at which the micro-batch
+        begins.
+        """
         parallelism = parallelism_of(options)
         return cls(parallelism, options.min_partitions, options.max_records_per_partition, starts)
 

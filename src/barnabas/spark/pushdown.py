@@ -34,8 +34,8 @@ class Wanted:
     partitions: frozenset[int] | None = None
     topics: frozenset[str] | None = None
     offsets: range = _EVERY_OFFSET
-    #: Records of this time or later, in milliseconds since 1970. An upper end would not help: times need not
-    #: rise in a log, so that early records can come late.
+    #: Records of this time or later, in milliseconds since 1970. There is no upper limit, because timestamps
+    #: need not rise in a log: records with earlier times can follow.
     not_before: int | None = None
 
     def includes(self, tp: TopicPartition) -> bool:

@@ -29,8 +29,8 @@ __all__ = [
 #: Whether the installed PySpark has admission control for Python data sources (4.2 and later).
 HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
 
-#: Settings of a session, for the trigger availableNow. PySpark 4.1 runs one micro-batch without them, and the
-#: next run writes the windows that its records close.
+#: Settings of a session, for the trigger availableNow. Without them PySpark 4.1 runs only one micro-batch.
+#: Then a window that its records close is not written before the next run.
 AVAILABLE_NOW = {} if HAS_LIMITS else {"spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true"}
 
 #: The options that need admission control.
@@ -56,7 +56,10 @@ else:
     ReadMaxBytes = ReadMaxRows = ReadMinRows = ReadLimit
 
     class SupportsTriggerAvailableNow:
-        """Replaces PySpark's mixin of this name. PySpark 4.1 itself fixes the end offset of the trigger."""
+        """Replaces PySpark's mixin of this name.
+
+        PySpark 4.1 itself determines where the trigger's run ends.
+        """
 
 
 def require_limits(given: Mapping[str, str]) -> None:

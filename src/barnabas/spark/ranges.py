@@ -85,15 +85,16 @@ class Task(InputPartition):
 def limit_to(
     most: int, start: Offsets, available: Offsets, size: Callable[[TopicPartition], float] = lambda _: 1
 ) -> Offsets:
-    """Return the end offsets of a micro-batch of about `most` records.
+    """Return the end offsets of a micro-batch of about `most` records, or of about `most` bytes with `size`.
 
     Each partition gets a share in proportion to its lag. Every partition with a lag advances by at least one
     record, so that large partitions do not block small ones. Therefore the result can exceed the limit, as in
     Spark's own connector.
 
     Args:
-        size: returns the size of one record of a partition, if `most` is not a number of records but of
-            bytes.
+        start: the offsets at which the micro-batch begins.
+        available: the latest offsets.
+        size: returns the size of one record of a partition in bytes.
     """
     lag = {tp: behind for tp, behind in lag_of(available, start).items() if behind}
     total = sum(behind * size(tp) for tp, behind in lag.items())
@@ -111,10 +112,12 @@ def plan_tasks(
 ) -> list[Task]:
     """Divide `ranges` into tasks, without empty ranges. The same arguments always give the same tasks.
 
-    Without `min_partitions` and `max_records`, small ranges share tasks, but there are at least `parallelism`
-    tasks, or one for each range. If `min_partitions` exceeds the number of ranges, large ranges are divided
-    in proportion to their size. Because of rounding, there can be one or two tasks less or more. With
-    `max_records`, larger ranges are divided, and each part has its own task.
+    By default, small ranges share a task. There is a task for each `RECORDS_WORTH_A_TASK` records, and at
+    least `parallelism` and `min_partitions` tasks, but at most one for each range.
+
+    If `min_partitions` exceeds the number of ranges, large ranges are divided in proportion to their size,
+    and each part has its own task. Because of rounding, there can be one or two tasks less or more. With
+    `max_records`, larger ranges are divided, and each range or part has its own task.
     """
     ranges = [each for each in ranges if each.size > 0]
     if max_records is not None:

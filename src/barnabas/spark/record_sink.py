@@ -145,7 +145,8 @@ class RecordSink:
     def _is_full(self) -> bool:
         """Whether the producer has reached its limits of records or bytes.
 
-        librdkafka counts only records. Bytes are counted for the most recent pieces that have these records.
+        librdkafka tells how many records it holds, but not their bytes. These records are the ones that were
+        queued last, so the bytes are the sum over the last pieces.
         """
         held = len(self._producer)
         while self._recent and self._recent_records - self._recent[0][0] >= held:

@@ -228,8 +228,8 @@ def _encoding_each(codec: _Codec) -> Any:
 
 
 def _udf(function: Any, result: DataType) -> Any:
-    # The function's type hints tell its kind. Without the mark Spark would run it again for each column that
-    # is taken from its result.
+    # The function's type hints tell Spark its kind. If it were deterministic, Spark would call it again for
+    # each column that is selected from its result.
     return F.arrow_udf(function, result).asNondeterministic()
 
 

@@ -42,8 +42,8 @@ _LOCAL = {
     **AVAILABLE_NOW,
 }
 
-#: Workers are forked with their imports done (`barnabas.spark.worker_daemon`). Only where Spark runs on this
-#: machine: one of a cluster may have no Barnabas where Spark starts its daemon.
+#: Makes Spark fork workers that have imported their modules already (`barnabas.spark.worker_daemon`). Use it
+#: only if Spark runs on this machine: a machine of a cluster may not have Barnabas.
 FORKED = {"spark.python.daemon.module": "barnabas.spark.worker_daemon"}
 
 

@@ -102,6 +102,8 @@ class SinkProgress:
     def topic_id(self, topic: str, *, create: bool = False) -> str | None:
         """Return the topic's id as text; empty if the brokers have no ids, None if the topic does not exist.
 
+        The result is also None if a broker rejects the request, or the topic has no leader after 15 seconds.
+
         Args:
             create: lets the brokers create the topic if they do so for producers.
         """
@@ -126,8 +128,8 @@ class SinkProgress:
         Raises:
             ReplayError: another program uses the group.
         """
-        # That transaction may have ended already. Apache Kafka's coordinator before 4.0 stores an offset a
-        # moment after it has announced the end.
+        # `stable` is necessary even if the transaction has ended already. Before 4.0, Apache Kafka's
+        # coordinator stores an offset a moment after it has announced the end of the transaction.
         stable = some_topic is not None
         found = group_offsets(self._brokers, name, stable=stable)
         if not found and some_topic is not None:

@@ -40,8 +40,9 @@ exec {python} "$@"
 def worker_python(folder: Path) -> str:
     """Return the path of the program that Spark starts as its Python interpreter.
 
-    It is the script, which this function writes to `folder`, or this interpreter. The script is used only if
-    Spark's JVM comes from the installed PySpark, because then both copies of PySpark are the same.
+    It is a script that this function writes to `folder`, and that starts this interpreter without Spark's zip
+    files. The result is this interpreter itself if the script cannot be executed. It is also this interpreter
+    unless Spark's JVM comes from the installed PySpark: otherwise the two copies of PySpark could differ.
     """
     installed = Path(pyspark.__file__).resolve().parent
     if not _SHELL.exists() or Path(_find_spark_home()).resolve() != installed:

@@ -12,7 +12,7 @@ from barnabas.console.pages.query import Query, whole
 from barnabas.console.view import ClusterView
 
 _MOST = 500
-#: in partitions of how many topics hanging transactions are looked for
+#: the number of partitions that are searched for hanging transactions
 _PARTITIONS = 2000
 
 
