@@ -54,7 +54,7 @@ def queue(view: ClusterView, group: str, members: Iterable[dict[str, Any]]) -> d
 def counts(records: InFlight | None) -> dict[str, int | None]:
     """Return the numbers of records in flight by their state; None for each if they are unknown.
 
-    ``locked`` records are acquired by a member. ``waiting`` records are available again after a delivery.
+    ``locked``: a member has acquired the records. ``waiting``: they are available again after a delivery.
     """
     if records is None:
         return dict.fromkeys(("locked", "waiting", "acknowledged", "archived"))
