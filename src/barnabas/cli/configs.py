@@ -149,12 +149,10 @@ def alter(
 
 
 def require_known(admin: Admin, kind: str, name: str, settings: Sequence[str]) -> None:
-    """Raise an error for an unknown setting.
-
-    Brokers silently ignore a reset of a setting that they do not know.
+    """Check that all `settings` exist, because brokers silently ignore the reset of an unknown setting.
 
     Raises:
-        UnknownSetting: no setting has this name.
+        UnknownSetting: the resource has no setting of a name.
     """
     if not settings:
         return

@@ -223,7 +223,17 @@ def _read(
 
 
 def _starts(offset: int, marks: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
-    """Return each partition's first offset to read, and report differences from the request on stderr."""
+    """Return each partition's first offset to read, for the value of --offset.
+
+    A negative `offset` counts from the end. If a partition does not have `offset`, the nearest one that it
+    has is used, and a line on stderr says so.
+
+    Args:
+        marks: the first and the end offset of each partition.
+
+    Raises:
+        OffsetAbsent: `offset` is above the end offset of every partition.
+    """
     if offset < 0:
         return {place: max(high + offset, low) for place, (low, high) in marks.items()}
     if all(offset > high for _, high in marks.values()):
@@ -272,7 +282,13 @@ def _print(
     timeout: float | None,
     finish: Callable[[R], None] | None = None,
 ) -> None:
-    """Print records until an option ends the output. After that, call `finish` for each printed record."""
+    """Write each batch of records to stdout, until --max-messages, --timeout or a lost reader ends it.
+
+    When a batch is written, call `finish` for each of its records.
+
+    Raises:
+        TimedOut: no record came for `timeout` seconds, and fewer than `max_messages` were printed.
+    """
     heard = time.monotonic()
     for batch in batches:
         if max_messages is not None:

@@ -303,7 +303,10 @@ def _shown(partitions: tuple[TopicPartition, ...]) -> str:
 
 
 def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
-    """Return committed offset, end, lag and reader by partition of the group's topics; None if unknown."""
+    """Return a row for each partition of the group's topics: committed offset, end, lag and reader.
+
+    A value that is unknown, or does not exist, is None.
+    """
     from barnabas.client.lag import lag_of
 
     readers = {partition: member for member in members for partition in member.assignment}
@@ -329,7 +332,10 @@ def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> lis
 
 
 def _share_progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
-    """Return start, lag, members and records in flight by partition of a share group; None if unknown."""
+    """Return a row for each partition of a share group: start, lag, members and records in flight.
+
+    A value that is unknown is None.
+    """
     sharers: dict[TopicPartition, list[str]] = {}
     for member in members:
         for partition in member.assignment:
@@ -353,7 +359,12 @@ def _share_progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) 
 
 
 def _counts(records: InFlight | None) -> dict[str, int | None]:
-    """Return the numbers that `describe` shows of the records in flight; None if these are unknown."""
+    """Return the numbers of a partition's records in flight that `describe` shows; None for unknown ones.
+
+    ``locked``: a member has acquired the records. ``waiting``: they are available again after a delivery.
+    ``deliveries``: the most deliveries of one of these records. ``unlocks_ms``: the time until the first lock
+    ends.
+    """
     if records is None:
         return dict.fromkeys(("locked", "waiting", "deliveries", "unlocks_ms"))
     unfinished = [each for each in records.batches if each.state in ("available", "acquired")]

@@ -18,10 +18,13 @@ _JSON_NAMES = 1 << 16
 
 
 class InputForm(NamedTuple):
-    """The format of the input: lines, unless an option sets another one.
+    """The format of the input. By default, each line is the value of a record.
 
     Attributes:
-        null: text of a value that is sent as null; None if no text is.
+        as_json: whether each line is a record in JSON.
+        raw: whether the whole input is one value.
+        separator: the bytes between key and value in a line; None if lines have no keys.
+        null: the bytes of a value that is sent as null; None if there are no such values.
         value, key: encoders for values and for keys, which are then JSON; None without a schema.
     """
 
@@ -38,10 +41,11 @@ def read_records(
 ) -> Iterator[tuple[str, Outgoing]]:
     """Yield each record with its position for messages, e.g. "line 7".
 
-    A line ends with LF or CRLF, which is not part of the record. The last line needs no line end.
+    A line ends with LF or CRLF, which is not part of the record. The last line needs no line end. With
+    `as_json`, empty lines are skipped.
 
     Args:
-        longest: maximum size of a record in bytes, which also bounds the memory used.
+        longest: maximum size of a record in bytes. It also limits the size of the lines, and so the memory.
         name: name of the stream, for messages.
 
     Raises:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 #: seconds after the output of a line in which its repetitions are only counted
 WINDOW = 10.0
-#: number of lines that are remembered
+#: maximum number of different lines that are remembered
 _MOST_KNOWN = 1000
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

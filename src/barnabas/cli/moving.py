@@ -100,6 +100,9 @@ def read_plan(text: str, source: str) -> dict[TopicPartition, tuple[BrokerId, ..
 def read_log_dirs(text: str, source: str) -> dict[Replica, str]:
     """Return the log directories that a plan names, by broker and partition, except those named "any".
 
+    Args:
+        text: a plan that `read_plan` accepts.
+
     Raises:
         click.ClickException: a partition does not have one directory for each replica, or a directory is not
             an absolute path.
@@ -182,7 +185,10 @@ def wait_for_moves(moves: Moves, partitions: Collection[TopicPartition]) -> None
 
 
 def is_where_planned(holders: Holders | None, replicas: Sequence[BrokerId]) -> bool:
-    """Whether a partition has exactly the replicas of a plan, for a partition that is not moving."""
+    """Whether the replicas of a partition, which must not be moving, are exactly those of a plan.
+
+    `holders` is None for a partition that does not exist.
+    """
     return holders is not None and holders.replicas == tuple(replicas)
 
 

@@ -1,4 +1,4 @@
-"""Parses options for offsets: earliest, a number, a time, or a duration ago."""
+"""Parses the options that name offsets: the earliest, the latest, a number, a time, or a duration ago."""
 
 from __future__ import annotations
 
@@ -55,7 +55,12 @@ def time_before_now(text: str, option: str) -> int:
 
 @dataclass(frozen=True)
 class Target:
-    """The target of a reset of offsets: one of the --to options."""
+    """The target of a reset of offsets, from --to-earliest, --shift-by, --by-duration or a similar option.
+
+    Attributes:
+        kind: ``earliest``, ``latest``, ``offset``, ``shift`` or ``time``.
+        value: the offset, the shift, or the time in milliseconds since 1970.
+    """
 
     kind: str
     value: int = 0
@@ -96,7 +101,11 @@ class Target:
     ) -> dict[TopicPartition, int]:
         """Return each partition's new offset: at least its first offset, and at most its end offset.
 
-        If a limit changes an offset, a line on stderr says so.
+        If a limit changes an offset, a line on stderr says so. A time after the last record means the end
+        offset.
+
+        Raises:
+            click.UsageError: the target is a shift, and a partition has no committed offset.
         """
         earliest = admin.offsets(partitions, "earliest")
         latest = admin.offsets(partitions, "latest")

@@ -104,7 +104,7 @@ class _Regex(_PatternType):
 
 
 class _Seconds(_NumberType):
-    """Type of an option: seconds, a finite number that is not below 0."""
+    """Type of an option: seconds, a number from 0 to `_LONGEST`."""
 
     name = "seconds"
 

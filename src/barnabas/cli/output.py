@@ -23,9 +23,10 @@ def print_json_line(value: Json) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table. Columns are as wide as their content, numbers are right-aligned, and None is a dash.
+    """Print a table. Columns are as wide as their content, and None is a dash.
 
-    A cell takes one line: line ends and other control characters in it are printed as escapes.
+    A column with only numbers and dashes is right-aligned. A cell takes one line: line ends and other control
+    characters in it are printed as escapes.
     """
     body = [["-" if cell is None else _printable(str(cell)) for cell in row] for row in rows]
     columns = list(zip(headings, *body, strict=True))

@@ -21,8 +21,8 @@ _MIN_ISR = "min.insync.replicas"
 class Health:
     """Finds the problems of the partitions of some topics.
 
-    If the broker reports no eligible leader replicas and reassignments (Kafka before 3.7), it finds fewer
-    problems.
+    Eligible leader replicas, offline replicas and reassignments come from separate requests. If a broker does
+    not answer these (Kafka before 3.7), no problem is found that only they show.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ class _Common(NamedTuple):
 
 
 class _Limit(NamedTuple):
-    """The maximum size of a record in bytes, and the option that raises it."""
+    """The maximum size of a record in bytes, and the sentence that tells the user how to raise it."""
 
     size: int
     cure: str
@@ -251,10 +251,10 @@ def librdkafka_options(settings: tuple[str, ...]) -> dict[str, str]:
 
 
 def _limit(bootstrap_server: str, topic: str, librdkafka: dict[str, str]) -> _Limit:
-    """Return the size limit of a record, and set the limit in librdkafka's settings to the same.
+    """Return the size limit of a record, and put `message.max.bytes` and `batch.size` into `librdkafka`.
 
-    librdkafka does not know the topic's limit. If librdkafka's own limit is higher, the topic would refuse
-    its batches of small records.
+    librdkafka does not know the topic's limit. With its own limits it could send batches of small records
+    that the topic refuses. A `message.max.bytes` of the user stays, and is the limit.
     """
     ours = librdkafka.get("message.max.bytes")
     if ours is not None:

@@ -12,7 +12,10 @@ _INTERVAL = 0.2
 
 
 class Counter:
-    """Counts records and bytes, and prints them a few times a second if `shown`."""
+    """Counts records and bytes. If `shown`, it prints them on stderr a few times a second, and at the end.
+
+    With `total_bytes`, the line also has the share of these bytes that has been counted.
+    """
 
     def __init__(self, verb: str, *, shown: bool, total_bytes: int = 0) -> None:
         self.records = 0

@@ -280,7 +280,10 @@ def _begin_in_brokers(moves: Moves, log_dirs: Mapping[Replica, str]) -> None:
 
 
 def _astray(moves: Moves, log_dirs: Mapping[Replica, str]) -> dict[TopicPartition, bool]:
-    """Return the partitions with replicas in unplanned log directories, and whether these are moving."""
+    """Return the partitions with a replica that is not in its planned log directory.
+
+    The value is True if all such replicas of the partition are moving to their planned directories.
+    """
     from barnabas.client.log_dirs import ReplicaLogDir, replica_log_dirs
 
     found = replica_log_dirs(moves.brokers, log_dirs)

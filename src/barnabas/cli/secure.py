@@ -35,7 +35,10 @@ _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class Secured:
-    """The folder with the files of `--secure`, and the admin's password."""
+    """The folder with the files of `--secure`, and the admin's password.
+
+    The password is read from the admin's file in the folder, or is a new random one.
+    """
 
     def __init__(self, folder: CertificateFolder) -> None:
         self.folder = folder
@@ -47,7 +50,10 @@ class Secured:
         return {ADMIN: credentials(self.password, secrets.token_bytes(24))}
 
     def announce(self, servers: str) -> str:
-        """Write the admin's client settings with the broker's address; return a command that uses them."""
+        """Write the admin's client settings with the broker's address.
+
+        Return the lines that tell the user.
+        """
         file = self.folder.write_login(ADMIN, self.password, servers)
         command = f"barnabas topics list --config {shlex.quote(str(file))}"
         rule = f"TLS, a login, and nobody but {ADMIN} may do anything until an ACL says so"
@@ -121,6 +127,8 @@ class SecuredCluster(Secured):
 
     def settings_with(self, values: Mapping[str, str]) -> dict[str, str]:
         """Return the secured settings of a broker, with `values`, which override them.
+
+        Super users of `values` are added to those of `--secure`.
 
         Raises:
             ConfigError: `values` contradict `--secure`.

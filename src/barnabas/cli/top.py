@@ -70,7 +70,7 @@ def top(interval: float, rows: int | None, once: bool, as_json: bool, bootstrap_
 
 
 def describe(now: Overview, before: Overview | None) -> dict[str, Any]:
-    """Return the last sample as an object for JSON, with rates since the sample before it."""
+    """Return the sample `now` as an object for JSON, with rates since the sample `before` if there is one."""
     from barnabas.client.overview import rate
 
     seconds = 0.0 if before is None else now.time - before.time

@@ -430,7 +430,7 @@ def _summary(topic: TopicDescription) -> JsonObject:
 
 
 class _Extent(NamedTuple):
-    """The offsets and size of a partition; None if its leader does not answer."""
+    """The offsets and size of a partition; None for each that is unknown without the leader's answer."""
 
     earliest: int | None
     latest: int | None

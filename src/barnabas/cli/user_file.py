@@ -31,7 +31,7 @@ _DEFAULT = "SCRAM-SHA-512"
 
 
 class NoFileError(ConfigError):
-    """The user's file cannot be written. The user is added nevertheless."""
+    """The file with the user's client settings cannot be written. The user is added nevertheless."""
 
 
 def write_user_file(admin: Path, user: str, password: str) -> Path:

@@ -182,7 +182,7 @@ class BarnabasCluster(TemporaryCluster):
         self._take(broker).kill()
 
     def pause(self, broker: int) -> None:
-        """Suspend a broker with its connections open, as SIGSTOP does."""
+        """Suspend a broker, with its connections open, as SIGSTOP does. Its session may expire meanwhile."""
         node = self._node(broker)
         if broker not in self._paused:
             self._paused.add(broker)
@@ -205,8 +205,8 @@ class BarnabasCluster(TemporaryCluster):
     def partition(self, a: int | Iterable[int], b: int | Iterable[int], *, one_way: bool = False) -> None:
         """Cut the network between two brokers, or two groups of brokers.
 
-        TCP retransmits: data that was sent meanwhile arrives after `heal`, unless one end has closed the
-        connection.
+        Their connections to clients and to the metadata store stay. TCP retransmits: data that was sent
+        meanwhile arrives after `heal`, unless one end has closed the connection.
 
         Args:
             a: brokers of one side.
@@ -267,10 +267,13 @@ class BarnabasCluster(TemporaryCluster):
         return found[0]
 
     def wait_in_sync(self, *topics: str, timeout: float = 60.0) -> None:
-        """Wait until each partition has a leader and all its replicas in its ISR.
+        """Wait until each partition has a leader that runs, and all its replicas in its ISR.
+
+        All brokers that run must say so.
 
         Args:
-            topics: the topics to wait for; by default all, also internal ones.
+            topics: the topics to wait for, also until they exist; by default all existing ones, also internal
+                ones.
             timeout: in seconds.
 
         Raises:
@@ -390,7 +393,7 @@ class BarnabasCluster(TemporaryCluster):
         return self._ask(request, broker)
 
     def _ask(self, request: Request, broker: int | None = None) -> Any:
-        """Return the response of one broker, or of the first that answers."""
+        """Return the response of `broker`; without it, of the first broker that runs and answers."""
         failure: ClientError | None = None
         for asked in self.running if broker is None else [broker]:
             try:
@@ -418,7 +421,7 @@ class BarnabasCluster(TemporaryCluster):
 
 
 class _Processes:
-    """Starts brokers in processes, with their own metadata store."""
+    """A context manager that runs a metadata store, and gives a function that starts brokers in processes."""
 
     def __init__(self, folder: Path, store: str) -> None:
         self._server: StoreServerThread | ZooKeeperServer
@@ -448,7 +451,7 @@ class _Processes:
 
 
 class _Threads:
-    """Starts brokers in threads, with a metadata store that they share."""
+    """A context manager that runs a metadata store, and gives a function that starts brokers in threads."""
 
     def __init__(self, session_timeout: float) -> None:
         self._server = SharedServer(session_timeout)

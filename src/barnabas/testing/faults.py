@@ -1,4 +1,4 @@
-"""Faults in the environment of one broker: other routes, a full disk, a killed process."""
+"""Faults in the environment of one broker: a wrong clock, other routes, a full disk, a killed process."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class RoutedNetwork(SocketNetwork):
 
 
 class FillableDisk(OsFileSystem):
-    """The system's files, on a disk that may be full, for a process that may be killed.
+    """The system's files, on a disk that a test can fill, for a broker that a test can kill.
 
-    Any thread can use it.
+    While `is_full` is set, writes fail with ENOSPC. Any thread can use it.
     """
 
     def __init__(self) -> None:

@@ -76,12 +76,12 @@ class PipelineUnderTest:
                 (a tombstone), or a pair of a key and one of these.
 
         Returns:
-            The rows that each sink has written, by its name: dicts for JSON and Parquet, else bytes. A source
-            with a dead-letter topic adds ``SOURCE.dead_letter``: the values of its records. Rows of a topic
-            are in the order of their offsets.
+            The rows that each sink has written in this run, by its name: parsed values for JSON, dicts for
+                Parquet, else bytes. A source or a sink with a dead-letter topic adds ``NAME.dead_letter``:
+                the values of that topic's new records. Rows of a topic are in the order of their offsets.
 
         Raises:
-            PipelineError: the file is wrong, or a query has failed.
+            PipelineError: the file is wrong, a name is not of a source, or a query has failed.
         """
         for name, given in rows.items():
             self._feed(self._source(name), given)
@@ -106,6 +106,10 @@ class PipelineUnderTest:
             inputs: the rows of each source or step that it reads, by name (``rows`` for a source's function),
                 as dicts or a DataFrame. If the source's schema declares all columns of the dicts, it gives
                 their types. Otherwise Spark infers the types.
+
+        Raises:
+            PipelineError: there is no such name, an input is missing, or an input without rows has no
+                declared types.
         """
         self._forget_views()
         frames = {each: self._frame(each, rows) for each, rows in inputs.items()}
@@ -174,7 +178,7 @@ class PipelineUnderTest:
                 yield f"{sink.name}.dead_letter", [record.value for record in letters]
 
     def _new_records(self, topic: str) -> list[Record]:
-        """Return the committed records of a topic that the previous run did not read."""
+        """Return the committed records of a topic that the previous runs did not read."""
         found: list[Record] = []
         with self.cluster.consumer(isolation_level="read_committed") as consumer:
             starts, ends = {}, {}

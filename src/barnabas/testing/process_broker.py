@@ -1,7 +1,7 @@
 """A broker of a test's cluster in its own process: ``python -m barnabas.testing.process_broker``.
 
 The process reads from stdin: its settings as one line of JSON, then one command on each line (`_Inside`). It
-writes one line to stdout for each command.
+writes the line ``done`` to stdout when it serves, and ``done`` or an error for each command.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ class ProcessBroker:
             raise
 
     def is_ready(self) -> bool:
-        """Whether the broker serves already.
+        """Whether the broker has reported that it serves.
+
+        After True, do not call this or `wait_ready` again: the report comes only once.
 
         Raises:
             BrokerDied: the broker does not start.

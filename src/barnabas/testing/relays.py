@@ -78,14 +78,14 @@ class Relays:
 
 
 class _Relay:
-    """A relay between its own port and the port of one broker."""
+    """A relay between its own port, to which one broker connects, and the port of another broker."""
 
     def __init__(self, target: int) -> None:
         self._target = target
         self._server: asyncio.Server
         self._halves: set[_Half] = set()
         self._connecting: set[asyncio.Task[None]] = set()
-        #: by whether it is of what the connecting broker says: is it held back
+        #: whether data is held back: True is the key for data of the connecting broker, False for data to it
         self._held = {True: False, False: False}
 
     @property
@@ -137,7 +137,7 @@ class _Relay:
 
 
 class _Half(asyncio.Protocol):
-    """One of the two connections that a relay joins."""
+    """One of the two connections that a relay joins: from the connecting broker, or to the other broker."""
 
     def __init__(self, relay: _Relay, *, asks: bool) -> None:
         self._relay = relay

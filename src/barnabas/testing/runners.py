@@ -17,7 +17,10 @@ from barnabas.base.system.processes import ask_to_stop, own_group
 
 
 class BrokerDied(BarnabasError):
-    """The broker's process ended or did not start. The text has its last output."""
+    """The broker's process has ended, or did not start, stop or answer in time.
+
+    The text has its last output.
+    """
 
 
 class Runner(Protocol):

@@ -1,8 +1,8 @@
 """A metadata store that several brokers of one process share, each with its own event loop and thread.
 
-`SharedServer` replaces ZooKeeper: it has the tree, and expires the session of a client that has sent no
-heartbeat for the session timeout. Clients send heartbeats from their event loops, so a broker whose loop is
-stuck loses its session as a stopped process does.
+`SharedServer` replaces ZooKeeper: it has the tree of nodes, and ends a session that has sent no heartbeat for
+the session timeout. Clients send heartbeats from their event loops. So a broker whose event loop is stuck
+loses its session, as a stopped process does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BEATS = 4
 
 
 class SharedServer:
-    """The tree and the sessions of the store. Any thread can use it; it is a context manager.
+    """The nodes and the sessions of the store. Any thread can use it; it is a context manager.
 
     Args:
         session_timeout: seconds without a heartbeat after which a session ends.
@@ -118,7 +118,10 @@ class SharedServer:
             raise StoreUnavailableError("the session with the metadata store has ended")
 
     def _reap(self) -> None:
-        """Expire sessions that send no heartbeats."""
+        """End sessions that send no heartbeats. Runs in a thread until the server is closed.
+
+        If the whole process was stopped for a while, that time does not count.
+        """
         period = self.session_timeout / (2 * _BEATS)
         woken = time.monotonic()
         while not self._closing.wait(period):

@@ -98,7 +98,10 @@ def make_lone(folder: ClusterFolder, broker: BrokerId, others: Collection[Broker
 
 
 def retire(folder: ClusterFolder, brokers: Collection[BrokerId]) -> None:
-    """Rename the folders of brokers without partitions, so that new brokers with these ids start empty."""
+    """Rename the folders of `brokers`, so that new brokers with these ids start empty.
+
+    No partition may be left on these brokers (`require_drained`).
+    """
     for directory in folder.log_dirs:
         for broker in brokers:
             member = folder.log_dir_of(directory, broker)
@@ -107,7 +110,13 @@ def retire(folder: ClusterFolder, brokers: Collection[BrokerId]) -> None:
 
 
 def require_drained(folder: ClusterFolder, brokers: Collection[BrokerId], kept: Collection[BrokerId]) -> None:
-    """Remove `brokers`, which must have no partitions, from the metadata. `kept` are the remaining brokers.
+    """Require that `brokers` have no partitions, and remove them from the metadata.
+
+    This opens the embedded store in `folder`, so no other process may use the store. Topics stay as they are;
+    only epochs of brokers, and lists of replicas of deleted topics, are changed.
+
+    Args:
+        kept: the remaining brokers, for the message of the error.
 
     Raises:
         ClusterFolderError: one of `brokers` has a partition.
@@ -158,7 +167,8 @@ def check_new(folder: ClusterFolder) -> None:
     """Refuse to create an empty store in a folder that has brokers' data.
 
     Raises:
-        StoreUnavailableError: the metadata was moved to ZooKeeper, or is lost.
+        StoreUnavailableError: the folder has data of brokers, but its metadata is lost or was moved to
+            ZooKeeper.
     """
     fs = OsFileSystem()
     for directory in folder.log_dirs:

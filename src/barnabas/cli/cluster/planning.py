@@ -22,8 +22,11 @@ def plan(
 ) -> Layout:
     """Return the brokers to run: those of the folder's last start, and new ones up to `brokers`.
 
+    By default, `brokers` is the number of existing brokers, or 3 if there are none.
+
     Raises:
         ClusterFolderError: the options do not fit the folder's cluster, or that cluster already runs.
+        click.UsageError: `racks` does not have one name for each broker.
     """
     folder.require_free()
     before = folder.layout()

@@ -59,20 +59,22 @@ class State(Enum):
 
 @dataclass(slots=True)
 class Member:
-    """One broker of the cluster."""
+    """One broker of the cluster: its process, the state of the process, and what waits for it."""
 
     id: int
     state: State = State.STOPPED
     process: subprocess.Popen[bytes] | None = None
-    #: its state once the process has ended
+    #: the state that it gets when its process ends
     ends_as: State = State.ENDED
-    #: called when its process has ended, or is ready
+    #: called once, when its process has ended
     at_end: list[Callable[[], None]] = field(default_factory=list)
+    #: commands to answer when it is ready
     at_ready: list[Command] = field(default_factory=list)
     #: the address that it advertises to clients
     advertised: str = ""
-    #: how often it has ended in a row, and when it was ready last, by the monotonic clock
+    #: restarts after ends by itself, without a time of `_STABLE` seconds in which it served
     failures: int = 0
+    #: when it was ready last, by the monotonic clock
     ready_at: float = 0.0
     #: when it is to start again, by the monotonic clock
     retry_at: float | None = None
@@ -80,16 +82,18 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Options of the processes of brokers.
+    """Options for the processes of the brokers.
 
     Attributes:
-        options: options of `barnabas start` for each broker.
+        options: options of `barnabas start` for each broker; used only if `is_supervised`.
         environment: environment variables of the processes; None for those of this process.
         has_own_log: whether each broker's log is a file in the folder; otherwise it is this process's stderr.
-        is_supervised: whether a broker that ends by itself starts again, and all are stopped at once.
-        advertise: the host that all brokers advertise, and the port that broker 1 advertises. None means that
-            each broker advertises the address on which it listens.
-        protocol: security protocol of each broker's listener.
+        is_supervised: whether a broker that ends by itself starts again. At the end, supervised brokers are
+            stopped all at once, others one after the other.
+        advertise: the host that all brokers advertise, and the port that broker 1 advertises; the others
+            advertise the ports that follow. None means that each broker advertises the address on which it
+            listens.
+        protocol: security protocol of each broker's listener; with `--secure` it is always SASL_SSL.
     """
 
     options: Sequence[str] = ()
@@ -158,6 +162,7 @@ class ClusterRunner:
         Raises:
             ClusterFolderError: a cluster already runs in the folder.
             ZooKeeperMissingError: there is no Java, or no PySpark.
+            StoreUnavailableError: the metadata store cannot be opened.
             ClusterStartError: a broker did not start.
             ClusterFailedError: the metadata store has failed.
         """
@@ -372,7 +377,10 @@ class ClusterRunner:
             call()
 
     def _after(self, member: Member) -> str:
-        """Plan the restart of a broker that has ended by itself; return the message."""
+        """Return the end of the message that a broker has ended by itself: what happens next.
+
+        If the brokers are supervised, this plans the restart. Otherwise the user must start the broker again.
+        """
         if not self._launch.is_supervised:
             return f"start it again with `barnabas cluster restart {member.id} --data {self._folder.path}`"
         now = time.monotonic()
@@ -465,7 +473,11 @@ class ClusterRunner:
         return 2 if self._launch.is_supervised else 1
 
     def on_hangup(self, number: int, frame: FrameType | None) -> None:
-        """Handle SIGHUP: stop. Supervised brokers without a terminal reload their settings instead."""
+        """Handle SIGHUP: stop the cluster, like the other signals.
+
+        If the brokers are supervised and stdin is no terminal, send SIGHUP to them instead: they reload their
+        settings.
+        """
         if not self._launch.is_supervised or (sys.stdin is not None and sys.stdin.isatty()):
             self.on_signal(number, frame)
             return

@@ -25,10 +25,12 @@ _ANSWER = 3.0
 def partitions_of(addresses: Sequence[str], secure: Path | None) -> dict[str, Any]:
     """Return the controller and the problems of partitions, from the first of `addresses` that answers.
 
+    The result has the keys ``controller``, ``partitions`` (their number), ``leaders`` (the number of led
+    partitions by broker), ``under_replicated`` and ``without_leader`` (lists of ``TOPIC-PARTITION``). If no
+    broker answers, ``controller`` and ``partitions`` are None, and the rest is empty.
+
     Args:
         secure: the folder with the admin's login, if the cluster requires one.
-
-    ``partitions`` and ``controller`` are None if no broker answers.
     """
     answers = _answers(Servers(",".join(addresses), {} if secure is None else _admin(secure)))
     if answers is None:

@@ -30,7 +30,10 @@ class ClusterStore(Protocol):
     def stop(self) -> None: ...
 
     def broker_ended(self, broker: int) -> None:
-        """Note that the process of a broker has ended."""
+        """Receive the news that the process of a broker has ended.
+
+        A store may then end the broker's session.
+        """
 
     def description(self) -> str:
         """Return one line that describes the store for the user."""
@@ -119,7 +122,12 @@ class ServedStore:
         return self._server.address
 
     def start(self) -> None:
-        """Serve the store. Raises StoreUnavailableError if another process uses it, or repair fails."""
+        """Serve the store.
+
+        Raises:
+            StoreUnavailableError: another process uses the store, it is damaged beyond repair, or
+                `before_new` refuses a new store.
+        """
         self._server.start()
         self._is_open = True
 

@@ -1,4 +1,4 @@
-"""Checks log directories file by file: the damage, and the offsets that it loses."""
+"""Checks log directories file by file: it finds damage, and the offsets that are lost."""
 
 from __future__ import annotations
 
@@ -218,9 +218,10 @@ def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[lis
 def _check_small_files(
     path: Path, findings: list[Finding], topics: Mapping[str, znodes.Assignment]
 ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-    """Check small files. Return the recovery points, and the partitions that were ever compacted.
+    """Check the checkpoint files, the stored segment sizes and meta.properties of a log directory.
 
-    Entries of a deleted topic are ignored if another topic has its name now.
+    Return the recovery points, and the partitions that were ever compacted. Both leave out the entries of a
+    deleted topic if the topic in `topics` that has its name now is another one.
     """
     compacted: set[TopicPartition] = set()
     points: dict[TopicPartition, int] = {}
@@ -455,7 +456,7 @@ def _missing_partitions(
 
 
 def _check_owner(found: Directories, journal: Journal) -> None:
-    """Check that each meta.properties names the cluster of the metadata beside it."""
+    """Check that each meta.properties names the cluster of the metadata."""
     node = journal.nodes.get(znodes.CLUSTER_ID)
     homes = {Path(copy.path).parent for copy in found.copies if not copy.is_missing}
     for finding in found.findings:

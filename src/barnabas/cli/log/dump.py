@@ -196,7 +196,10 @@ def _dump_epochs(path: Path) -> Iterator[Entry]:
 
 
 def _pairs(path: Path, layout: Any) -> Iterator[tuple[int, int]]:
-    """Yield the entries of an index. While a broker runs, the file ends in zeros."""
+    """Yield the entries of an index, up to the first whose first number is not above the one before it.
+
+    While a broker runs, the file is longer than its entries, and ends in zeros.
+    """
     with _contents(path) as data:
         previous = -1
         for number in range(len(data) // layout.size):

@@ -1,4 +1,4 @@
-"""The problems that `log check` finds in log directories, and `log repair` repairs."""
+"""The results of `log check` for the files of log directories, which `log repair` uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from barnabas.kafka.records import BatchHeader
 
 @dataclass(slots=True)
 class Finding:
-    """A problem of a file or partition."""
+    """The result of the check of one file or partition.
+
+    Attributes:
+        path: the path of the file, or of the partition's folder.
+        state: ``whole``, ``damaged``, ``missing``, or ``unknown`` for a file that does not belong there.
+        detail: one line about the content or the damage.
+    """
 
     path: str
     state: str

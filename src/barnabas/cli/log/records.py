@@ -135,7 +135,7 @@ def _coordinator_record(kinds: _Kinds, record: Record) -> tuple[Any, Any]:
 
 
 def _fields(struct_: Struct, version: int) -> JsonObject:
-    """Return the fields that the version has, under the specification's names."""
+    """Return the fields that the version has, under their names in Kafka's message files (camel case)."""
     found = {}
     for field in struct_.__fields__:
         value = getattr(struct_, field.name)
@@ -161,7 +161,7 @@ def _plain(name: str, value: Any, version: int) -> Any:
 
 
 def _consumer_protocol(name: str, data: bytes) -> Any:
-    """Decode a consumer's stored data. That of other members (Kafka Connect) stays base64."""
+    """Decode a consumer's subscription or assignment. If that fails, as for Kafka Connect, return base64."""
     cls = ConsumerProtocolSubscription if name == "subscription" else ConsumerProtocolAssignment
     try:
         (version,) = _VERSION.unpack_from(data)

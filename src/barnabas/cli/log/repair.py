@@ -64,10 +64,12 @@ class Repair:
         self._unsure: dict[Path, set[TopicPartition]] = {}
 
     def run(self) -> bool:
-        """Repair the directories. Return whether anything was repaired, or would be with `dry_run`.
+        """Repair the directories.
+
+        Return whether anything was changed; with `dry_run`, whether anything would be changed.
 
         Raises:
-            OSError: a file cannot be written or moved.
+            OSError: a file cannot be read, written or moved.
         """
         if self._found.is_clustered:
             self._repair_in_cluster()
@@ -91,10 +93,10 @@ class Repair:
     # --- in a cluster ---
 
     def _repair_in_cluster(self) -> None:
-        """Repair files that the broker cannot copy from other brokers and cannot rebuild itself.
+        """Repair files that the broker of a cluster cannot copy from others and cannot rebuild itself.
 
-        The repair keeps the undamaged part of a damaged replica and marks it as incomplete: if there is no
-        other replica, it may be elected.
+        The undamaged part of a damaged replica stays, and the replica is marked as incomplete. The broker
+        normally copies it again from the partition's leader. If no other replica is left, it can be elected.
         """
         paths = self._found.paths
         for name in embedded_files(_FS, [str(path) for path in paths]):
@@ -117,7 +119,10 @@ class Repair:
             self._forget_recovery_points(path, unsure)
 
     def _cluster_properties(self) -> dict[str, str] | None:
-        """Return the content of a lost meta.properties, from the other directories or the backup."""
+        """Return the content for a lost meta.properties, from the other directories or from the backup.
+
+        Return None if neither names the cluster.
+        """
         found = {"version": "1", checkpoints.METADATA_STORE: checkpoints.ZOOKEEPER}
         cluster_id, broker = self._identity()
         if cluster_id:
@@ -192,7 +197,10 @@ class Repair:
         return node._replace(data=data)
 
     def _raise_epochs(self, journal: Journal) -> None:
-        """Raise the metadata's leader epochs above those of all records: no epoch may be used twice."""
+        """Raise leader epochs in the metadata that are not above those of the partition's records.
+
+        The next leader must not use an epoch that an earlier leader has used.
+        """
         topics = topics_of(journal)
         for partition in self._found.partitions:
             topic, number = partition.topic_partition
@@ -282,7 +290,10 @@ class Repair:
         }
 
     def _forget_recovery_points(self, path: Path, unsure: set[TopicPartition]) -> None:
-        """Delete these partitions' recovery points, so that the next start recovers them as after a crash."""
+        """Set the recovery points of `unsure` partitions to 0: the next start recovers them as after a crash.
+
+        The marker of a clean stop and the stored sizes of segments are moved away.
+        """
         file = path / checkpoints.RECOVERY_POINTS
         offsets, tags, _ = checkpoints.decode_offsets(file.read_bytes() if file.is_file() else b"")
         for topic_partition in unsure:
@@ -339,8 +350,8 @@ class Repair:
     def _rewrite(self, partition: Partition, segment: Segment, limit: int) -> None:
         """Write a segment's undamaged batches to a new file, with empty batches in place of lost offsets.
 
-        A marker that is known to have aborted a transaction is written again. Without it, the producer's next
-        marker would commit the records.
+        Among the lost offsets, an abort marker is written for each transaction of `_aborted_in`. Without it,
+        the producer's next marker could commit the transaction's records.
         """
         parts: list[bytes] = []
         has_room = limit - segment.base_offset <= MAX_RELATIVE_OFFSET
@@ -381,7 +392,11 @@ class Repair:
     def _aborted_in(
         self, partition: Partition, segment: Segment, holes: list[tuple[int, int]]
     ) -> list[AbortedTransaction]:
-        """Return a segment's aborted transactions from its index, or else those that may end in its gaps."""
+        """Return a segment's aborted transactions: those of its index, and those that may end in its gaps.
+
+        The latter are left out for a gap before the recovery point if a checksum proves the index: then it
+        names all aborted transactions.
+        """
         aborted = aborted_by_index(segment)
         for start, end in holes:
             if end <= partition.safe_end and is_index_proven(partition, segment):
@@ -436,7 +451,10 @@ def _holes(segment: Segment) -> list[tuple[int, int]]:
 
 
 def _epoch_of(partition: Partition, aborted: AbortedTransaction) -> int | None:
-    """Return the producer's epoch in the transaction; None if it has no batch left and needs no marker."""
+    """Return the producer's epoch in an aborted transaction, from the last of its batches that is left.
+
+    Return None if none is left: the transaction then needs no marker.
+    """
     for segment in reversed(partition.segments):
         for _, header in reversed(segment.batches):
             is_inside = aborted.first_offset <= header.base_offset < aborted.last_offset

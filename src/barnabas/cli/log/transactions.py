@@ -30,7 +30,7 @@ INDEX = ".txnindex"
 
 
 class _Open(NamedTuple):
-    """A transaction without an end so far."""
+    """A transaction that has not ended. The epoch and the sequence are those of its last batch so far."""
 
     first_offset: Offset
     epoch: int
@@ -38,9 +38,10 @@ class _Open(NamedTuple):
 
 
 def index_problems(partition: Partition) -> Iterator[tuple[Path, str]]:
-    """Yield the `.txnindex` files that are missing or disagree with their segments.
+    """Yield the `.txnindex` files that are missing or disagree with their segments, and what is wrong.
 
-    It skips segments after damage, and logs whose producer state at the start is unknown.
+    The check stops at the first damaged segment, gap or unreadable marker. It checks nothing if the partition
+    begins with an unknown producer state.
     """
     producers = _producers_at_start(partition)
     if producers is None:
@@ -65,7 +66,11 @@ def index_problems(partition: Partition) -> Iterator[tuple[Path, str]]:
 
 
 def aborted_by_index(segment: Segment) -> list[AbortedTransaction]:
-    """Return the aborted transactions of the segment's `.txnindex`, if they agree with the batches."""
+    """Return the aborted transactions that the segment's `.txnindex` names; empty if it cannot be read.
+
+    Entries with impossible offsets are left out: a transaction ends after its first offset, after the
+    transaction before it, and not before the segment.
+    """
     try:
         content = segment.path.with_suffix(INDEX).read_bytes()
     except OSError:
@@ -96,10 +101,14 @@ def is_index_proven(partition: Partition, segment: Segment) -> bool:
 def perhaps_aborted(
     partition: Partition, segment: Segment, start: Offset, end: Offset, known: list[AbortedTransaction]
 ) -> list[AbortedTransaction]:
-    """Return the transactions that may have ended in the lost offsets from `start` to `end`.
+    """Return the transactions that may have ended in the lost offsets from `start` to `end` - 1.
 
     They count as aborted, because their result is unknown. If they stayed open, the producer's next marker
-    would commit them.
+    could commit them. Each gets one of the lost offsets for its abort marker, as its last offset.
+
+    Args:
+        known: the segment's transactions that the index names as aborted. Their last offsets are not used
+            again, and their producers' transactions are left out.
     """
     taken = {aborted.last_offset for aborted in known}
     free = (offset for offset in range(end - 1, start - 1, -1) if offset not in taken)
@@ -163,7 +172,11 @@ def _open_at(partition: Partition, offset: Offset) -> dict[ProducerId, _Open]:
 def _may_have_ended(
     partition: Partition, producer_id: ProducerId, transaction: _Open, start: Offset, end: Offset
 ) -> bool:
-    """Whether the transaction's marker may be lost: not if it was aborted later, or only lost its records."""
+    """Whether a transaction's marker may be among the lost offsets from `start` to `end` - 1.
+
+    It is not, if the producer's next marker after them is an abort. It is not, if the producer's sequence
+    shows that all the lost offsets were its records.
+    """
     is_next = True
     for header in _transactional(partition):
         if header.base_offset < end or header.producer_id != producer_id:

@@ -240,7 +240,7 @@ def _refuse_to_open(folders: Iterable[Path]) -> None:
 
 
 def _all(companions: Sequence[Companion]) -> Companion:
-    """Return one companion of a broker that runs all of `companions`."""
+    """Return a function that runs all of `companions` (services beside the broker) as one."""
 
     @contextmanager
     def run(broker: Broker) -> Iterator[None]:

@@ -72,7 +72,13 @@ def brokers_of(folder: ClusterFolder) -> Layout | None:
 
 
 def count_of(asked: str | None, layout: Layout | None) -> int:
-    """Return the number of brokers to run: from the option `asked`, or the number of existing brokers."""
+    """Return the number of brokers to run.
+
+    Args:
+        asked: the option --brokers: a number, or "auto" for one broker for each core, up to 16. Existing
+            brokers are a minimum for "auto". None means as many as exist, at least one.
+        layout: the existing brokers; None if there is at most one.
+    """
     there = 1 if layout is None else len(layout.addresses)
     if asked is None:
         return there
@@ -181,7 +187,15 @@ def _listener(values: Mapping[str, str]) -> tuple[Endpoint, Address | None]:
 
 
 def _planned(folder: ClusterFolder, count: int, bound: Endpoint, is_given: bool) -> Layout:
-    """Return the brokers to run, which may be more or fewer than the existing ones."""
+    """Return the brokers to run.
+
+    If they are fewer than the existing ones, remove the others from the metadata.
+
+    Raises:
+        ClusterFolderError: the folder is in use or of `barnabas cluster start`, or a broker to be removed has
+            partitions.
+        StoreUnavailableError: the metadata cannot be read.
+    """
     before = brokers_of(folder)
     lone = conversion.lone_broker_of(folder, 1) if before is None else None
     ids = sorted(before.addresses) if before is not None else [lone or 1]

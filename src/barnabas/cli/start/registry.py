@@ -32,7 +32,13 @@ def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None
 def registry_at(
     listen: str, servers_at: Callable[[str], str], tls: str | None = None
 ) -> Callable[[str], AbstractContextManager[None]]:
-    """Claim the address `listen`. Return a function that runs a registry there for a given broker."""
+    """Bind the address `listen`.
+
+    Return a function that runs a registry there, for brokers at given addresses.
+
+    Raises:
+        ConfigError: the address is in use, or the registry is not installed.
+    """
     require_registry()
     claimed = claim(listen)
 
