@@ -52,7 +52,10 @@ def create_rule(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
-    """Return the change that deletes exactly one ACL. It raises QueryError if the ACL does not exist."""
+    """Return the change that deletes exactly one ACL.
+
+    The change raises QueryError if the ACL does not exist.
+    """
     rule = _rule(wanted)
     resource, entry = rule
     exactly = AclFilter(

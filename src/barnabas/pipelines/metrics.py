@@ -132,7 +132,7 @@ class MetricsServer:
     """Serves ``/metrics`` and ``/healthz`` in its own thread. `show` sets the status that is served."""
 
     def __init__(self, listener: str) -> None:
-        """Bind the address `listener` (HOST:PORT), and start the thread.
+        """Bind the address `listener` (HOST:PORT), and start the server's thread.
 
         Raises:
             PipelineError: the address is invalid or cannot be bound.

@@ -155,7 +155,8 @@ def versions_of_id(state: State, id_: int, *, subject: str = "", deleted: bool =
     """Return the versions whose schema has this id, in the context of `subject`.
 
     Without `subject`, this is the default context. With `deleted`, softly deleted versions are included.
-    Raises RegistryError SCHEMA_NOT_FOUND if no version has the id.
+    Raises RegistryError SCHEMA_NOT_FOUND if the id is unknown: in that context, or without `subject` in all
+    contexts.
     """
     uses_of_id(state, id_, subject)
     uses = sorted(state.ids(context_of(subject)).uses.get(id_, ()))

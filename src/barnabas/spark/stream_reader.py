@@ -285,9 +285,10 @@ class UnlimitedStreamReader(TopicStreamReader):
 
 
 def _as_planned(begin: Position, stop: Position, plan: Plan, *, is_first: bool) -> tuple[Position, Position]:
-    """Return the two positions with which a micro-batch was planned. The plan of the second has all starts.
+    """Return the start and the end with which a micro-batch was planned, from `plan`, the plan in `stop`.
 
-    With `is_first`, the micro-batch is the query's first, and the plan's start replaces `begin`.
+    The plan of the returned end has the start of each partition that the start lacks. With `is_first`, the
+    micro-batch is the query's first, and the start from the plan replaces `begin`.
     """
     if is_first:  # Spark has asked for the start again
         begin = replace(begin, offsets=plan.initial or plan.starts or begin.offsets)

@@ -223,7 +223,9 @@ def _may_be_shared(values: Mapping[str, str]) -> bool:
 
 
 def _refuse_to_open(folders: Iterable[Path]) -> None:
-    """Refuse to serve secured data without logins only because --secure was omitted.
+    """Reject data that `--secure` has protected, if the command has neither `--secure` nor an authorizer.
+
+    Without this check, any client could use the data if the user forgets `--secure`.
 
     Raises:
         ConfigError: `--secure` has created one of `folders`.

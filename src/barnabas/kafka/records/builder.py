@@ -80,8 +80,11 @@ def _assembled(fields: tuple[int, ...], payload: bytes) -> bytes:
 def batch_payload(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
     """Return the records of one batch, decompressed but not decoded.
 
+    Args:
+        limit: maximum size of the decompressed records, in bytes.
+
     Raises:
-        KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+        KafkaError: CORRUPT_MESSAGE, also for larger records, or UNSUPPORTED_COMPRESSION_TYPE.
     """
     return decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], limit)
 
@@ -89,8 +92,11 @@ def batch_payload(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT
 def batch_records(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
     """Yield the records of one batch, and decode each one when it is needed. `batch` begins with its header.
 
+    Args:
+        limit: maximum size of the decompressed records, in bytes.
+
     Raises:
-        KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+        KafkaError: CORRUPT_MESSAGE, also for larger records, or UNSUPPORTED_COMPRESSION_TYPE.
     """
     append_time = header.max_timestamp if header.is_log_append_time else None
     payload = batch_payload(header, batch, limit)
