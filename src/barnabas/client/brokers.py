@@ -118,7 +118,8 @@ class Brokers:
         """Return the response of the first broker that answers. Each broker is asked at most once.
 
         Args:
-            patience: seconds that each broker except the last has for its answer; None for all of the time.
+            patience: seconds that each broker except the last has for its answer; None for all the time that
+                is left.
             deadline: monotonic seconds; `timeout` from now if it is None.
         """
         return self._ask_first(request, self._deadline(deadline), patience)
@@ -196,7 +197,7 @@ class Brokers:
 
         Args:
             at_most: the highest version of the requests.
-            patience: seconds for each answer at most; None for all of the time.
+            patience: seconds for each answer at most; None for all the time that is left.
             deadline: monotonic seconds; `timeout` from now if it is None.
         """
         deadline = self._deadline(deadline)
@@ -323,7 +324,7 @@ class Brokers:
         """Call `use` once with a connection to the broker at `address`. Return its result.
 
         Args:
-            patience: largest number of seconds for each answer; None for all of the time.
+            patience: largest number of seconds for each answer; None for all the time that is left.
         """
         connection = self._pool.take(address, deadline, self._learn)
         connection.wait_for(answer_time(deadline, patience))

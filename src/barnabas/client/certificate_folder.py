@@ -33,7 +33,10 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class CertificateFolder:
-    """Creates and reads the files of a folder. It replaces existing files atomically."""
+    """Creates and reads the files of a certificate authority, and of its certificates, in a folder.
+
+    Existing files are replaced atomically.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()

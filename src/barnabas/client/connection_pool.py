@@ -98,7 +98,7 @@ class PendingResponse:
 
         Args:
             deadline: end of the wait, in monotonic seconds.
-            patience: largest number of seconds to wait; None for all of the time.
+            patience: largest number of seconds to wait; None for all the time that is left.
         """
         try:
             self._connection.wait_for(answer_time(deadline, patience))

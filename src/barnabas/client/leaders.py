@@ -88,7 +88,7 @@ class LeaderQuestion:
         """Send the requests and return the answers.
 
         Args:
-            patience: largest number of seconds for each answer; None for all of the time.
+            patience: largest number of seconds for each answer; None for all the time that is left.
             deadline: monotonic seconds; None for the timeout of the `Brokers`.
 
         Raises:
@@ -134,7 +134,7 @@ def ask_leaders(
     Partitions with an answer are not requested again.
 
     Args:
-        patience: largest number of seconds for each answer; None for all of the time.
+        patience: largest number of seconds for each answer; None for all the time that is left.
         skip_failed: return after one attempt, without the partitions that have no leader, and without those
             whose leader rejects them or does not answer.
 

@@ -27,12 +27,17 @@ _CONSUMER = -1
 def list_offsets(
     brokers: Brokers, times: Mapping[TopicPartition, int], *, skip_failed: bool
 ) -> dict[TopicPartition, int]:
-    """Return the offset of the first record at a time or later, for each partition; -1 if there is none.
+    """Return one offset of each partition, from the partitions' leaders.
 
     Args:
-        times: milliseconds since 1970, `EARLIEST` or `LATEST`, by partition.
+        times: `EARLIEST` (the log start), `LATEST` (the high watermark), or a time in ms since 1970, by
+            partition. For a time, the offset is that of the first record at this time or later; -1 if there
+            is none.
         skip_failed: leave out partitions without a leader, and those whose leader rejects the request or does
             not answer.
+
+    Raises:
+        KafkaError: a partition does not exist, or a leader rejects it. ClientError: a leader does not answer.
     """
 
     def request_of(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:

@@ -137,7 +137,7 @@ def _try_each(
 
 
 def _brokers(attempt: _Attempt) -> _Result:
-    """Return the addresses that the cluster's brokers advertise."""
+    """Return the address of the attempt, and the addresses that the cluster's brokers advertise."""
     with BrokerConnection(*attempt.address, attempt.timeout, security=attempt) as connection:
         answer = connection.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     return attempt.address, [Address(broker.host, broker.port) for broker in answer.brokers]

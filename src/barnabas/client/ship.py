@@ -141,7 +141,7 @@ class Shipper:
         self._stopped.set()
 
     def run(self) -> Progress:
-        """Ship the files to their end, or until `stop` if it follows them.
+        """Ship the files: with `follow` until `stop`, otherwise to their end.
 
         Raises:
             ClientError: no broker answers, a file cannot be read, another shipper is active, or the broker

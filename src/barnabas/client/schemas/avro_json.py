@@ -29,7 +29,7 @@ _POSSIBLE, _NATURAL = 1, 2
 
 
 class AvroJson:
-    """Writes values of one schema.
+    """Converts JSON values to the binary format of one Avro schema.
 
     Args:
         schema: parsed schema from fastavro.

@@ -27,7 +27,7 @@ class JsonSchema:
         self._schema = schema
 
     def read(self, data: bytes) -> Any:
-        """Return the value. Raises ValueError if the bytes are not JSON."""
+        """Return the JSON value of a payload. Raises ValueError if the bytes are not JSON."""
         return json.loads(data)
 
     def write(self, value: Any, path: str) -> bytes:

@@ -82,6 +82,7 @@ class SchemaRegistry:
             percent-encoded in the user and password.
         login: a cluster with security settings. The client trusts the certificate authorities of these
             settings, and logs in as their user unless the URL has a user.
+        patience: time limits and number of attempts of each request; by default one attempt.
 
     Raises:
         ConfigError: the URL is malformed. The text does not contain its password.
@@ -131,7 +132,7 @@ class SchemaRegistry:
         return ["--registry", self._shown, *(["--registry-login"] if self._has_login else [])]
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float) -> Any:
-        """Return the response.
+        """Send a request, and return the JSON of the response.
 
         The request is repeated if the registry fails or does not answer, but not if it refuses.
         """
