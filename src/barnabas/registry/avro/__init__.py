@@ -18,7 +18,7 @@ class AvroSchema:
     """A parsed Avro schema. `text` is its canonical form.
 
     `references` has pairs of name and text. Each schema comes after those that it refers to. With
-    `normalize`, `text` has its properties in order.
+    `normalize`, the properties in `text` that Avro does not define are sorted by name.
 
     Raises:
         InvalidSchemaError: the text is not JSON, or breaks a rule of Avro.
