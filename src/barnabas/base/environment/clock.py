@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A source of wall time."""
+    """A source of wall time and of monotonic time."""
 
     def now_ms(self) -> int:
         """Return the milliseconds since the Unix epoch. The clock may be set back."""
@@ -24,7 +24,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's wall clock."""
+    """The machine's clocks."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -34,7 +34,10 @@ def environment_that_ends() -> dict[str, str]:
 
 @cache
 def _marks(pid: int) -> str | None:
-    """Start the reaper of this process, once; return all marks of its children."""
+    """Start the reaper of the process `pid`, once, and return the value of `MARKS` for its children.
+
+    A mark of an ancestor stays in the value. Return None on a system without the reaper.
+    """
     if not hasattr(os, "pidfd_open") or not Path("/proc/self/environ").exists():
         return None
     mark = f"{pid}-{secrets.token_hex(8)}"

@@ -16,7 +16,7 @@ _SEARCHES = 200
 
 
 def main() -> None:
-    """Wait for the process's end, then kill the processes with the mark until none is left."""
+    """Wait until the process PID has ended. Then kill the processes with MARK until none is left."""
     pid, mark = int(sys.argv[1]), sys.argv[2].encode()
     with suppress(ProcessLookupError):  # it has ended already
         select.select([os.pidfd_open(pid)], [], [])
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _kill_marked(mark: bytes) -> bool:
-    """Kill each process that has the mark. Returns: whether there was one."""
+    """Kill each process whose environment has the mark. Return whether there was one."""
     found = False
     for entry in Path("/proc").iterdir():
         # its own has no mark; another user's cannot be read; a zombie's is empty
