@@ -1,6 +1,4 @@
-"""Apache Kafka requires the same permissions: the walk of every API with every
-operation passes there, too.
-"""
+"""Apache Kafka requires the same permissions as Barnabas, for each API and each operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of three in virtual time, and a client that chooses the broker of each request."""
+"""A cluster of three brokers in virtual time, and a client that chooses the broker of each request."""
 
 from __future__ import annotations
 

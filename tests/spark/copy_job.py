@@ -1,9 +1,9 @@
-"""A streaming job to be killed: copies a topic to another exactly once, in batches of three tasks.
+"""A streaming job that tests kill: it copies a topic to another one exactly once, in batches of three tasks.
 
     python -m tests.spark.copy_job MASTER SERVERS SOURCE TARGET FOLDER [PARALLELISM]
 
-With PARALLELISM, the cores that the driver takes the cluster to have, nothing is shuffled: the tasks are
-those that the source plans. Writes "started" when the query has, and goes on until all is copied.
+PARALLELISM is the source's option of this name. With it there is no shuffle, so the tasks are those that the
+source plans. The job prints "started" when the query runs, and ends when all records are copied.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writes batches to a partitioned Iceberg table; ends by kill -9, JVM and all, in the last one.
+"""Writes batches to a partitioned Iceberg table. In the last batch it kills itself and its JVM with SIGKILL.
 
-Arguments: the folder, the last batch's number, and where it ends: a function of the sink, before or after it.
-Without one it prints the table at the end.
+Arguments: the folder, the last batch's number, and the place of the kill: a function of the sink, and
+``before`` or ``after``. Without a place, it prints the table at the end.
 """
 
 from __future__ import annotations

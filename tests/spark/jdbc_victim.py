@@ -1,6 +1,8 @@
-"""Writes batches to a database in a folder, and ends by kill -9, JVM and all, at a step of the last one.
+"""Writes batches to a database in a folder.
 
-Arguments: the folder, the last batch's number, and the step; without a step it prints the table at the end.
+At a step of the last batch it kills itself and its JVM with SIGKILL.
+
+Arguments: the folder, the last batch's number, and the step. Without a step, it prints the table at the end.
 """
 
 from __future__ import annotations

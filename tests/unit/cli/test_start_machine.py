@@ -23,7 +23,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def runner_of(folder, monkeypatch):
-    """``runner_of(count, **settings)``: the runner that would run the brokers."""
+    """``runner_of(count, **settings)``: return the runner of this number of brokers, which do not run."""
 
     def plan(count, *, is_secure=False, **values):
         runners: list[ClusterRunner] = []

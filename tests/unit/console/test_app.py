@@ -1,4 +1,4 @@
-"""The console's HTTP application: who is answered what, and what a change needs."""
+"""The console's HTTP application: the requests that it rejects, and the conditions of a change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def view(view_of):
 
 @pytest.fixture
 def ask(view):
-    """``ask(method, path, body)``: the status, headers and body of the answer to an admitted browser."""
+    """``ask(method, path, body)``: send a request as an admitted browser. Return status, headers and body."""
 
     def ask(method, path, body=None, *, allow_writes=False, admitted=True):
         async def scenario():
@@ -51,7 +51,7 @@ def ask(view):
 
 @pytest.fixture
 def carried_out(monkeypatch):
-    """The changes that were carried out, of an application that knows a single one."""
+    """Collect the changes that an application with a single kind of change has carried out."""
     done = []
 
     def change(view, registry, wanted):

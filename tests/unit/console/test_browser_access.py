@@ -1,4 +1,4 @@
-"""Who a console admits: by a link that works once, or by a password, and from its own pages only."""
+"""The browsers that a console admits: by a link that works once or a password, from its own pages only."""
 
 from __future__ import annotations
 
