@@ -286,8 +286,8 @@ class ConfigControl:
     async def _empty_elrs(self, image: ClusterImage, after: ClusterImage) -> None:
         """Empty the ELRs that are no longer valid with the settings of `after`.
 
-        With a lower ``min.insync.replicas``, the high watermark can advance without the members of the ELR.
-        So these may then lack committed records (KIP-966). Call this before the new settings are stored.
+        With a lower ``min.insync.replicas``, the high watermark can advance without the members of an ELR. So
+        the members may then lack committed records (KIP-966). Call this before the new settings are stored.
         """
         operations: list[Operation] = []
         for name, topic in sorted(image.topics.items()):

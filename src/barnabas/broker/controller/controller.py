@@ -178,10 +178,9 @@ class Controller:
     async def start(self) -> None:
         """Register the broker and take part in the election.
 
-        If elected, elect leaders for partitions without one.
-
-        The controller repeats this in each new session with the metadata store, and when the cluster has no
-        controller. It also repeats it when a step failed because the connection broke.
+        If this broker is elected, it also elects leaders for partitions without one. The controller repeats
+        these steps in each new session with the metadata store, and when the cluster has no controller. It
+        also repeats them when a step failed because the connection broke.
 
         Raises:
             StoreError: the store cannot be used; NodeExistsError: a live broker has this broker's id.

@@ -20,7 +20,10 @@ from barnabas.broker.metadata.image import PartitionState
 
 
 class Eligibility(NamedTuple):
-    """Sets of brokers, by the roles that these may have now in the partitions that they hold."""
+    """Sets of brokers, one for each role.
+
+    A broker has its roles in all partitions of which it has a replica.
+    """
 
     #: may stay in an ISR: they run, and have not restarted since they joined it
     in_sync: frozenset[BrokerId]

@@ -199,7 +199,13 @@ class ReassignmentControl:
     def _transactions(
         self, topic: TopicImage, changes: Mapping[int, PartitionState]
     ) -> Iterator[tuple[Sequence[int], list[Operation]]]:
-        """Yield the transactions that store `changes`, each with the partitions of it and all later ones."""
+        """Yield the transactions that store `changes`, in order.
+
+        A transaction changes at most `_CHANGED_AT_ONCE`.
+
+        Each comes with the partitions that are not stored if it fails: its own, and those of all later
+        transactions.
+        """
         states = list(topic.partitions)
         numbers = sorted(changes)
         for first in range(0, len(numbers), _CHANGED_AT_ONCE):

@@ -1067,7 +1067,10 @@ class LogManager:
     def _set_aside(
         self, directory: LogDirectory, topic_partition: TopicPartition, suffix: str = "stray"
     ) -> bool:
-        """Rename a partition's folder with `suffix`. Return False if that failed."""
+        """Rename the folder of a partition that belongs to no topic of this broker, with `suffix`.
+
+        Return False if the rename failed. A missing folder is no failure.
+        """
         try:
             aside = directory.set_aside(topic_partition, suffix)
         except FileNotFoundError:
@@ -1131,7 +1134,10 @@ def _load_log(
     config: TopicConfig,
     acks_fsync: bool,
 ) -> PartitionLog:
-    """Load one log, and flush the records that recovery has read, if they are due. Raises KafkaError."""
+    """Load one log. If recovery has read so many records that an fsync is due, flush the log.
+
+    Raises KafkaError if the log cannot be loaded.
+    """
     opened = directory.load(topic_partition, topic_id, config)
     every = 1 if acks_fsync else config.flush_messages
     if opened.log_end_offset - opened.recovery_point >= every:

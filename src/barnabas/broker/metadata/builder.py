@@ -289,11 +289,13 @@ class ImageBuilder:
     async def _deleted_topics(
         self, names: Collection[str], topic_names: Mapping[TopicId, str]
     ) -> tuple[Mapping[TopicId, frozenset[BrokerId]], frozenset[TopicId]]:
-        """Return the deletion notes, and the topics whose notes were removed since the previous image.
+        """Read the deletion notes.
 
-        A removed note stays in the first result, without brokers, while the image still shows the topic. The
-        second result reports each removed note once. So a broker learns of a deletion even if it reads the
-        store only after both the topic and its note were removed.
+        Return the brokers of each note by topic id, and the topics whose notes are gone.
+
+        The first result keeps a removed note, without brokers, while the image still shows the topic. The
+        second result reports each note that was removed since the previous image once. So a broker learns of
+        a deletion even if it reads the store only after both the topic and its note were removed.
         """
         before = self._before.deleted_topics
         kept = [topic_id for topic_id, brokers in before.items() if not brokers]

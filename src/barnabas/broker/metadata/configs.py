@@ -1,4 +1,4 @@
-"""Effective settings of brokers, topics and groups: the image's settings override those of the start."""
+"""Settings of brokers, topics and groups that apply now: the image's settings override those of the start."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ConfigResolver:
     """Combines the settings in the cluster image with those of a broker's start (KIP-226).
 
     A topic's value comes from the first of these sources that sets it: the topic, the broker, all brokers,
-    the broker's start, the default. For a group's value, the first source is the group. A broker's value
-    comes from the sources after the first. Results are cached until the image's settings change.
+    the broker's start, the default. For a group, the first source is the group instead of the topic. For a
+    broker, the first source is the broker. Results are cached until the image's settings change.
     """
 
     def __init__(self, static: BrokerConfig, broker_id: BrokerId) -> None:

@@ -210,8 +210,8 @@ class ClusterImage(NamedTuple):
 class ImageDelta(NamedTuple):
     """The changes from one metadata image to the next.
 
-    The sets also contain the names of new and deleted topics. A topic that was deleted and created again has
-    different ids in `before` and `after`.
+    The sets of topics' names also contain the names of new and deleted topics. A topic that was deleted and
+    created again has different ids in `before` and `after`.
     """
 
     before: ClusterImage

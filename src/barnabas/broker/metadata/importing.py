@@ -128,7 +128,7 @@ async def _copy(source: MetadataStore, target: MetadataStore) -> None:
 
 
 async def _below(store: MetadataStore, path: str) -> list[str]:
-    """Return the paths of all nodes below one, parents first."""
+    """Return the paths of all nodes below `path`, parents before their children."""
     found = []
     for name in await store.children(path):
         child = f"{path.rstrip('/')}/{name}"

@@ -111,9 +111,9 @@ def decode(content: bytes) -> Journal:
 
 
 def furthest_generation(content: bytes) -> int:
-    """Return the highest generation in a line with a valid checksum, also after damage; -1 if there is none.
+    """Return the highest generation in the lines with a valid checksum; -1 if there is no such line.
 
-    Each line is checked against the checksum in the previous line.
+    This includes lines after a damaged one. Each line is checked with the checksum in the line before it.
     """
     furthest = -1
     before = 0

@@ -76,7 +76,9 @@ class MetadataLoader:
         return cancel
 
     async def start(self) -> None:
-        """Watch the store, and read all nodes into the first image; again if the connection breaks meanwhile.
+        """Watch the store, and read all nodes into the first image.
+
+        Repeat this if the connection breaks meanwhile.
 
         Raises:
             StoreError: the store cannot be read, or a listener has failed.
@@ -175,9 +177,9 @@ class MetadataLoader:
         self._apply(delta.narrowed() if is_whole else delta)
 
     def _take_changed(self, most: int) -> dict[str, None]:
-        """Remove the paths of the oldest changes, at most `most` of them, and return them.
+        """Remove the paths of the oldest changes, at most `most` of them, and return them in their order.
 
-        So no turn of the event loop grows with the number of changes. Changes take effect in their order.
+        The limit keeps each turn of the event loop short if many nodes have changed.
         """
         changed = self._changed
         if len(changed) <= most:

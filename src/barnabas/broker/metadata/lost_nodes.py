@@ -109,7 +109,7 @@ async def _creation(
 
 
 def _versions(path: str, data: bytes, version: int) -> list[Operation]:
-    """Return the operations that create a node and raise its version to `version`."""
+    """Return operations that create a node, and set its data again until the node has this version."""
     return [Create(path, data), *[Set(path, data)] * min(version, _MOST_VERSIONS)]
 
 

@@ -102,7 +102,12 @@ async def _open(config: BrokerConfig, environment: Environment) -> MetadataStore
 
 
 async def prepare(store: MetadataStore, random: Random) -> str:
-    """Create the permanent nodes that the store lacks, with an id of the cluster. Return this id."""
+    """Create the permanent nodes that the store lacks.
+
+    If it has no cluster, choose an id for the new cluster.
+
+    Return the cluster's id.
+    """
     node = await store.exists(znodes.CLUSTER_ID)
     if node is not None:
         await _make_missing(store)

@@ -62,7 +62,7 @@ class UnknownOutcomeError(StoreUnavailableError):
 
 
 class TransactionTooLargeError(StoreError):
-    """A transaction has more bytes than the store accepts; nothing has changed. Divide it."""
+    """A transaction has more bytes than the store accepts. Nothing has changed. The caller must divide it."""
 
 
 class StoreNode(NamedTuple):
@@ -249,7 +249,7 @@ class MetadataStore(Protocol):
 
 
 class SingleOperations(ABC):
-    """Implements `create`, `set` and `delete` by `multi`, for stores in which a transaction costs no more."""
+    """Implements `create`, `set` and `delete` with `multi`, for stores in which this costs no more."""
 
     @abstractmethod
     async def multi(self, operations: Sequence[Operation]) -> list[int]: ...

@@ -388,7 +388,7 @@ def encode_deleted_topic(brokers: Iterable[BrokerId]) -> bytes:
 
 
 def decode_deleted_topic(data: bytes) -> frozenset[BrokerId]:
-    """Return the brokers that may still have folders of the topic."""
+    """Decode a deletion note. Return the brokers that may still have folders of the deleted topic."""
     return frozenset(json.loads(data)["brokers"])
 
 
@@ -397,7 +397,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(data: bytes) -> dict[str, str]:
-    """Decode the settings of a node; none if the node exists only as a parent."""
+    """Decode the settings in a node. Return an empty dictionary if the node exists only as a parent."""
     if not data:
         return {}
     config: dict[str, str] = json.loads(data)["config"]

@@ -93,7 +93,7 @@ class EarlyBatches:
 
 
 def is_written(producers: Producers, header: BatchHeader) -> bool:
-    """Whether a log that knows the producer expects another batch next, because it probably has this one."""
+    """Whether a log knows the producer and expects another batch next, so that it probably has this one."""
     known = producers.get(header.producer_id)
     return (
         known is not None

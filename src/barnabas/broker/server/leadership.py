@@ -18,7 +18,7 @@ log = logger_of(__name__)
 
 
 class Leadership:
-    """Ends this broker's leaderships, and its coordinators in the same turn of the event loop."""
+    """Stops this broker's leaderships, and its coordinators in the same turn of the event loop."""
 
     def __init__(self, view: BrokerView, controller: Controller) -> None:
         self._view = view

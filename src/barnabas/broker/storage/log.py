@@ -145,9 +145,8 @@ class PartitionLog:
     def last_stable_offset(self) -> Offset:
         """The end for read_committed consumers (KIP-98): the last stable offset.
 
-        It is the first offset of the oldest transaction without a committed end.
-        Without such a transaction, it is the high watermark. It is never before the log's start or after the
-        high watermark.
+        It is the first offset of the oldest transaction without a committed end. Without such a transaction,
+        it is the high watermark. It is never before the log's start or after the high watermark.
         """
         unstable = self.producers.first_unstable_offset
         if unstable is None:

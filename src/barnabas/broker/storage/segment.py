@@ -180,7 +180,11 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """The time from which the segment's age counts: its largest timestamp, or its file's last change."""
+        """The time from which the segment's age counts, in milliseconds since 1970.
+
+        It is the segment's largest timestamp. Without timestamps, it is the last change of the segment's
+        file.
+        """
         timestamp = self.latest.timestamp
         return timestamp if timestamp >= 0 else self.modified_ms
 

@@ -192,7 +192,10 @@ def _check_timestamps(
 
 
 def _payload(header: BatchHeader, records: Buffer, config: TopicConfig, at_once: bool) -> bytes:
-    """Return the records of a batch, decompressed; raises as `validate_batch`."""
+    """Return the decompressed records of a batch. Raises the errors of `validate_batch`.
+
+    With `at_once`, raise LongValidation for a batch that takes too long for the event loop.
+    """
     if not at_once:
         if header.record_count > MOST_RECORDS:
             raise _invalid(

@@ -47,7 +47,10 @@ class PendingOffsets:
                 written.pop(key, None)
 
     def end(self, producer_id: ProducerId) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """Remove a producer's open transaction. Yield its offsets, without any that `supersede` dropped."""
+        """Remove a producer's open transaction.
+
+        Yield the keys and offsets that it wrote and no commit has replaced.
+        """
         for key, committed in self._producers.pop(producer_id, {}).items():
             self.writers[key] -= 1
             if not self.writers[key]:

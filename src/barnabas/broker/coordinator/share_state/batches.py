@@ -56,7 +56,10 @@ def combine(
 
 
 def _laid_over(older: Sequence[StateBatch], newer: Sequence[StateBatch]) -> Iterator[StateBatch]:
-    """Yield the batches of both, ordered by offset. Where two overlap, yield the part that remains."""
+    """Yield the batches of both arguments, ordered by offset.
+
+    Where they overlap, yield what `combine` keeps.
+    """
     olds, news = iter(older), iter(newer)
     old, new = next(olds, None), next(news, None)
     while old is not None and new is not None:

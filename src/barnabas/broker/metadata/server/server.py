@@ -24,7 +24,7 @@ MOST_CONNECTIONS = 1000
 
 
 class Listener(Protocol):
-    """An address that accepts connections until `close`. Open connections stay."""
+    """An address that accepts connections until `close`. After that, open connections stay open."""
 
     def close(self) -> None: ...
 

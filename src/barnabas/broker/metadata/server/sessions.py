@@ -71,7 +71,9 @@ class SessionTracker:
         self._looking = start_task(self._look(), "store sessions", is_vital=True)
 
     def begin(self, timeout: float) -> ServerSession | None:
-        """Begin a session with a timeout in seconds, within limits.
+        """Begin a session with a timeout in seconds.
+
+        The timeout is at least two ticks, and at most `_LONGEST`.
 
         Return None if there are too many sessions.
         """

@@ -81,7 +81,10 @@ _LINKS = {
 
 
 class Owner(Protocol):
-    """The owner of a connection; its methods run on the event loop."""
+    """The object that uses a connection, and that the connection notifies.
+
+    Its methods run on the event loop.
+    """
 
     def link_changed(self, link: Link, session_id: int) -> None: ...
 
@@ -90,7 +93,7 @@ class Owner(Protocol):
     def node_changed(self, event: Event, path: str) -> None: ...
 
     def inbox_emptied(self) -> None:
-        """Called once after several calls of the other methods."""
+        """Called after the other methods were called for everything that had arrived, once for all of it."""
 
 
 class Pending:
@@ -388,7 +391,7 @@ class Sockets(SequentialThreadingHandler):
         return secured
 
     def _tell(self, reason: str) -> None:
-        """Log each new reason once, and not for each attempt."""
+        """Log a warning, unless the last attempt to connect failed for the same reason."""
         if reason != self._refused:
             self._refused = reason
             log.warning("%s", reason)
@@ -423,9 +426,10 @@ class _Client(KazooClient):
         )
 
     def _session_callback(self, state: Any) -> None:
-        """Notify the owner.
+        """Tell the owner the new state of the connection.
 
-        It learns about a session's end before its requests fail; otherwise it would send the next ones.
+        The owner learns of the end of a connection before the requests on it fail. Otherwise it would send
+        its next requests over this connection.
         """
         link = _LINKS[state]
         changed, session_id = state != self._state, self._session_id or 0

@@ -380,7 +380,10 @@ def jars(*more: str) -> list[Path]:
 
 
 def _free_port(port: int) -> int:
-    """Return `port`, or a free one for 0. Refuse one in use, at which another ZooKeeper may answer."""
+    """Return `port`; for 0, a free port. Raises ZooKeeperStartError if another process uses the port.
+
+    That process could be another ZooKeeper, which would answer in place of this one.
+    """
     try:
         with socket.create_server(("127.0.0.1", port)) as probe:
             free: int = probe.getsockname()[1]

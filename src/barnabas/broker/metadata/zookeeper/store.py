@@ -273,9 +273,9 @@ class ZooKeeperStore(SingleOperations):
     async def close_off(self, *, parents: bool) -> int:
         """Allow only this client's identity to change the cluster's nodes, and to read nodes with secrets.
 
-        Nodes that were created with `set_acl` already have this. The nodes of a cluster that was created
-        without it, another client's chroot, and ``/`` need this call. The search stops at a chroot that is
-        already closed.
+        A store with `set_acl` creates its nodes with these permissions. This method sets them on other nodes:
+        those that were created without `set_acl`, another client's chroot, and ``/``. If the chroot already
+        has them, the nodes below it do not change.
 
         Args:
             parents: whether to do the same with ``/`` and all other nodes above the chroot.
@@ -284,7 +284,7 @@ class ZooKeeperStore(SingleOperations):
             The number of nodes that any client could change before.
 
         Raises:
-            NotAllowedError: this client may not close a node.
+            NotAllowedError: this client may not set the permissions of a node.
             StoreError: the ensemble does not answer.
         """
         parts = self._chroot.split("/")
@@ -308,7 +308,10 @@ class ZooKeeperStore(SingleOperations):
         return closed
 
     async def _close_off(self, path: str, *, secret: bool) -> bool:
-        """Close one node, whose path begins at the ensemble's root. Return False if it was already closed."""
+        """Set the permissions of one node (`close_off`). Return False if it already had them.
+
+        `path` begins at the root of the ensemble, not at the chroot.
+        """
         if not await self._call(GetAcl(path), path):
             return False
         await self._call(SetAcl(path, _CREATORS[secret]), path)

@@ -78,7 +78,7 @@ class Followed:
         )
 
     def forget_told(self) -> None:
-        """Ignore responses to requests in flight from now on. They are for an earlier end of this log."""
+        """Ignore the responses to requests in flight, because they are for an earlier end of this log."""
         self.told_in = self.told_first = _NEVER
 
 

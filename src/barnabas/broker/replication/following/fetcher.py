@@ -270,7 +270,10 @@ class ReplicaFetcher:
         self._event.set()
 
     def _put_off(self, followed: Followed, error: KafkaError) -> None:
-        """Leave the partition out of the requests for some time."""
+        """Leave the partition out of the requests until a pause is over, because its copying has failed.
+
+        If its log accepts no more writes, leave it out until the broker's next start.
+        """
         partition = followed.partition
         is_over = partition.unwritable is not None or partition.log.is_offline  # until the next start
         if error.code not in _TRANSIENT and followed.failures == 0:
@@ -326,9 +329,9 @@ class ReplicaFetcher:
                 self._failed(error)
 
     def _at_once(self, reply: asyncio.Future[Any]) -> None:
-        """Process a response and send the next request, in the turn in which the response arrived.
+        """Process a response and send the next request, without a switch to the fetcher's task.
 
-        Leave it to the task if the task is busy, or as soon as something has to wait.
+        If the task is busy, or as soon as something has to wait, leave the rest to the task.
         """
         if reply.exception() is not None or not self._is_idle or self._event.is_set():
             self._event.set()
@@ -349,7 +352,7 @@ class ReplicaFetcher:
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:
-        """Handle an unexpected exception: log it, and copy on in a new session after a pause."""
+        """Handle an unexpected exception: log it, and continue to copy in a new session after a pause."""
         log.error("copying from broker %d met an error", self.leader, exc_info=error)
         self._lost(error)
 
@@ -405,7 +408,7 @@ class ReplicaFetcher:
             self._event.set()
 
     def _take_due(self) -> list[Followed]:
-        """Return the due partitions for the next request: all that the session has, and some new ones."""
+        """Return the due partitions for the next request: those in the session, and some new ones."""
         if len(self._due) == 1:
             taken = list(self._due)
             self._due.clear()
@@ -437,7 +440,7 @@ class ReplicaFetcher:
         self._restart_session()
 
     def _wait(self, seconds: float) -> None:
-        """Send no request for some time."""
+        """Send no request for this number of seconds."""
         if self._pause is None:
             self._pause = self._loop.call_later(seconds, self._end_pause)
 
@@ -556,8 +559,9 @@ class ReplicaFetcher:
     def _take_bounds(self, followed: Followed, data: PartitionData) -> None:
         """Apply the high watermark and the log start from a response that is otherwise outdated.
 
-        The leader sends each of them only once, when it changes. They are valid even if a later request names
-        the partition, or its log has grown. The leader found no divergence in this epoch, so the logs agree.
+        The leader sends each of the two values only once, when it changes. They stay valid after a later
+        request for the partition, and after this log has grown. The leader found no divergence in this epoch,
+        so the logs agree.
         """
         follower = followed.partition.follower(followed.leader_epoch)
         if follower is not None and not data.error_code and data.diverging_epoch.epoch < 0:
@@ -733,7 +737,10 @@ class ReplicaFetcher:
             del self._starts[followed]
 
     def _wait_for_fsync(self, written: list[Followed]) -> Waiting:
-        """Wait until the next fetch may confirm written records. A disk that hangs delays only its logs."""
+        """Wait until the next fetch may confirm the records of `written`.
+
+        A disk that hangs delays only its own logs.
+        """
         pending: dict[asyncio.Future[None], Followed] = {}
         for followed in written:
             follower = followed.partition.follower(followed.leader_epoch)

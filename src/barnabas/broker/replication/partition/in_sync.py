@@ -30,7 +30,7 @@ class LeaderLog(Protocol):
 
 
 class Proposal(NamedTuple):
-    """An ISR that a leader proposes to the controller."""
+    """An ISR that this broker proposes to the controller, as the leader or to remove its own replica."""
 
     leader_epoch: LeaderEpoch
     #: partition epoch of the state that the proposal changes

@@ -275,19 +275,19 @@ class Partition:
         return self._role.low_watermark if isinstance(self._role, Leader) else UNKNOWN_OFFSET
 
     def low_watermark_moved(self) -> None:
-        """Handle the removal of records from all replicas (`LeaderListener`)."""
+        """Notify the watchers, because records were removed from all replicas (`LeaderListener`)."""
         self._wake()
 
     def isr_change_due(self) -> None:
-        """Report that the leader has an ISR change to propose (`LeaderListener`)."""
+        """Tell the manager that the leader has an ISR change to propose (`LeaderListener`)."""
         self._on_isr_change_due(self)
 
     def propose(self) -> Proposal | None:
         """Return an ISR to propose to the controller; None if there is none.
 
-        As the leader, return its proposal. If this replica must leave the ISR, return the ISR without it. The
-        leader has no other proposal until `settle_proposal`, and the high watermark waits for all replicas in
-        it.
+        If this replica must leave the ISR, that is the ISR without it. Otherwise a leader returns its own
+        proposal. It has no other proposal until `settle_proposal`. Until then, the high watermark waits for
+        all replicas in the proposal.
         """
         role = self._role
         if self.unavailable is not None:
@@ -434,12 +434,12 @@ class Partition:
         return self._role.end_offset_for_epoch(epoch)
 
     def committed(self, new_bytes: int) -> None:
-        """Handle the commit of `new_bytes` more bytes (`CommitListener`)."""
+        """Notify the watchers of the commit of `new_bytes` more bytes (`CommitListener`)."""
         if self.watchers:
             self._wake(new_bytes)
 
     def bounds_moved(self) -> None:
-        """Handle a new start or end of the log (`BoundsListener`)."""
+        """Notify the watchers of a new start or end of the log (`BoundsListener`)."""
         self._wake()
 
     def _wake(self, new_bytes: int = 0) -> None:

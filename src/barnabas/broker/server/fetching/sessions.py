@@ -1,8 +1,9 @@
 """Fetch sessions (KIP-227): the broker remembers a client's partitions, and the client sends only changes.
 
 The numbers of sessions and of their partitions have limits. When all sessions are in use, a new session
-replaces one that has had no request for two minutes. If all have had one, the response has session id 0, and
-the client fetches without a session. Each follower has one session, which no client can replace.
+replaces a session that has had no request for two minutes. If there is no such session, the response has
+session id 0, and the client fetches without a session. Each follower has one session, which no client can
+replace.
 """
 
 from __future__ import annotations

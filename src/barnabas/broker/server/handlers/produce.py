@@ -245,7 +245,10 @@ def _accepted(
 
 
 def _plain_partitions(ports: Ports, request: ProduceRequest, topic: TopicKey) -> Mapping[int, Partition]:
-    """Return the partitions of a topic; none if every batch of the request needs the checks of `_checked`."""
+    """Return the partitions of a topic by number.
+
+    Return none if all batches need the checks of `_checked`.
+    """
     partitions = ports.replicas.partitions_of(topic)
     for partition in partitions.values():
         if request.acks not in _ACKS or partition.topic_partition.topic in INTERNAL_TOPICS:

@@ -75,7 +75,7 @@ class Host(Protocol):
 
     @property
     def config(self) -> BrokerConfig:
-        """Current settings."""
+        """The present settings of the broker."""
 
     @property
     def closings(self) -> Closings: ...

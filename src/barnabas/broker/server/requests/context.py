@@ -95,7 +95,7 @@ class Metered(Protocol):
         """Number of bytes that the client may fetch at once; infinite without a quota."""
 
     def admits_fetch(self, size: int) -> bool:
-        """Charge `size` bytes of records to the client's quota. Return False if they exceed the quota now."""
+        """Whether the client's quota allows `size` bytes of records now. If so, charge them to the quota."""
 
     def throttled(self, response: Any) -> Any:
         """Return the response with the throttle time, and mute the client for this time."""

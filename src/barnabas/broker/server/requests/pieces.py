@@ -61,11 +61,14 @@ class Pieces:
         self._check = check
 
     def apply_to(self, request: Request) -> bool:
-        """Whether `request` has items in these arrays. In other versions, some APIs use other arrays."""
+        """Whether `request` has items in the arrays of this object.
+
+        In other versions, some APIs use other arrays.
+        """
         return bool(getattr(request, self._request[0]))
 
     def count(self, request: Request) -> int:
-        """Return the number of items in the arrays of a request, of all levels together."""
+        """Return the number of items in the arrays of a request. Count the items of all levels together."""
         return count_along(request, self._request)
 
     def divide(self, request: Request) -> list[Piece]:

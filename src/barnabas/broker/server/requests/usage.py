@@ -62,7 +62,7 @@ class Usage:
         return self._quotas.most_at_once(QuotaKind.FETCH, self._user, self._client_id)
 
     def admits_fetch(self, size: int) -> bool:
-        """Charge `size` bytes of records to the client's quota. Return False if they exceed the quota now."""
+        """Whether the client's quota allows `size` bytes of records now. If so, charge them to the quota."""
         delay = self._quotas.admit(QuotaKind.FETCH, self._user, self._client_id, size)
         self._wait(delay)
         return delay <= 0

@@ -109,7 +109,7 @@ class TelemetryClients:
                 return candidate
 
     def find(self, client_id: bytes, about: Mapping[str, str]) -> ClientInstance:
-        """Return the client with this id, after an update of its subscription. Create an unknown client.
+        """Return the client with this id, after an update of its subscription. If it is unknown, create it.
 
         If there are too many clients, remove the one that has been silent for longest. Also remove some
         silent clients.

@@ -229,7 +229,8 @@ class ClassicGroup:
     def apply(self, value: GroupMetadataValue) -> None:
         """Replay a stored generation: set its protocol, leader, members and assignments.
 
-        Members that the record lacks are removed. A member with the instance id of another one replaces it.
+        Members that the record does not have are removed. A member with the instance id of an earlier member
+        replaces the earlier one.
         """
         self.protocol_type = value.protocol_type or None
         self.generation = value.generation

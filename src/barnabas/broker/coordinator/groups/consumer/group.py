@@ -98,7 +98,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return member.topics if resolved is None else member.topics | resolved.topics
 
     def offsets_idle_since(self) -> Callable[[CommittedOffset], int]:
-        """Return a function that gives the time from which the retention of an offset counts: its commit."""
+        """Return a function that gives the time from which the retention of an offset counts.
+
+        For consumer groups, it is the time of the commit.
+        """
         return committed_ms
 
     def topics_in_use(self) -> frozenset[str]:

@@ -44,7 +44,8 @@ class ConsumerAssignmentInputs(NamedTuple):
     def put(self, targets: Mapping[str, Partitions], draft: GroupDraft) -> None:
         """Store `targets`, except those of members that have left since the computation.
 
-        If a static member has restarted with a new member id meanwhile, its successor gets its target.
+        If a static member has restarted with a new member id meanwhile, the member with the new id gets the
+        target.
         """
         for member_id, target in targets.items():
             if member_id in draft.group.members:

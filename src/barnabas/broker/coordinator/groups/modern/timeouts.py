@@ -42,7 +42,10 @@ class Timeouts:
         self._set("session", group_id, member_id, timeout_ms, "its session has expired")
 
     def expect_revocation(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """Start the rebalance timeout. If the member has not revoked its partitions then, fence it."""
+        """Start the rebalance timeout.
+
+        If the member has not revoked its partitions when it ends, fence the member.
+        """
         self._set("rebalance", group_id, member_id, timeout_ms, "it did not revoke partitions in time")
 
     def revoked(self, group_id: str, member_id: str) -> None:

@@ -63,7 +63,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         self._membership = ShareMembership(view, self._assigner, self._timeouts, self.states.begin)
 
     def loaded(self, group: ShareGroup) -> None:
-        """Start the session timeouts of loaded members, continue initializations, remove deleted topics."""
+        """Start the session timeouts of a loaded group's members. Continue unfinished initializations.
+
+        Also begin to remove the topics that were deleted.
+        """
         timeout_ms = self._view.group_config(group.group_id).share_session_timeout_ms
         for member_id in group.members:
             self._timeouts.expect_heartbeat(group.group_id, member_id, timeout_ms)
