@@ -151,9 +151,9 @@ class FillableFile(OsFile):
         self._disk.check()
         return super().read_at(size, position)
 
-    def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
+    def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
         self._disk.check(writes=True)
-        return super().write_some(chunks, position)
+        super().write_at(chunks, position)
 
     def truncate(self, size: int) -> None:
         self._disk.check()

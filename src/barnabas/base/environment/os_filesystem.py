@@ -41,6 +41,11 @@ class OsFile(VectoredFile):
     def is_cached(self, size: int, position: int) -> bool:
         return files.is_cached(self._fd, size, position)
 
+    def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
+        # Nearly every write is a batch of two chunks, which the system takes whole. All others begin again.
+        if len(chunks) != 2 or pwritev(self._fd, chunks, position) != len(chunks[0]) + len(chunks[1]):
+            super().write_at(chunks, position)
+
     def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
         return pwritev(self._fd, chunks, position)
 

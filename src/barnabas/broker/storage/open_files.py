@@ -84,7 +84,7 @@ class LogFile:
         path: path of the file, or of its folder if there is a `name`.
     """
 
-    __slots__ = ("_closing", "_files", "_folder", "_handle", "_name", "pins", "used_lately")
+    __slots__ = ("_closing", "_files", "_folder", "_name", "handle", "pins", "used_lately")
 
     def __init__(self, files: OpenFiles, path: str, name: str = "") -> None:
         self._folder = path
@@ -92,7 +92,8 @@ class LogFile:
         self.used_lately = False
         self.pins = 0
         self._files = files
-        self._handle: File | None = None
+        #: the open file; None while it is closed
+        self.handle: File | None = None
         self._closing = False
 
     @property
@@ -101,7 +102,7 @@ class LogFile:
 
     def read_at(self, size: int, position: int) -> bytes:
         self.used_lately = True
-        handle = self._handle or self._open()
+        handle = self.handle or self.open()
         if not self._files.may_wait and not handle.is_cached(size, position):
             raise ColdRead(self, size, position)
         return handle.read_at(size, position)
@@ -114,16 +115,16 @@ class LogFile:
     def read_now(self, size: int, position: int) -> bytes:
         """Read, even if this waits for the disk. Any thread can call it while the file is pinned."""
         self.used_lately = True
-        return (self._handle or self._open()).read_at(size, position)
+        return (self.handle or self.open()).read_at(size, position)
 
     def check_cached(self, size: int, position: int) -> None:
         """Raise ColdRead if a read of these bytes would wait for the disk, and `may_wait` is False."""
-        if not self._files.may_wait and not (self._handle or self._open()).is_cached(size, position):
+        if not self._files.may_wait and not (self.handle or self.open()).is_cached(size, position):
             raise ColdRead(self, size, position)
 
     def send_to(self, descriptor: int, size: int, position: int) -> int:
         self.used_lately = True
-        return (self._handle or self._open()).send_to(descriptor, size, position)
+        return (self.handle or self.open()).send_to(descriptor, size, position)
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
         """Write `chunks` one after the other from `position` on.
@@ -131,20 +132,20 @@ class LogFile:
         A write at 0 creates a missing file. A later write to a deleted file raises FileNotFoundError.
         """
         self.used_lately = True
-        (self._handle or self._open(create=not position)).write_at(chunks, position)
+        (self.handle or self.open(create=not position)).write_at(chunks, position)
 
     def truncate(self, size: int) -> None:
         """Set the file's size to `size` bytes. Create the file if it does not exist."""
-        (self._handle or self._open(create=True)).truncate(size)
+        (self.handle or self.open(create=True)).truncate(size)
 
     @property
     def is_open(self) -> bool:
-        return self._handle is not None
+        return self.handle is not None
 
     def pin(self) -> None:
         """Open the file and keep it open until `unpin`, so that `sync` may run in another thread."""
-        if self._handle is None:
-            self._open()
+        if self.handle is None:
+            self.open()
         self._files.discard(self)
         self.pins += 1
 
@@ -159,7 +160,7 @@ class LogFile:
 
     def sync(self) -> None:
         """Fsync the file. Any thread can call it while the file is pinned."""
-        (self._handle or self._open()).sync()
+        (self.handle or self.open()).sync()
 
     def rename(self, path: str, *, must_exist: bool = False) -> None:
         """Rename the file, open or not. A file that was never written gets only the new path in memory."""
@@ -197,12 +198,13 @@ class LogFile:
 
     def let_go(self) -> None:
         """Close the handle. The next use opens it again."""
-        handle, self._handle = self._handle, None
+        handle, self.handle = self.handle, None
         self._closing = False
         if handle is not None:
             handle.close()
 
-    def _open(self, *, create: bool = False) -> File:
+    def open(self, *, create: bool = False) -> File:
+        """Open the closed file, and return it. Raises OSError."""
         files = self._files
         try:
             handle = files.fs.open(self.path, create=create)
@@ -210,7 +212,7 @@ class LogFile:
             if error.errno not in (errno.EMFILE, errno.ENFILE) or not files.let_go_idle():
                 raise
             handle = files.fs.open(self.path, create=create)
-        self._handle = handle
+        self.handle = handle
         self._files.add(self)
         return handle
 

@@ -7,6 +7,8 @@ offset and, with LogAppendTime, its timestamp. `PartitionLog.append_as_leader` a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from barnabas.base.types import FIRST_BROKER_PRODUCER_ID, NO_PRODUCER_ID, Buffer
 from barnabas.broker.config import TopicConfig
 from barnabas.broker.storage.log import AppendInfo, PartitionLog, new_info
@@ -21,6 +23,7 @@ from barnabas.kafka.records.batch import (
     MAGIC,
     SEQUENCE_LIMIT,
     TRANSACTIONAL_FLAG,
+    UNCOVERED,
     parse_header,
     placed,
     with_timestamp_type,
@@ -28,8 +31,9 @@ from barnabas.kafka.records.batch import (
 from barnabas.kafka.records.compression import Compression
 from barnabas.kafka.records.crc import crc32c
 
-#: the most records of a plain batch: no sequence number can repeat within the producer's remembered batches
-_MOST_RECORDS = 2**24
+#: a plain batch has 1 to 2^24 records, so its last offset delta has no higher bits than these. No sequence
+#: number can then repeat within the producer's remembered batches
+_RECORDS_BITS = 24
 _CODECS = range(max(Compression) + 1)
 _EVER = 2**63
 
@@ -90,7 +94,7 @@ def append_plain(
 
     Args:
         log: log of a partition that this broker leads in `leader_epoch`.
-        records: the batch.
+        records: the batch; as a memoryview, it is written without a copy.
         leader_epoch: the leader epoch to append it in.
         limits: limits from the topic's settings.
         flags: bits of the batch attributes that this request may set.
@@ -106,8 +110,10 @@ def append_plain(
         log.failure is not None
         or log.env.failure is not None
         or log.closed
-        or not HEADER_SIZE <= size <= limits.most_bytes
-        or not 0 < position <= limits.segment_bytes - size
+        or size < HEADER_SIZE
+        or size > limits.most_bytes
+        or not position
+        or position + size > limits.segment_bytes
         or segment.times.size > limits.index_bytes
         or log.epochs.latest != leader_epoch
     ):
@@ -116,19 +122,20 @@ def append_plain(
      producer_id, producer_epoch, sequence, count) = HEADER.unpack_from(records)  # fmt: skip
     base_offset = log.log_end_offset
     last_offset = base_offset + last_delta
+    covered = records[CRC_COVERS_FROM:]
     if (
         offset
         or length != size - LOG_OVERHEAD
         or magic != MAGIC
-        or attributes & ~flags
+        or (attributes and attributes & ~flags)
         or attributes & COMPRESSION_MASK not in limits.codecs
         or count != last_delta + 1
-        or not 0 < count <= _MOST_RECORDS
+        or last_delta >> _RECORDS_BITS
         or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         or latest < 0
         or latest > now_ms + limits.after_ms
         or earliest < now_ms - limits.before_ms
-        or crc32c(memoryview(records)[CRC_COVERS_FROM:]) != crc
+        or crc32c(covered) != crc
     ):
         return None
     log_append_time = -1
@@ -148,9 +155,12 @@ def append_plain(
             return None
     elif attributes & TRANSACTIONAL_FLAG:
         return None
+    chunks: Sequence[Buffer]
     if limits.is_log_append_time:
         records = with_timestamp_type(parse_header(records), records, now_ms)
-    chunks = placed(records, base_offset, leader_epoch)
+        chunks = placed(records, base_offset, leader_epoch)
+    else:
+        chunks = UNCOVERED.pack(base_offset, length, leader_epoch, MAGIC, crc), covered
     try:
         segment.append(chunks, size, base_offset, last_offset, latest, limits.index_interval)
     except OSError as error:

@@ -10,6 +10,7 @@ import logging
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
@@ -207,11 +208,24 @@ class LogSegment:
             OSError: nothing was appended.
         """
         position = self.size
-        self.write(chunks)
+        if self.surplus_end:
+            self.cut_surplus()
         try:
-            self.indexed(position, size, base_offset, last_offset, max_timestamp, index_interval)
+            log = self.log
+            log.used_lately = True
+            (log.handle or log.open(create=not position)).write_at(chunks, position)
+            latest = self._latest
+            recent = self._recent
+            if latest is None or self._since_indexed > index_interval or not 0 < len(recent) < _RECENT:
+                self.indexed(position, size, base_offset, last_offset, max_timestamp, index_interval)
+            else:  # the same as `indexed`, without the call: no entry is due
+                if max_timestamp > latest[0]:
+                    self._latest = _timestamped(TimestampedOffset, (max_timestamp, last_offset))
+                self._since_indexed += size
+                recent[base_offset] = position
         except BaseException:
-            self._cut_to_size()
+            if self.log.is_open:  # else nothing was written
+                self._cut_to_size()
             raise
         self.size = position + size
 
@@ -249,7 +263,7 @@ class LogSegment:
         latest = self._latest
         if latest is None:
             latest = self.latest
-        if max_timestamp > latest.timestamp:
+        if max_timestamp > latest[0]:
             latest = _timestamped(TimestampedOffset, (max_timestamp, last_offset))
         if self._since_indexed > index_interval:
             self.times.append(latest.timestamp, latest.offset - self.base_offset)  # this alone may raise
@@ -266,7 +280,8 @@ class LogSegment:
             recent = self._recent = {self.base_offset: 0} if recent is _FIRST_KNOWN else {}
         recent[base_offset] = position
         if len(recent) > _RECENT:
-            del recent[next(iter(recent))]
+            for oldest in tuple(islice(recent, _RECENT // 2)):
+                del recent[oldest]
 
     def index_batch(self, position: int, header: BatchHeader, index_interval: int) -> None:
         """Record that there is a batch with this header at `position`; see `indexed`."""

@@ -51,6 +51,8 @@ NO_TIMESTAMP = -1
 NO_SEQUENCE = -1
 SEQUENCE_LIMIT = 2**31
 
+#: the fields that the CRC does not cover, and the CRC: base offset, batch length, leader epoch, magic, CRC
+UNCOVERED = struct.Struct(">qiibI")
 _PREFIX = struct.Struct(">qii")
 _PREFIX_SIZE = _PREFIX.size
 #: makes a header from unpacked fields; `BatchHeader._make` takes twice as long

@@ -23,6 +23,8 @@ _FILES_OF_ONE_THREAD = 8
 _THREADS = 3
 #: a flush.ms of at least this counts as never; timers accept no longer time
 _NEVER_MS = 2**48
+#: the default of flush.messages: never
+_NEVER = 2**63 - 1
 
 
 class FlushSchedule(Generic[P]):
@@ -85,6 +87,13 @@ class FlushSchedule(Generic[P]):
         elif config.flush_ms < _NEVER_MS and self._timer is None:
             self._wait(config.flush_ms / 1000)
         return end if self._due <= files.recovery_point else files.recovery_point
+
+    @property
+    def is_never_due(self) -> bool:
+        """Whether no append makes an fsync due with the present settings, except after a roll."""
+        config = self._log.config
+        every = config.flush_messages if self._every is None else self._every
+        return every >= _NEVER and config.flush_ms >= _NEVER_MS and not self._due
 
     @property
     def _is_much_unsynced(self) -> bool:

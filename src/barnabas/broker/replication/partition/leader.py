@@ -76,6 +76,7 @@ class Leader:
         "_listener",
         "_log",
         "_low_watermark",
+        "_never_flushes",
         "_node_id",
         "_uncommitted_bytes",
         "epoch_start",
@@ -98,7 +99,9 @@ class Leader:
         self._context = context
         #: bytes appended in this epoch and not committed yet
         self._uncommitted_bytes = 0
+        #: limits of plain batches, and whether no append makes an fsync due, both with the present settings
         self._limits: PlainLimits | None = None
+        self._never_flushes = False
         #: the first offset of this leader epoch; earlier records may be from other leaders
         self.epoch_start: Offset = log.log_end_offset
         #: the followers; None if no other broker has a replica
@@ -210,12 +213,23 @@ class Leader:
         limits = self._limits
         if limits is None or limits.config is not config or limits.has_keys is not has_keys:
             limits = self._limits = PlainLimits(config, has_keys)
+            self._never_flushes = self._flushes.is_never_due
         state = self.state
         if acks == ACKS_ALL and len(state.isr) < config.min_insync_replicas:
             return None
         info = append_plain(log, records, state.leader_epoch, limits, flags, now_ms)
         if info is not None:
-            self._appended(len(records))
+            if (
+                self._never_flushes
+                and self._in_sync is None
+                and log.high_watermark == info[0]
+                and not log.producers.ended_transactions
+                and not log.files.has_rolled
+            ):  # the only replica has committed all earlier records: now it commits the batch
+                log.high_watermark = info[1] + 1
+                self._listener.committed(len(records))
+            else:
+                self._appended(len(records))
         return info
 
     def _appended(self, new_bytes: int) -> None:

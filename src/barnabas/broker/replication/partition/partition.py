@@ -425,9 +425,9 @@ class Partition:
 
     def is_acknowledged(self, last_offset: Offset, acks: int) -> bool:
         """Whether the batch that ends at `last_offset` has the acks that the request requires."""
-        if acks == ACKS_ALL:
-            return self.log.high_watermark > last_offset
-        return acks == 0 or self._flushes.safe_end() > last_offset
+        if self.log.high_watermark > last_offset:
+            return True
+        return acks != ACKS_ALL and (acks == 0 or self._flushes.safe_end() > last_offset)
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """Return the largest leader epoch that is at most `epoch`, and its end; (-1, -1) if unknown."""

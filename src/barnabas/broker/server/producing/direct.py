@@ -15,7 +15,7 @@ from barnabas.base.errors import KafkaError
 from barnabas.base.types import INTERNAL_TOPICS
 from barnabas.broker.awaitables import MaybeAwaitable, SecondPhase
 from barnabas.broker.replication.acknowledgement import Acknowledgement, Appended
-from barnabas.broker.server.producing.layout import Opening, Place, Result, opening_of
+from barnabas.broker.server.producing.layout import Opening, Place, opening_of
 from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Begun, Outcome
 from barnabas.broker.server.requests.context import Client, RequestContext
 from barnabas.broker.server.requests.long_work import SLICE, LongWork
@@ -116,8 +116,8 @@ class DirectProduce:
             return self._begun(frame, client, access, [], error)
         if info is None:
             return None
-        reply = opening.reply(frame, [(index, info[0], info[2], info[3])])
-        if partition.is_acknowledged(info[1], opening.acks):
+        reply = opening.reply(frame, (place,), (info,))
+        if partition.log.high_watermark > info[1] or partition.is_acknowledged(info[1], opening.acks):
             return reply
         answer: SecondPhase[bytes] = SecondPhase()
         waiting = [Appended(partition, info[1], partition.leader_epoch, _raise)]
@@ -142,7 +142,6 @@ class DirectProduce:
         acks, flags = opening.acks, opening.layout.flags
         view = memoryview(frame)
         appended: list[AppendInfo] = []
-        results: list[Result] = []
         failure = None
         is_acknowledged = True
         left = _BATCHES_A_LOOK
@@ -163,11 +162,10 @@ class DirectProduce:
             if info is None:
                 break
             appended.append(info)
-            results.append((index, info[0], info[2], info[3]))
-            if is_acknowledged and not partition.is_acknowledged(info[1], acks):
+            if partition.log.high_watermark <= info[1] and not partition.is_acknowledged(info[1], acks):
                 is_acknowledged = False
-        if is_acknowledged and len(results) == len(places):
-            return opening.reply(frame, results)
+        if is_acknowledged and len(appended) == len(places):
+            return opening.reply(frame, places, appended)
         if not appended and failure is None:
             return None
         return self._begun(frame, client, access, appended, failure)

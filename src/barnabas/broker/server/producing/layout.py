@@ -7,14 +7,17 @@ handler executes all other requests, after `barnabas.kafka.protocol` has decoded
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.base.types import TopicKey
 from barnabas.broker.server.requests.api import DIRECT_ELEMENTS
 from barnabas.kafka.protocol.messages.produce import ProduceRequest
 from barnabas.kafka.protocol.wire import Readable, read_uvarint
 from barnabas.kafka.records.batch import COMPRESSION_MASK, HEADER_SIZE
+
+if TYPE_CHECKING:
+    from barnabas.broker.storage import AppendInfo
 
 #: the versions whose layouts are known here
 FIRST_VERSION, LAST_VERSION = 5, 13
@@ -33,14 +36,12 @@ _NAME_LENGTH = struct.Struct(">h")
 _PLACE = struct.Struct(">ii")
 _REPLY = struct.Struct(">ii")
 #: index, no error, base offset, log append time, log start offset
-_RESULT = struct.Struct(">ixxqqq")
+_pack_result = struct.Struct(">ixxqqq").pack
 _NO_THROTTLE = bytes(4)
 
 
 #: a partition's index, where its batch starts in the frame and where it stops
 Place: TypeAlias = tuple[int, int, int]
-#: a partition's index, base offset, log append time and log start offset
-Result: TypeAlias = tuple[int, int, int, int]
 
 
 class Layout:
@@ -51,14 +52,14 @@ class Layout:
 
     #: the bytes before the number of topics in an answer, after the correlation id
     reply_start = b""
-    #: the bytes after the last result
-    reply_end = _NO_THROTTLE
 
     def __init__(self, version: int) -> None:
         #: the bits of a batch's attributes that need no check of the request
         self.flags = COMPRESSION_MASK if version >= _ZSTD_SINCE else 0
-        #: bytes after each result: no record errors, and no error message
+        #: the bytes between two results: no record errors, and no error message
         self.result_end = b"\0\0\0\0\xff\xff" if version >= _ERRORS_SINCE else b""
+        #: the bytes after the last result's fields
+        self.reply_end = self.result_end + _NO_THROTTLE
 
     def settings_at(self, frame: Readable, position: int) -> int | None:
         """Return the position of the field acks; None if the request is transactional or has header tags.
@@ -117,11 +118,11 @@ class FlexibleLayout(Layout):
     """
 
     reply_start = b"\0"
-    reply_end = b"\0" + _NO_THROTTLE + b"\0"
 
     def __init__(self, version: int) -> None:
         super().__init__(version)
         self.result_end = b"\1\0\0"
+        self.reply_end = self.result_end + b"\0" + _NO_THROTTLE + b"\0"
         self._has_ids = version >= _TOPIC_IDS_SINCE
 
     def settings_at(self, frame: Readable, position: int) -> int | None:
@@ -216,14 +217,21 @@ class Opening:
         """Whether the request in `frame` has this opening."""
         return frame.startswith(self._bytes, 8) and frame.startswith(self._version)
 
-    def reply(self, frame: Readable, results: Iterable[Result]) -> bytes:
+    def reply(self, frame: Readable, places: Sequence[Place], appended: Sequence[AppendInfo]) -> bytes:
         """Return the encoded response to the request in `frame`, with its size in front."""
         layout = self.layout
-        ends = layout.result_end
-        content = [_RESULT.pack(*result) + ends for result in results]
-        opening = self._of_one if len(content) == 1 else self._reply + layout.number(len(content))
-        size = 4 + len(opening) + len(content) * len(content[0]) + len(layout.reply_end)
-        return b"".join((size.to_bytes(4), frame[4:8], opening, *content, layout.reply_end))
+        count = len(places)
+        opening = self._of_one if count == 1 else self._reply + layout.number(count)
+        results = layout.result_end.join(
+            [
+                _pack_result(index, base_offset, append_time, log_start)
+                for (index, _, _), (base_offset, _, append_time, log_start, _, _) in zip(
+                    places, appended, strict=True
+                )
+            ]
+        )
+        size = 4 + len(opening) + len(results) + len(layout.reply_end)
+        return b"".join((size.to_bytes(4), frame[4:8], opening, results, layout.reply_end))
 
 
 def opening_of(frame: Readable) -> Opening | None:
