@@ -3,7 +3,7 @@
 python tools/seams.py            write the page
 python tools/seams.py --check    exit with 1 if the page is out of date
 
-Each pair of features names the scenarios that try it, or says why the two cannot meet. A scenario is one of
+Each pair of features names the scenarios that try it, or says why it needs none. A scenario is one of
 
     integration/test_restart.py::test_name    a test, below tests/
     soak: kill a leader, transact             a fault of the soak, and what its clients do meanwhile
@@ -30,20 +30,21 @@ _MARK = "<!-- Generated from seams.toml by `make docs`: change that file, not th
 _INTRODUCTION = """
 # Seams: where two features meet
 
-Each serious defect so far was where two features meet, although each had its own tests. This table has every
-pair of features that keep or move state. A number is the number of scenarios that test the pair. `no` means
-that the two cannot meet, and `open` that no scenario tests them yet. The lists below name the scenarios and
-the reasons. `make check` fails when a scenario does not exist.
+Each serious defect so far was where two features meet, although each feature had its own tests. This table
+has every pair of features that keep or move state. A number is the number of scenarios that test the pair.
+`no` means that the pair needs no scenario of its own: the two cannot meet, or other tests cover them. `open`
+means that no scenario tests the pair yet. The lists below name the scenarios and the reasons for each `no`.
+`make check` fails when a scenario does not exist.
 
 For each new feature, find the features that it meets, and add the pairs to `seams.toml`.
 """
 
 
 class Seam(NamedTuple):
-    """A pair of features, with its scenarios or the reason why they cannot meet."""
+    """A pair of features, with its scenarios or the reason why it needs none."""
 
     scenarios: Sequence[str] = ()
-    #: why the two cannot meet
+    #: why the pair needs no scenario of its own
     reason: str = ""
 
     @property

@@ -1,8 +1,8 @@
 """`MaybeAwaitable[T]`: the result of an operation, or an awaitable that gives the result later.
 
-Most operations of a broker return their result at once. A task or a future for each would cost more than many
-of these operations. So an operation that can have to wait returns `MaybeAwaitable[T]`. Its type says whether
-the operation is complete, and when the next request of the connection begins:
+Most operations of a broker return their result at once. To create a task or a future for each operation would
+cost more than many of the operations. So an operation that sometimes has to wait returns `MaybeAwaitable[T]`.
+Its type says whether the operation is complete, and when the next request of the connection begins:
 
 | type | the operation | the next request of the connection |
 |---|---|---|
@@ -98,21 +98,30 @@ def is_awaitable(result: MaybeAwaitable[T]) -> TypeIs[Awaitable[T]]:
 
 
 def then(result: MaybeAwaitable[T], transform: Callable[[T], R]) -> MaybeAwaitable[R]:
-    """Return `transform` of the result; an awaitable of it if `result` is awaitable."""
+    """Return `transform(result)`.
+
+    If `result` is awaitable, return an awaitable of `transform` of its value.
+    """
     if is_awaitable(result):
         return continued(result, _then(result, transform))
     return transform(result)
 
 
 def continued(result: object, rest: Coroutine[Any, Any, R]) -> Awaitable[R]:
-    """Return `rest`, a coroutine that awaits `result`. Make it a `LongResponse` if `result` is one."""
+    """Return `rest`, a coroutine that awaits `result`.
+
+    If `result` is a `LongResponse`, make the return value one too.
+    """
     return LongResponse(rest) if isinstance(result, LongResponse) else rest
 
 
 def recovered(
     operation: Callable[[], MaybeAwaitable[T]], refused: Callable[[KafkaError], T]
 ) -> MaybeAwaitable[T]:
-    """Return the result of `operation`; `refused` of the error if the operation raises KafkaError."""
+    """Return the result of `operation`. If it raises KafkaError, return `refused` of the error.
+
+    This also applies to an error that an awaitable result raises later.
+    """
     try:
         result = operation()
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""The current state of a broker and its cluster: one object that every part of the broker may read."""
+"""The present state of a broker and of its cluster, in one object that every part of the broker may read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ NOT_REGISTERED = -1
 
 
 class BrokerView(ABC):
-    """The current settings, cluster image and broker epoch. Read the view again each time: it changes.
+    """The present settings, cluster image and broker epoch.
 
-    The event loop owns all values. The view is the first listener of the metadata loader: the loader's other
-    listeners find the new image and settings in it.
+    Read an attribute each time it is needed: it changes.
+
+    The event loop owns all values. The view is the first listener of the metadata loader. So when the loader
+    calls its other listeners, they find the new image and the new settings in the view.
     """
 
     __slots__ = ()
@@ -52,21 +54,24 @@ class BrokerView(ABC):
     @property
     @abstractmethod
     def broker_epoch(self) -> int:
-        """The epoch of this broker's latest registration (KIP-380), or `NOT_REGISTERED`."""
+        """The epoch of this broker's latest registration (KIP-380); `NOT_REGISTERED` before the first one."""
 
     def topic_config(self, topic: str) -> TopicConfig:
-        """Return the effective settings of a topic. If it does not exist, return those of a new topic."""
+        """Return the effective settings of a topic.
+
+        If it does not exist, return those that a new topic would get.
+        """
         return self.configs.topic_config(self.image, topic)
 
     def group_config(self, group_id: str) -> GroupConfig:
-        """Return the effective settings of a consumer group."""
+        """Return the effective settings of a consumer group or share group."""
         return self.configs.group_config(self.image, group_id)
 
 
 class MutableView(BrokerView):
-    """A view whose values the broker changes. Values are attributes, because reads must be fast.
+    """A view whose values the broker changes. They are attributes of the object, because reads must be fast.
 
-    `follow` keeps the metadata image and the settings up to date. The registration sets the epoch.
+    `follow` keeps the metadata image and the settings up to date. The registration sets `broker_epoch`.
     """
 
     __slots__ = ("broker_epoch", "clock", "config", "configs", "image", "node_id")

@@ -1,4 +1,7 @@
-"""The settings of brokers, topics, groups and client-metrics resources. Each setting is declared once."""
+"""The settings of brokers, topics, groups and client-metrics resources.
+
+One line of code declares each of them.
+"""
 
 from barnabas.broker.config.broker import BrokerConfig
 from barnabas.broker.config.client_metrics import ClientMetricsConfig

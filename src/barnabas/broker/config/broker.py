@@ -37,7 +37,10 @@ _NO_TICKETS = (
 
 
 def _topic_default(name: str, of: str, **changes: Any) -> Any:
-    """Declare a setting that is the default of a topic's setting, with the same type and limits."""
+    """Declare the broker's setting `name`, which gives the default of the topic's setting `of`.
+
+    It has the same type and limits as the topic's setting, unless `changes` has other fields of `Setting`.
+    """
     changes = {"name": name, "synonyms": (), "doc": f"The default of a topic's {of}.", **changes}
     return replace(TopicConfig.declared[of], **changes)
 
@@ -57,9 +60,10 @@ class BrokerConfig(Settings):
         return replace(super().find(override.overridden), name=override.name, update=update)
 
     def for_listener(self, listener: str, mechanism: str = "") -> BrokerConfig:
-        """Return the settings that apply to a listener: its own values override the broker's values.
+        """Return the settings that apply to the connections of a listener.
 
-        With `mechanism`, values for logins with this SASL mechanism override both (see `ListenerSetting`).
+        Values for the listener (`ListenerSetting`) override the broker's values. If `mechanism` is the name
+        of a SASL mechanism, values for this mechanism on the listener override both.
         """
         known: dict[tuple[str, str], BrokerConfig] = self.__dict__.setdefault("_for_listeners", {})
         config = known.get((listener, mechanism))
@@ -74,7 +78,7 @@ class BrokerConfig(Settings):
         return config
 
     def has_own(self, listener: str, name: str) -> bool:
-        """Whether a listener has its own value for the setting with this name."""
+        """Whether a listener has its own value of the setting `name`, which can equal the broker's value."""
         config = self.for_listener(listener)
         return config is not self and name in config.layers[0].texts
 
@@ -1346,7 +1350,7 @@ class BrokerConfig(Settings):
 def replicated_settings(brokers: int) -> dict[str, str]:
     """Return settings for three replicas of every topic, of which two must be in sync.
 
-    With fewer `brokers`, the numbers are lower.
+    With one or two `brokers`, every topic has one replica on each of them.
     """
     replicas, in_sync = str(min(3, brokers)), str(min(2, brokers))
     return {

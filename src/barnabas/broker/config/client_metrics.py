@@ -47,12 +47,12 @@ class ClientMetricsConfig(Settings, update=Update.CLUSTER_WIDE):
 
 
 def parse_match(selectors: Iterable[str]) -> dict[str, Any]:
-    """Parse the items of ``match``.
+    """Parse the items of the setting ``match``.
 
-    Return the compiled expressions, by the attribute that each must match completely.
+    Return the compiled expressions by the client's attribute, whose whole value each must match.
 
     Raises:
-        ConfigError: an item is not ATTRIBUTE=REGEX.
+        ConfigError: an item is not ATTRIBUTE=REGEX, the attribute is unknown, or the expression is invalid.
     """
     patterns = {}
     for selector in selectors:

@@ -1,10 +1,10 @@
-"""Declares settings: each is declared once, as a typed attribute of a `Settings` class.
+"""Declares settings. Each setting is one typed attribute of a `Settings` class, for example:
 
     class LampConfig(Settings):
         lamp_dim_ms: int = setting("lamp.dim.ms", Type.LONG, 60_000, minimum=-1, doc="The time ...")
 
-declares ``lamp.dim.ms``, which is the attribute's name with dots. The declaration parses and checks values.
-DescribeConfigs and docs/reference/configuration.md use it.
+This line declares ``lamp.dim.ms``, which is the attribute's name with dots. The declaration parses and checks
+values. DescribeConfigs and docs/reference/configuration.md use it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Type(IntEnum):
 
 
 class Update(Enum):
-    """The scope of a setting's dynamic changes: none, one broker, or the whole cluster (KIP-226)."""
+    """The scope of a setting's changes in a running cluster: none, one broker, or all brokers (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -81,17 +81,17 @@ class Setting:
         return tuple(dict.fromkeys((self.name, *self.synonyms)))
 
     def parse(self, text: str) -> Any:
-        """Parse a value from text.
+        """Parse a value from text, without the spaces around it.
 
         Raises:
-            ConfigError: the text does not fit the type, or the value is outside the limits.
+            ConfigError: the text does not fit the type, or the value is not allowed (`check`).
         """
         value = self._parse_type(text.strip())
         self.check(value)
         return value
 
     def check(self, value: Any) -> None:
-        """Raise ConfigError if a value of the right type is not allowed."""
+        """Raise ConfigError if a value of the right type is not allowed. None is always allowed."""
         if value is None:
             return
         if self.choices:
@@ -110,7 +110,7 @@ class Setting:
                 raise self.refuse(value, f"it must be at most {self.maximum}")
 
     def render(self, value: Any) -> str | None:
-        """Format `value` like Kafka's tools, so that `parse` can read it."""
+        """Format `value` in the same way as Kafka's tools, so that `parse` can read it. None stays None."""
         if value is None:
             return None
         if self.type is Type.BOOLEAN:
@@ -122,7 +122,7 @@ class Setting:
         return str(value)
 
     def refuse(self, value: object, cure: str) -> ConfigError:
-        """Return the error for a value that is not allowed."""
+        """Return the error for a `value` that is not allowed. `cure` says how to correct it."""
         text = ",".join(value) if isinstance(value, tuple) else "[hidden]" if self.sensitive else str(value)
         return ConfigError(f"{self.name}={quoted(text)} is not allowed: {cure}")
 

@@ -15,7 +15,10 @@ from barnabas.broker.config.topic import TopicConfig
 
 
 class Description(NamedTuple):
-    """A setting with its value, the value's source, and all entries that set it, the effective one first."""
+    """A setting with its present value, the source of this value, and all entries that set it.
+
+    The effective entry is the first one. If the setting has only its default, the entries can be empty.
+    """
 
     setting: Setting
     text: str | None
@@ -29,7 +32,7 @@ def describe_topic(layers: Sequence[Layer]) -> Iterator[Description]:
 
 
 def describe_group(layers: Sequence[Layer]) -> Iterator[Description]:
-    """Describe every setting of a consumer group, with values from `layers`."""
+    """Describe every setting of a consumer group or share group, with values from `layers`."""
     return _describe(GroupConfig, layers)
 
 
@@ -39,7 +42,7 @@ def describe_client_metrics(layers: Sequence[Layer]) -> Iterator[Description]:
 
 
 def describe_broker(layers: Sequence[Layer]) -> Iterator[Description]:
-    """Describe every setting of a broker, with values from `layers`.
+    """Describe every setting of a broker with values from `layers`, then each setting of a single listener.
 
     As in Apache Kafka, a setting that is not set by its own name has no value, even if a synonym is set.
     """

@@ -21,11 +21,13 @@ _MAX_PROBLEMS = 3
 
 
 def read_settings(path: Path) -> dict[str, str]:
-    """Read a file's settings as text, by declared name: TOML if its name ends in ``.toml``, else properties.
+    """Read the settings in a file, as text by declared name.
+
+    A file that ends in ``.toml`` is TOML, else properties.
 
     In TOML a setting is a key (``num.partitions = 3``). The key must be quoted if it is also the name of a
     table (``"max.connections" = 100``). The value is a string, a number, a boolean or an array of strings. In
-    properties, settings that only Apache Kafka needs are ignored, with a line in the log.
+    properties, settings that only Apache Kafka needs are ignored, with a warning in the log.
 
     Raises:
         ConfigError: the file cannot be read, or a setting in it is unknown, unsupported or invalid. The text
@@ -63,7 +65,15 @@ def _read_properties(path: Path, text: str) -> dict[str, Given]:
 
 
 def _check(path: Path, given: Mapping[str, Given]) -> dict[str, str]:
-    """Return the settings by their declared names."""
+    """Check the settings in the file `path`. Return their texts by declared name.
+
+    Args:
+        path: the file, for error messages.
+        given: by the name in the file: the text and the line.
+
+    Raises:
+        ConfigError: a setting is unknown, unsupported or invalid, or contradicts another one.
+    """
     texts: dict[str, str] = {}
     problems: list[str] = []
     unsupported: dict[str, list[str]] = {}  # the settings by the reason

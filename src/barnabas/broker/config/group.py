@@ -1,6 +1,6 @@
 """The settings of a consumer group (KIP-848) or a share group (KIP-932, KIP-1240).
 
-For most of them, a setting of the broker gives the default.
+Most of them have a setting of the broker as their default.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from barnabas.broker.config.layers import Layer, Settings, Source
 
 
 def _overriding(broker_name: str, doc: str, **changes: Any) -> Any:
-    """Declare a group's setting.
+    """Declare a group's setting that overrides the broker's setting `broker_name` for this group.
 
-    Its default is the value of the broker's setting, which has the same type and limits.
+    Its name is that of the broker's setting without ``group.``. The broker's value is its default, and both
+    have the same type and limits, unless `changes` has other fields of `Setting`.
     """
     name = broker_name.removeprefix("group.")
     return replace(BrokerConfig.declared[broker_name], name=name, synonyms=(broker_name,), doc=doc, **changes)
@@ -89,10 +90,10 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
     )
 
     def capped(self, broker: BrokerConfig) -> tuple[GroupConfig, list[str]]:
-        """Return these settings with the group's own values moved into the broker's limits (KIP-1240).
+        """Return these settings, with the group's own values moved into the broker's limits (KIP-1240).
 
-        A limit can have changed since a value was stored. The second result has a description of each
-        change.
+        A limit can have changed after a value was stored. The second result has one description for each
+        value that was moved.
         """
         changed, told = {}, []
         for name in LIMITED:
@@ -111,9 +112,10 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
         return type(self).from_layers(layers, {**self.given, **changed}), told
 
     def check_limits(self, broker: BrokerConfig) -> None:
-        """Raise ConfigError unless the values are within the broker's limits.
+        """Check the effective values: those of the group, or else the broker's defaults.
 
-        Session timeouts must also be longer than heartbeat intervals.
+        Raises ConfigError if one is outside the broker's limits. Also raises it if a session timeout is not
+        longer than the heartbeat interval of the same kind of group.
         """
         for name in LIMITED:
             value, (low_name, low, high_name, high) = self.value(name), _limits(name, broker)
@@ -142,7 +144,10 @@ LIMITED = (
 
 
 def check_groups(broker: BrokerConfig) -> None:
-    """Raise ConfigError if a broker's settings for its groups contradict each other."""
+    """Check a broker's settings for its groups.
+
+    Raises ConfigError if a needed protocol or assignor is missing, or a default is outside the limits.
+    """
     if "classic" not in broker.group_coordinator_rebalance_protocols:
         given = ",".join(broker.group_coordinator_rebalance_protocols)
         raise ConfigError(
@@ -154,12 +159,20 @@ def check_groups(broker: BrokerConfig) -> None:
 
 
 def _limits(name: str, broker: BrokerConfig) -> tuple[str, int, str, int]:
-    """Return the name and the value of both limits of a group's setting, the lower limit first."""
+    """Return name and value of the lower limit of the group's setting `name`, then those of the upper one.
+
+    Both limits are settings of `broker`.
+    """
     low_name, high_name = (limit_of(name, bound) for bound in ("min", "max"))
     return low_name, broker.value(low_name), high_name, broker.value(high_name)
 
 
 def limit_of(name: str, bound: str) -> str:
-    """Return the name of the broker's setting that is the `bound` (min, max) of a group's setting."""
+    """Return the name of the broker's setting that limits the group's setting `name`.
+
+    Args:
+        name: for example ``consumer.session.timeout.ms``.
+        bound: ``min`` or ``max``.
+    """
     kind, _, noun = name.partition(".")
     return f"group.{kind}.{bound}.{noun}"

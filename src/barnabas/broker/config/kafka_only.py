@@ -1,7 +1,7 @@
 """Settings of Apache Kafka that Barnabas does not have. Some are ignored, others are rejected.
 
-The files that Kafka ships have some settings without a meaning here, and Barnabas must still accept such a
-file. A setting for a function that Barnabas does not have is rejected.
+Settings with no effect in Barnabas are ignored, because the files that Kafka ships contain them. Settings of
+a function that Barnabas does not have are rejected.
 """
 
 from __future__ import annotations
@@ -105,14 +105,17 @@ _UNSUPPORTED = (
 
 
 def unsupported_reason(name: str) -> str | None:
-    """Return why Barnabas lacks Kafka's setting `name`, and the cure; None if the setting is unknown."""
+    """Return why Barnabas does not have Kafka's setting `name`, and what to do instead.
+
+    Return None if `name` is not a setting of Kafka that is rejected.
+    """
     return next((group.reason for group in _UNSUPPORTED if _is_in(name, group.names)), None)
 
 
 def without_kafka_only(texts: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
     """Remove ignored settings from those of a server.properties. Return the others, and the removed names.
 
-    Listeners of the KRaft controller are removed from the lists of listeners.
+    The listeners of a KRaft controller are also removed from ``listeners`` and ``advertised.listeners``.
 
     Raises:
         ConfigError: the file is for a controller without a broker.

@@ -1,8 +1,9 @@
 """Immutable, typed sets of values. Each value comes from the first layer that sets it.
 
-The layers are the settings of a topic, of a broker, of all brokers, and of the broker's start. Within a layer
-a setting has several names, its own and its synonyms (``log.retention.ms``, ``log.retention.minutes``,
-``log.retention.hours``). The value comes from the first name in the first layer that has one.
+For a topic the layers are the settings of the topic, of the broker, of all brokers, of the broker's start,
+and the defaults. Within a layer a setting has several names, its own and its synonyms (``log.retention.ms``,
+``log.retention.minutes``, ``log.retention.hours``). The value comes from the first name in the first layer
+that has one.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Layer(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A name that sets a value, or would set it if no other name had precedence."""
+    """A name in a layer that sets a value, or would set it if no entry before it had precedence."""
 
     name: str
     text: str
@@ -48,7 +49,10 @@ class Entry(NamedTuple):
 
 
 def entries(names: Sequence[str], layers: Sequence[Layer]) -> Iterator[Entry]:
-    """Yield an entry for each of `names` that a layer sets, the effective entry first."""
+    """Yield an entry for each layer and each of `names` that is set there.
+
+    The first entry is the effective one.
+    """
     for layer in layers:
         for name in names:
             if name in layer.texts:
@@ -56,7 +60,11 @@ def entries(names: Sequence[str], layers: Sequence[Layer]) -> Iterator[Entry]:
 
 
 def read(setting: Setting, entry: Entry, declared: Mapping[str, Setting]) -> Any:
-    """Return the value that `entry` gives to `setting`. The entry's name may be a synonym with a larger unit.
+    """Return the typed value that `entry` gives to `setting`.
+
+    The entry's name can be a synonym with a larger unit.
+
+    `declared` has the settings by name. If the synonym is one of them, its type and limits also apply.
 
     Raises:
         ConfigError: the text is not allowed.
@@ -92,7 +100,7 @@ class Settings:
     layers: Sequence[Layer]
 
     def __init_subclass__(cls, *, update: Update | None = None) -> None:
-        """Collect the declared settings. `update` is the default `Update` of all of them."""
+        """Collect the declared settings. If `update` is given, it replaces the `Update` of each of them."""
         super().__init_subclass__()
         cls.declared, cls._defaults, cls._set_by = {}, {}, defaultdict(list)
         for attribute, setting in list(vars(cls).items()):
@@ -136,7 +144,7 @@ class Settings:
 
     @classmethod
     def from_text(cls, text: Mapping[str, str]) -> Self:
-        """Make settings from texts, by Kafka's names.
+        """Make settings from texts, by the names of settings (with dots).
 
         Raises:
             ConfigError: a name is unknown or a value not allowed.
@@ -150,7 +158,7 @@ class Settings:
 
     @classmethod
     def from_layers(cls, layers: Sequence[Layer], given: Mapping[str, str]) -> Self:
-        """Make settings from `layers`, the first of which has precedence.
+        """Make settings from `layers`. The first layer that sets a value has precedence.
 
         `given` becomes the attribute `Settings.given`.
 
@@ -169,7 +177,7 @@ class Settings:
 
     @classmethod
     def _explain_unknown(cls, name: str) -> str:
-        """Explain in one line that `name` is not declared, with the cure."""
+        """Return the text of the error for a setting `name` that is not declared: one line, with the cure."""
         import difflib  # wanted only when something is wrong
 
         # A long name cannot be a misspelt one, and comparing it would take long.
@@ -182,7 +190,11 @@ class Settings:
         return self.__dict__[name.replace(".", "_")]
 
     def replace(self, **values: Any) -> Self:
-        """Return a copy with some changed values, by attribute name."""
+        """Return a copy with some changed values. The names of the arguments are those of attributes.
+
+        Raises:
+            ConfigError: a value is not allowed.
+        """
         changed = type(self)(**values)
         return type(self).from_text({**self.given, **changed.given})
 
@@ -196,7 +208,10 @@ class Settings:
         return [Layer(Source.STATIC_BROKER_CONFIG, given)]
 
     def _fill(self, layers: Sequence[Layer], given: Mapping[str, str]) -> None:
-        """Set all values. The work depends only on the given values, because defaults are not parsed."""
+        """Set all values from `layers`.
+
+        The defaults are not parsed, so the work depends only on the other layers.
+        """
         values = self.__dict__
         values.update(self._defaults)
         named = (

@@ -76,9 +76,9 @@ _NAME = re.compile(rf"listener\.name\.([A-Za-z0-9_-]+)\.(?:({'|'.join(_MECHANISM
 
 
 class ListenerSetting(NamedTuple):
-    """A setting that overrides another one for a listener, or for a mechanism on it.
+    """A setting of one listener, or of one SASL mechanism on it, that overrides a setting of the broker.
 
-    Names are in lower case.
+    `listener` and `mechanism` are in lower case; `mechanism` is empty if the setting applies to the listener.
     """
 
     listener: str
@@ -88,7 +88,7 @@ class ListenerSetting(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name in a settings file."""
+        """The full name of the setting, as in a settings file."""
         mechanism = f"{self.mechanism}." if self.mechanism else ""
         return f"listener.name.{self.listener}.{mechanism}{self.overridden}"
 
@@ -99,12 +99,12 @@ class ListenerSetting(NamedTuple):
 
     @property
     def may_precede(self) -> bool:
-        """Whether a broker accepts a new value only for a listener that it does not have yet."""
+        """Whether the value can be set while a broker runs only for a listener that it does not have yet."""
         return self.overridden in _OF_GSSAPI
 
     @classmethod
     def parse(cls, name: str) -> ListenerSetting | None:
-        """Parse the name of a setting for a listener; None if it is not such a setting."""
+        """Parse the full name of a setting for a listener. Return None for any other name."""
         found = _NAME.fullmatch(name)
         if found is None:
             return None
@@ -118,7 +118,15 @@ class ListenerSetting(NamedTuple):
 
 
 def overrides(given: Mapping[str, str], listener: str, mechanism: str) -> dict[str, str]:
-    """Return the values for a listener and a mechanism, by the names of the settings that they override."""
+    """Return the values of one listener and mechanism, by the names of the settings that they override.
+
+    A value for the mechanism has precedence over one for the listener.
+
+    Args:
+        given: settings as text, by full name.
+        listener: the name of the listener, in any case.
+        mechanism: the SASL mechanism; "" for only the values of the listener.
+    """
     found: dict[str, str] = {}
     for wanted in ("", mechanism.lower()) if mechanism else ("",):
         for name, text in given.items():

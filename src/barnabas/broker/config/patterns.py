@@ -1,4 +1,7 @@
-"""Regular expressions from clients, in the syntax of RE2, which takes time linear in the text."""
+"""Regular expressions from clients, in the syntax of RE2.
+
+A match takes time linear in the length of the text.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The start of a share group in a partition that it has not read (``share.auto.offset.reset``)."""
+"""The start of a share group in a partition that it has not read yet (``share.auto.offset.reset``)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1000)
 def start_timestamp(reset: str, now_ms: int) -> int:
     """Return the timestamp with which ListOffsets finds the first record that a share group receives.
 
+    The result is `LATEST`, `EARLIEST`, or a time in milliseconds since 1970.
+
     Args:
-        reset: a value that matches `PATTERN`.
+        reset: a value of ``share.auto.offset.reset`` that matches `PATTERN`.
         now_ms: the present time, in milliseconds since 1970.
     """
     if reset in ("latest", "earliest"):

@@ -103,7 +103,7 @@ class TokenControl:
 
         Returns:
             The new expiry time, in milliseconds since the epoch, at most the end of the token's longest
-                lifetime.
+            lifetime.
 
         Raises:
             KafkaError: DELEGATION_TOKEN_AUTH_DISABLED; DELEGATION_TOKEN_NOT_FOUND;

@@ -1,15 +1,15 @@
 """Requests to other brokers: asynchronous, pipelined, within limits, over any `Network`.
 
     client = BrokerClient(network, address_of, client_id="broker-1", rng=rng)
-    fetches = client.channel(2, "fetch")      # one connection to broker 2; a parked fetch blocks nothing else
-    control = client.channel(2, "control")    # another one
-        response = await control.send(request)    # in the highest version that both sides support
-        futures = [control.submit(r) for r in requests]  # pipelined: the peer executes them in this order
+    fetches = client.channel(2, "fetch")    # one connection to broker 2: a slow fetch delays only fetches
+    control = client.channel(2, "control")  # a second connection to broker 2
+    response = await control.send(request)  # in the highest version that both sides support
+    futures = [control.submit(r) for r in requests]  # pipelined: the peer executes them in this order
     await client.close()
 
-A failed request raises a `ChannelError`, whose `may_have_been_carried_out` says whether the peer may have
-executed it. A channel never retries a request. If a caller retries, the back-off between attempts to connect
-limits its rate.
+If a request gets no response, `send` raises a `ChannelError`. Its `may_have_been_carried_out` says whether
+the peer may have executed the request. A channel never repeats a request. If a caller repeats one, the
+back-off between attempts to connect limits the rate.
 
 Clients in simulations and in `bench/` also use `Channel`. This example uses the simulated network:
 
@@ -20,14 +20,16 @@ Clients in simulations and in `bench/` also use `Channel`. This example uses the
     try:
         response = await channel.send(ProduceRequest(...), timeout_s=5.0)
     except ChannelError as error:
-                ...  # error.may_have_been_carried_out: False means that the request was certainly not
-                executed
+        if not error.may_have_been_carried_out:
+            ...  # the broker has certainly not executed the request
 
-client: the channels to all brokers, by broker and purpose.
-channel: requests to one peer, over one connection, which is opened again when needed.
+The modules:
+
+client: the channels of one broker to all others, by broker and purpose.
+channel: requests to one peer over one connection, which is opened again when a request needs it.
 connection: one connection: frames, correlation ids, responses in order.
-login: SASL on a new connection.
-errors: reasons why a request has no response.
+login: SASL logins on new connections.
+errors: the reasons why a request has no response.
 """
 
 from barnabas.broker.interbroker.channel import Address, Channel, ChannelSettings

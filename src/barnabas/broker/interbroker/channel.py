@@ -45,18 +45,18 @@ class ChannelSettings:
     Times are in seconds. The names of Kafka's settings with the same meaning are in brackets.
 
     Attributes:
-        request_timeout: time from `submit` to the answer, by default (``request.timeout.ms``).
-        connect_timeout: time for the connection and for the peer's API versions
+        request_timeout: default time limit from `submit` to the response (``request.timeout.ms``).
+        connect_timeout: time limit for one attempt to connect, until the login is complete
             (``socket.connection.setup.timeout.ms``).
         reconnect_backoff: time between the starts of two attempts to connect (``reconnect.backoff.ms``). It
             doubles with each failed attempt, and varies by a fifth.
-        reconnect_backoff_max: the longest such time (``reconnect.backoff.max.ms``).
+        reconnect_backoff_max: the longest such time, before it varies (``reconnect.backoff.max.ms``).
         max_idle: time after which an unused connection is replaced, because the peer may close it
             (``connections.max.idle.ms``).
         max_in_flight: number of requests that may be unanswered (``max.in.flight.requests.per.connection``).
-        max_in_flight_bytes: bytes of unanswered requests from which no further request is sent.
+        max_in_flight_bytes: bytes of unanswered requests from which on no further request is sent.
         max_queued: number of requests that may wait to be sent; a further one is rejected.
-        max_response_bytes: size of the largest answer; a larger one closes the connection.
+        max_response_bytes: size of the largest response, in bytes; a larger one closes the connection.
     """
 
     request_timeout: float = 30.0
@@ -71,7 +71,7 @@ class ChannelSettings:
 
 
 class _Call:
-    """A request, from `submit` to its answer."""
+    """A request from its `submit` until its response arrives or it fails."""
 
     __slots__ = ("at_most", "connection", "future", "request", "then", "timeout", "timer")
 
@@ -180,12 +180,15 @@ class Channel:
         """Send a request, and return its response.
 
         Args:
-            timeout_s: time limit in seconds from now. If the peer may delay the answer, add this delay.
-            at_most: highest version of the request to use.
+            request: the request.
+            timeout_s: time limit in seconds from now. If the peer may delay the response, include this delay.
+                None for the channel's `request_timeout`.
+            at_most: highest version of the request to use; None for no such limit.
 
         Raises:
-            ChannelError: there is no answer; the class and `may_have_been_carried_out` give the reason.
+            ChannelError: there is no response; the class and `may_have_been_carried_out` give the reason.
             ProtocolError: the request cannot be encoded.
+            ValueError: as in `submit`.
         """
         return await self.submit(request, timeout_s=timeout_s, at_most=at_most)
 
@@ -197,11 +200,14 @@ class Channel:
         at_most: int | None = None,
         then: Callable[[asyncio.Future[Any]], None] | None = None,
     ) -> asyncio.Future[Any]:
-        """Submit a request after all earlier ones. Return a future of its response; `send` lists its errors.
+        """Submit a request after all earlier ones.
+
+        Return a future of its response. The future fails as `send` does.
 
         Args:
+            request: the request.
             timeout_s: time limit in seconds from now, as in `send`.
-            at_most: highest version of the request to use.
+            at_most: highest version of the request to use; None for no such limit.
             then: called with the finished future in the turn of the event loop in which the response arrives.
                 A callback of the future is called in the next turn. `then` is not called for a cancelled
                 future, and it can be called before this method returns.
@@ -257,7 +263,7 @@ class Channel:
     # --- sending ---
 
     def _pump(self) -> None:
-        """Send the requests that the limits allow. Connect if there is something to send."""
+        """Send waiting requests, as many as the limits allow. If there is no connection, begin to connect."""
         if not self._queue:
             return
         connection = self._connection
@@ -315,7 +321,10 @@ class Channel:
                 call.then(call.future)
 
     def _given_up(self, call: _Call, future: asyncio.Future[Any]) -> None:
-        """Remove a call that was not sent before it failed, or before its caller has cancelled it."""
+        """Forget a call whose future is done before the call was sent.
+
+        The call has failed or was cancelled.
+        """
         if call.connection is None:
             self._queue.pop(call, None)
             if call.timer is not None:
@@ -338,7 +347,10 @@ class Channel:
     # --- connecting ---
 
     async def _connect(self) -> None:
-        """Open a connection. If that fails, fail the waiting requests."""
+        """Open a connection, and send the waiting requests.
+
+        If no connection can be opened, fail these requests.
+        """
         try:
             await self._back_off()
             self._last_attempt = self._loop.time()
@@ -364,7 +376,13 @@ class Channel:
         self._pump()
 
     async def _open(self, address: Address) -> PeerConnection:
-        """Open a connection, with handshake and login. Raises OSError, ProtocolError and SaslError."""
+        """Open a connection, with handshake and login.
+
+        Raises:
+            OSError: the connection cannot be opened, or has ended.
+            ProtocolError: the peer does not answer in this protocol.
+            SaslError: the login has failed.
+        """
         _, connection = await self._network.connect(self._new_connection, *address, tls=self._tls)
         try:
             await connection.handshake()
@@ -381,7 +399,7 @@ class Channel:
         )
 
     async def _back_off(self) -> None:
-        """Wait for the time of the next attempt to connect."""
+        """Wait until the next attempt to connect may start."""
         if self._last_attempt is None:
             return
         settings = self.settings

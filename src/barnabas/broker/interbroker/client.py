@@ -1,4 +1,4 @@
-"""The channels of one broker to all others."""
+"""The channels from one broker to all others."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class BrokerClient:
     Args:
         network: network of this process.
         address_of: returns the present address of a broker, by its id; None if it is not known. It is called
-            before each attempt to connect, so that a broker with a new address is found.
+            before each attempt to connect, so that a new address of a broker is used.
         client_id: client id in each request.
         rng: varies the back-off between attempts to connect.
-        settings: limits of each channel.
+        settings: limits of each channel; None for the defaults.
         tls: TLS context; None for no TLS.
         login: SASL login; None for no login.
     """
@@ -76,8 +76,8 @@ class BrokerClient:
     def forget(self, broker_id: BrokerId, purpose: str | None = None) -> None:
         """Close the channels to a broker that has left or restarted.
 
-        The next call of `channel` makes a new one. With a purpose, close only its channel, because the broker
-        serves other APIs than at the time of the connection.
+        The next call of `channel` makes a new channel. With `purpose`, close only the channel for this
+        purpose: the broker then supports other versions of APIs than the open connection knows.
         """
         for key in [key for key in self._channels if key[0] == broker_id and purpose in (None, key[1])]:
             closing = asyncio.ensure_future(self._channels.pop(key).close())

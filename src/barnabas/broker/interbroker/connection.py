@@ -1,4 +1,4 @@
-"""One connection to a peer: it sends requests, and receives the answers in the same order."""
+"""One connection to a peer. It sends requests, and receives the responses in the same order."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     Args:
         client_id: client id in each request.
-        max_response_bytes: size of the largest answer; a larger one ends the connection.
-        on_room: called when more data can be written again.
+        max_response_bytes: size of the largest response; a larger one ends the connection.
+        on_room: called when data can be written again, after the write buffer was full.
         on_lost: called once with the reason when the connection has ended, after the unanswered requests have
             failed.
     """
@@ -131,7 +131,12 @@ class PeerConnection(asyncio.BufferedProtocol):
         return await self._ask(request, version)
 
     def common_version(self, request: Request, at_most: int | None) -> int | None:
-        """Return the highest version up to `at_most` that both sides support; None if there is none."""
+        """Return the highest version of the request that both sides support; None if there is none.
+
+        Args:
+            request: the request to send.
+            at_most: the result is not higher than this version; None for no such limit.
+        """
         lowest, highest = self.versions.get(request.api_key, (0, -1))
         version = min(highest, request.versions[1])
         if at_most is not None:
@@ -139,7 +144,9 @@ class PeerConnection(asyncio.BufferedProtocol):
         return version if version >= max(lowest, request.versions[0]) else None
 
     def send(self, request: Request, version: int, on_answer: OnAnswer) -> None:
-        """Send a request after all earlier ones. `on_answer` is called with its response or an error.
+        """Send a request after all earlier ones.
+
+        Later, `on_answer` is called with its response or an exception.
 
         Raises:
             ProtocolError: the request cannot be encoded; the connection does not change.
@@ -228,7 +235,7 @@ class PeerConnection(asyncio.BufferedProtocol):
 
 
 def _parse(header: RequestHeader, frame: Readable) -> Response:
-    """Decode the answer. Raises ProtocolError."""
+    """Decode the response in `frame` to the request with `header`. Raises ProtocolError."""
     if header.api_key == ApiVersionsRequest.api_key:
         error = int.from_bytes(frame[_ERROR_CODE], "big", signed=True)
         if error == ErrorCode.UNSUPPORTED_VERSION:

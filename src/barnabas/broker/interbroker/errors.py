@@ -1,4 +1,4 @@
-"""Errors of requests to another broker that have no response."""
+"""Reasons why a request to another broker has no response."""
 
 from __future__ import annotations
 
@@ -40,8 +40,14 @@ class DisconnectedError(ChannelError):
 
 
 class RequestTimeoutError(ChannelError):
-    """The time limit was over before the request was sent, or before its answer arrived."""
+    """The time limit ended before the request was sent, or before its response arrived.
+
+    `may_have_been_carried_out` tells these two cases apart.
+    """
 
 
 class ChannelClosedError(ChannelError):
-    """This broker has closed the channel."""
+    """This broker has closed the channel: before the request was sent, or before its response arrived.
+
+    `may_have_been_carried_out` tells these two cases apart.
+    """

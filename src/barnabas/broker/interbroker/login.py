@@ -1,4 +1,4 @@
-"""Logs a broker in to another broker (SASL; KIP-43, KIP-152)."""
+"""Logs this broker in to another broker (SASL; KIP-43, KIP-152)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ RunElsewhere: TypeAlias = Callable[[Callable[[], bytes | None]], Awaitable[bytes
 
 
 class PeerLogin(NamedTuple):
-    """A SASL mechanism and two functions: `begin` starts an exchange, `run` computes in a thread pool."""
+    """A SASL login to other brokers.
+
+    `begin` starts an exchange of messages. `run` executes a function in a thread pool, because keys take long
+    to derive.
+    """
 
     mechanism: str
     begin: Callable[[], ClientExchange]
@@ -20,9 +24,12 @@ class PeerLogin(NamedTuple):
 
 
 async def next_message(login: PeerLogin, exchange: ClientExchange, answer: bytes | None) -> bytes | None:
-    """Return the next message of the exchange; None when the exchange is complete.
+    """Return the next message to send in the exchange; None when the exchange is complete.
 
-    `answer` is the peer's answer to the last message; None before the first one.
+    Args:
+        login: the login that began the exchange.
+        exchange: yields the messages to send, and receives the peer's answers.
+        answer: the peer's answer to the last message; None before the first message.
 
     Raises:
         SaslError: the peer cannot prove its identity.

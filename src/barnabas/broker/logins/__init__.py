@@ -1,1 +1,1 @@
-"""The broker's half of SASL, without I/O: mechanisms, stored credentials, delegation tokens."""
+"""The broker's side of SASL logins, without I/O: mechanisms, stored credentials, delegation tokens."""

@@ -1,7 +1,7 @@
-"""Delegation tokens: a client that holds one logs in as the token's owner until it expires (KIP-48, KIP-373).
+"""Delegation tokens (KIP-48, KIP-373): a client that has one logs in as its owner until it expires.
 
-The holder of a token logs in with SCRAM: the token's id is the user name, and its HMAC in base64 is the
-password. The HMAC is computed from the id and the secret key of the cluster, and is never stored.
+The holder of a token logs in with SCRAM. The token's id is the user name, and the token's HMAC in base64 is
+the password. The HMAC is computed from the id and the secret key of the cluster, and is never stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ MOST_RENEWERS = 100
 class TokenPrincipal(Principal):
     """The principal of a client that logged in with a delegation token.
 
-    It equals the owner's principal, but it may not manage tokens.
+    It equals the principal of the token's owner. But such a client may not manage tokens, so this class marks
+    it.
     """
 
     __slots__ = ()
@@ -52,12 +53,12 @@ class DelegationToken(NamedTuple):
         return principal == self.owner or principal in self.renewers
 
     def concerns(self, principal: Principal) -> bool:
-        """Whether a user sees the token without a permission: the owner, the requester or a renewer."""
+        """Whether a user may see the token without an ACL: the owner, the requester and the renewers may."""
         return principal == self.requester or self.may_be_changed_by(principal)
 
 
 class TokenKeys:
-    """Computes the HMACs of tokens from the cluster's secret key.
+    """Computes the HMACs of delegation tokens from the cluster's secret key.
 
     Args:
         secret: ``delegation.token.secret.key``, the same on all brokers.

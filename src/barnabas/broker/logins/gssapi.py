@@ -15,7 +15,10 @@ _MOST_STEPS = 4
 
 
 class Context(Protocol):
-    """A client's security context (RFC 2743). Every method raises SaslError if the login has failed."""
+    """The broker's security context for one client (RFC 2743).
+
+    Each method raises SaslError if the login fails.
+    """
 
     @property
     def is_established(self) -> bool:
@@ -26,19 +29,24 @@ class Context(Protocol):
         """The client's Kerberos principal. Available only when `is_established`."""
 
     def step(self, token: bytes) -> bytes:
-        """Process the client's token, and return the token to answer with; empty for no answer."""
+        """Process a token of the client, and return the token to send back. The result can be empty."""
 
     def wrap(self, message: bytes) -> bytes:
-        """Return `message` with a checksum that this client can verify."""
+        """Return `message` with a checksum that the client can verify."""
 
     def unwrap(self, message: bytes) -> bytes:
-        """Return the content of a message that the client has wrapped."""
+        """Return the content of a message that the client has wrapped, after a check of its checksum."""
 
 
 class GssapiExchange:
-    """A login with a Kerberos ticket.
+    """A login with a Kerberos ticket (`Exchange`).
 
-    Like Kafka, it ignores the user that the client requests, because kafka-python sends the broker's name.
+    Like Kafka, it ignores the user that the client requests, because kafka-python sends the broker's name as
+    this user.
+
+    Args:
+        context: the security context for the client.
+        names: maps the client's Kerberos principal to the name of a user.
     """
 
     def __init__(self, context: Context, names: ShortNames) -> None:
@@ -53,7 +61,10 @@ class GssapiExchange:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Return the answer to the client's next message: tokens first, then the offer of no security layer.
+        """Return the answer to the client's next message.
+
+        The first messages have GSSAPI tokens. When they are complete, the broker offers to use no security
+        layer, and the last message must accept this. The answer to it is empty.
 
         Raises:
             SaslError: the login has failed.

@@ -1,4 +1,4 @@
-"""Maps Kerberos principals to user names by rules, in the same way as Hadoop and Kafka."""
+"""Maps Kerberos principals to user names with rules, in the same way as Hadoop and Kafka."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class KerberosPrincipal(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """A rule `RULE:[parts:format](match)s/pattern/replacement/g/L` that maps a principal to a user's name."""
+    """A rule `RULE:[parts:format](match)s/pattern/replacement/g/L` that maps principals to user names."""
 
     parts: int
     format: str
@@ -51,7 +51,7 @@ class _Rule(NamedTuple):
     case: str
 
     def apply(self, principal: KerberosPrincipal) -> str | None:
-        """Return the short name; None if the rule does not match."""
+        """Return the user's name for `principal`; None if the rule does not match the principal."""
         parts = principal.parts
         if len(parts) - 1 != self.parts:
             return None
@@ -85,9 +85,12 @@ class ShortNames:
         self._default_realm = default_realm
 
     def of(self, principal: str) -> str | None:
-        """Return the user's name for a Kerberos principal. A text without a realm is already a user's name.
+        """Return the user's name for a Kerberos principal.
 
-        Return None if no rule matches, or the first match gives an empty name or one with / or @.
+        A text without a realm and an @ is already a user's name.
+
+        Return None if `principal` is malformed, no rule matches, or the first match gives an empty name or a
+        name with / or @.
         """
         found = KerberosPrincipal.parse(principal)
         if found is None:

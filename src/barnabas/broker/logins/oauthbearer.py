@@ -1,4 +1,4 @@
-"""The server's side of OAUTHBEARER (RFC 7628; KIP-255): the client sends a token."""
+"""The server's side of OAUTHBEARER (RFC 7628; KIP-255): the client sends a bearer token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ _VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
 class OauthbearerExchange:
-    """A login with an OAUTHBEARER token. Like Kafka, it ignores SASL extensions."""
+    """A login with an OAUTHBEARER token (`Exchange`). Like Kafka, it ignores SASL extensions.
+
+    Args:
+        tokens: verifies the tokens of the listener.
+    """
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -28,12 +32,16 @@ class OauthbearerExchange:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Check the token in the client's message. Return nothing if it is valid, else an error in JSON.
+        """Check the token in the client's message.
 
-        After an error SASL requires one more message of the client. The call for it raises SaslError.
+        Return an empty answer if it is valid, else an error in JSON.
+
+        After such an error, SASL requires one more message from the client. The call for this message raises
+        SaslError.
 
         Raises:
-            SaslError: the previous call rejected the token, or the message is malformed.
+            SaslError: the previous call rejected the token, the message is malformed, or the client requests
+                another user than the token's.
         """
         if self._refused:
             raise SaslError(self._refused)
@@ -52,7 +60,10 @@ class OauthbearerExchange:
 
 
 def _parse(message: bytes) -> tuple[str, str]:
-    """Return the requested user (empty if the client requests none) and the token."""
+    """Parse the client's message. Return the requested user (empty if there is none) and the token.
+
+    Raises SaslError if the message is malformed.
+    """
     try:
         first = _FIRST.fullmatch(message.decode())
     except UnicodeDecodeError:

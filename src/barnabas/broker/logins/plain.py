@@ -15,7 +15,7 @@ MOST_BYTES = 1024
 
 
 class StoredPassword(NamedTuple):
-    """The stored data with which a user's password is compared."""
+    """The stored data with which PLAIN compares a user's password."""
 
     #: the SCRAM mechanism of `credential`; a key is always derived with it, so that each check takes as long
     mechanism: Mechanism
@@ -27,12 +27,14 @@ class StoredPassword(NamedTuple):
 
 
 class PlainExchange:
-    """A login with PLAIN. It compares the password with the stored credentials of the user.
+    """A login with PLAIN (`Exchange`). It compares the password with the stored data of the user.
 
-    `respond` derives a key, which takes milliseconds, also for users who do not exist. Call it in a thread.
+    `respond` derives a key from the password, which takes milliseconds, also for users who do not exist. Call
+    it in a thread.
 
     Args:
-        find: returns the stored password of a user; a computed one that never matches if there is none.
+        find: returns the stored data for a user's password. If there is no password for a user, it returns
+            computed data that match no password.
     """
 
     def __init__(self, find: Callable[[str], StoredPassword]) -> None:
@@ -46,7 +48,7 @@ class PlainExchange:
         """Check the client's only message, and return an empty answer.
 
         Raises:
-            SaslError: the login has failed.
+            SaslError: the message is malformed, the password is wrong, or the client requests another user.
         """
         parts = message.split(b"\0")
         if len(parts) != 3 or not parts[1] or not parts[2] or len(message) > MOST_BYTES:
@@ -65,7 +67,10 @@ class PlainExchange:
 
 
 def _fits(password: str, stored: StoredPassword) -> bool:
-    """Whether a password is correct. The check takes the same time for a password stored as plain text."""
+    """Whether a password is correct.
+
+    The check takes the same time for passwords stored as plain text or derived.
+    """
     credential = stored.credential
     derived = derive(stored.mechanism, password, credential.salt, credential.iterations)
     is_derived = hmac.compare_digest(derived.stored_key, credential.stored_key) and stored.is_known
@@ -74,5 +79,5 @@ def _fits(password: str, stored: StoredPassword) -> bool:
 
 
 def _digest(password: str) -> bytes:
-    """Return a hash of a password. Comparing hashes of equal length does not reveal the password's length."""
+    """Return a hash of a password. Equal lengths of hashes keep the length of the stored password secret."""
     return hashlib.sha256(password.encode()).digest()

@@ -34,7 +34,7 @@ _MOST_DERIVED = 2_000
 
 
 class Exchange(Protocol):
-    """A login in progress: the SASL messages of one client."""
+    """A login in progress, from the view of the broker. It processes the SASL messages of one client."""
 
     #: the user that the client claims to be
     user: str
@@ -57,7 +57,7 @@ class Sasl:
     """Begins logins with the mechanisms PLAIN, SCRAM, OAUTHBEARER and GSSAPI.
 
     Args:
-        stored: the stored users, and the passwords of listeners. Threads read it.
+        stored: the stored users, and the passwords of listeners. Several threads read it.
         random: generates nonces. Any thread can call it.
         secret: the secret of the cluster, the same on all brokers. Credentials of unknown users are computed
             from it.
@@ -84,10 +84,15 @@ class Sasl:
         self._derive = lru_cache(_MOST_DERIVED)(derive)
 
     def begin(self, mechanism: str, listener: str = "") -> Exchange:
-        """Begin a login. `mechanism` is a SASL name, for example ``SCRAM-SHA-256``; `listener` must offer it.
+        """Begin a login.
+
+        Args:
+            mechanism: the SASL name of the mechanism, for example ``SCRAM-SHA-256``.
+            listener: the name of the listener, which must offer this mechanism.
 
         Raises:
-            KeyError: the mechanism is unknown, or the listener has no OAUTHBEARER or GSSAPI.
+            KeyError: the mechanism is unknown, or it is OAUTHBEARER or GSSAPI and the listener does not offer
+                it.
         """
         if mechanism == "OAUTHBEARER":
             return OauthbearerExchange(self._tokens[listener])

@@ -12,15 +12,21 @@ Users: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
 class StoredLogins(Protocol):
-    """The users, tokens and passwords that the broker knows now. Any thread can read them."""
+    """The users, tokens and passwords that the broker has at present. Any thread can read them."""
 
     @property
     def users(self) -> Users:
-        """Return the cluster's users. Each change of them gives a new object."""
+        """The settings of the cluster's users, which include SCRAM credentials.
+
+        Each change gives a new object.
+        """
 
     @property
     def delegation_tokens(self) -> Mapping[str, DelegationToken]:
-        """Return the cluster's delegation tokens by id."""
+        """The cluster's delegation tokens by id."""
 
     def passwords(self, listener: str) -> Mapping[str, str]:
-        """Return a listener's PLAIN passwords by user. They take precedence over stored SCRAM credentials."""
+        """Return the passwords for PLAIN on a listener, by user.
+
+        For a user with such a password, PLAIN does not accept the password of the user's SCRAM credentials.
+        """

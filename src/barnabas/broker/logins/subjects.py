@@ -58,7 +58,7 @@ def _attribute(attribute: object) -> str:
 
 
 def _der(attribute: object) -> bytes:
-    """Return the DER encoding of an attribute's value.
+    """Return the DER encoding of an attribute's value, with its tag and length.
 
     The function encodes a name with only this attribute, and returns the bytes after the attribute's number.
     """
@@ -105,7 +105,8 @@ class _Rule(NamedTuple):
 class SubjectRules:
     """Implements ``ssl.principal.mapping.rules``: the first matching rule gives the user's name.
 
-    `text` is a comma-separated list of rules, each ``RULE:pattern/name/[LU]`` or ``DEFAULT``.
+    Args:
+        text: a comma-separated list of rules, each ``RULE:pattern/name/[LU]`` or ``DEFAULT``.
 
     Raises:
         ConfigError: the text is invalid, or has no rule.

@@ -1,4 +1,4 @@
-"""Finds the password and the owner of the delegation token that a client logs in with (KIP-48)."""
+"""Finds a delegation token for a login with it (KIP-48): the password and the owner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.broker.logins.stored import StoredLogins
 
 
 class TokenLogin(NamedTuple):
-    """The password, owner and expiry of a valid delegation token."""
+    """The password of a valid delegation token, the user that it logs in, and the time when it expires."""
 
     password: str
     #: the user that the client logs in as
@@ -37,7 +37,10 @@ class TokenLogins:
         self._clock = clock
 
     def find(self, token_id: str) -> TokenLogin | None:
-        """Return the data for a login with the token `token_id`. Return None if it is unknown or expired."""
+        """Return the data for a login with the token `token_id`.
+
+        Return None if it does not exist or has expired.
+        """
         token = self._stored.delegation_tokens.get(token_id)
         if token is None or token.has_expired(self._clock.now_ms()):
             return None

@@ -33,7 +33,7 @@ _MOST_NAME = 1024
 
 
 class Token(NamedTuple):
-    """The claims of a valid token, as far as the broker uses them."""
+    """The claims of a valid token that the broker uses."""
 
     user: str
     #: when the token expires, in milliseconds since the epoch
@@ -42,7 +42,7 @@ class Token(NamedTuple):
 
 
 class TokenRules(NamedTuple):
-    """The rules for a token's claims. They do not cover its signature.
+    """The rules for a token's claims. Its signature has other checks.
 
     If `issuer` is None, the claim ``iss`` is not checked. If `audiences` is empty, ``aud`` is not checked.
     """
@@ -85,7 +85,9 @@ class Tokens(Protocol):
     """Verifies the tokens of one listener."""
 
     def read(self, token: str) -> Token:
-        """Verify a token, and return its claims. This may take a millisecond of CPU time.
+        """Verify the signature and the claims of a token, and return the claims.
+
+        This may take a millisecond of CPU time.
 
         Raises:
             SaslError: the token is not valid. The error's text never contains the token.
@@ -153,10 +155,10 @@ class UnsignedTokens:
 
 
 def parse_keys(document: bytes) -> list[Key]:
-    """Return the keys in a JWKS document (RFC 7517, section 5) that can sign tokens. Skip all other keys.
+    """Return the keys in a JWKS document (RFC 7517, section 5) that can verify tokens. Skip all other keys.
 
     Raises:
-        ConfigError: the document is not a JWKS, or has no key that signs tokens.
+        ConfigError: the document is not a JWKS, or has no such key.
     """
     from joserfc.errors import JoseError
     from joserfc.jwk import JWKRegistry
@@ -215,7 +217,9 @@ def _json_object(text: bytes | None) -> dict[str, Any]:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """Return a claim with a time, in seconds since the epoch. Return None if it is missing.
+    """Return the claim `name` as a time, in seconds since the epoch.
+
+    Return None if the token does not have it.
 
     Raises SaslError if the claim is not a time.
     """
@@ -228,7 +232,10 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _strings(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return the strings in a claim. Raises SaslError if it is neither a string nor a list of strings."""
+    """Return the strings in the claim `name`.
+
+    Raises SaslError if it is neither a string nor a list of strings.
+    """
     value = claims.get(name, ())
     found = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
     if not isinstance(found, tuple) or not all(isinstance(each, str) for each in found):

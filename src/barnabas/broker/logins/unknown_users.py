@@ -2,8 +2,8 @@
 
 In SCRAM the broker sends a user's salt and iterations before the client has proven anything. For an unknown
 user, this module computes both from a secret of the cluster. So they are the same on each broker and after
-each restart. They also look like those of real users: each size, alphabet and iteration count is chosen as
-often as real users have it.
+each restart. They also look like those of real users: each size, alphabet and iteration count is chosen with
+the frequency that it has among real users.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PRINTABLE = bytes(range(0x21, 0x7F))
 
 
 class _Letters(Enum):
-    """The alphabet of a salt."""
+    """The alphabet of a credential's salt."""
 
     JAVA = "a number in base 36"
     PRINTABLE = "printable ASCII"
@@ -41,7 +41,7 @@ class _Letters(Enum):
 
 
 class _Salt(NamedTuple):
-    """The shape of one credential: its salt's size and alphabet, and its iterations."""
+    """The parts of one credential that a client can see: the salt's size and alphabet, and the iterations."""
 
     size: int
     letters: _Letters
@@ -49,19 +49,19 @@ class _Salt(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """The shapes of a user's credentials: everything that a client can see without the password."""
+    """The parts of a user's credentials that a client can see without the password, for each mechanism."""
 
     by_mechanism: tuple[tuple[Mechanism, _Salt], ...]
     #: whether both mechanisms have the same salt
     is_shared: bool
 
     def salt(self, mechanism: Mechanism) -> _Salt | None:
-        """Return the shape of the credential for `mechanism`; None if the user has none."""
+        """Return the visible parts of the credential for `mechanism`; None if there is no such credential."""
         return next((salt for each, salt in self.by_mechanism if each is mechanism), None)
 
 
 class _Weighted(NamedTuple):
-    """A shape, its text for the computation of random numbers, and the number of users with it."""
+    """A shape, a text for the computation of its random numbers, and the number of users who have it."""
 
     shape: _Shape
     label: str
@@ -79,7 +79,7 @@ class UnknownUsers:
 
     Args:
         secret: a secret of the cluster, the same on all brokers.
-        stored: has the real users, whose credentials the computed ones resemble.
+        stored: has the real users. The computed credentials resemble theirs.
     """
 
     def __init__(self, secret: bytes, stored: StoredLogins) -> None:
@@ -107,7 +107,7 @@ class UnknownUsers:
     def token_credential(self, mechanism: Mechanism, token_id: str) -> ScramCredential:
         """Return a credential for a delegation token that does not exist. No password matches it.
 
-        A token with this id would have the same salt.
+        An existing token with this id has a credential with the same salt.
         """
         salt = _Salt(SALT_BYTES, _Letters.ALL, MIN_ITERATIONS)
         made = self._salt(f"token {mechanism.text}", token_id, salt)
@@ -118,10 +118,10 @@ class UnknownUsers:
         return ScramCredential(salt, keys, keys, iterations)
 
     def _draw(self, user: str, mechanism: Mechanism | None) -> _Shape:
-        """Choose a shape for `user` among those that have `mechanism` (None: among all).
+        """Choose a shape for `user` among the shapes that have `mechanism`; among all shapes if it is None.
 
-        A shape's chance is the share of real users with it. Weighted rendezvous hashing makes the choice, so
-        that it seldom changes when users are added or removed.
+        The chance of each shape is the share of real users who have it. Weighted rendezvous hashing makes the
+        choice. So the choice seldom changes when users are added or removed.
         """
         shapes = [
             each for each in self._shapes() if mechanism is None or each.shape.salt(mechanism) is not None

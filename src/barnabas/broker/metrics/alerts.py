@@ -1,4 +1,4 @@
-"""Alert rules for Prometheus, for states that an operator should check soon."""
+"""Alert rules for Prometheus. Each rule detects a state that an operator should check soon."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RUNBOOK = "docs/use/operations.md"
 
 
 class Alert(NamedTuple):
-    """An alert rule."""
+    """A rule for Prometheus that raises one alert."""
 
     name: str
     #: the condition of the alert, in PromQL

@@ -1,8 +1,8 @@
 """All metrics of a broker, each declared once.
 
-Names that begin with ``kafka_`` are those in dashboards and alerts for Apache Kafka. They are jmx_exporter's
-names of Kafka's JMX beans in lower case, and the names of kafka_exporter and kafka-lag-exporter. Only
-Barnabas has metrics with other names.
+Names that begin with ``kafka_`` are the names in common dashboards and alerts for Apache Kafka. They are the
+lower-case names that jmx_exporter gives to Kafka's JMX beans, and the names of kafka_exporter and
+kafka-lag-exporter. Metrics with other names exist only in Barnabas.
 """
 
 from __future__ import annotations

@@ -34,6 +34,6 @@ class TopicTraffic:
         self.replication_bytes_out = 0
 
     def add(self, other: TopicTraffic) -> None:
-        """Add the counts of `other` to these."""
+        """Add the counts of `other` to the counts of this object."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))

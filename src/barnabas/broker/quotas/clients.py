@@ -17,14 +17,14 @@ _MeterKey = tuple[QuotaKind, str | None, str | None]
 
 
 class Windows(NamedTuple):
-    """The window in which use is measured: a number of samples, and the seconds of each."""
+    """The window in which use is measured: the number of its samples, and the seconds of each sample."""
 
     samples: int = 11
     seconds: float = 1.0
 
 
 class _Meter:
-    """The measured use and the limit of one kind of quota, for a user, a client id or both."""
+    """The measured use and the limit of one kind of quota, for one user, one client id or both together."""
 
     __slots__ = ("limit", "rate")
 
@@ -34,7 +34,13 @@ class _Meter:
 
 
 class Mutations:
-    """A client's quota of partition creations and deletions, applied to one request."""
+    """A client's quota of partition creations and deletions (KIP-599), applied to one request.
+
+    Args:
+        bucket: the token bucket of all clients that share the quota.
+        now: returns the seconds of a monotonic clock.
+        strict: whether `admit` rejects partitions above the quota.
+    """
 
     def __init__(self, bucket: TokenBucket, now: Callable[[], float], *, strict: bool) -> None:
         self._bucket = bucket
@@ -42,10 +48,13 @@ class Mutations:
         self._is_strict = strict
 
     def admit(self, partitions: int) -> bool:
-        """Count partitions to create or delete. Return whether the quota allows them.
+        """Count the partitions that the client wants to create or delete.
 
-        Partitions that it does not allow are not counted. Without `strict`, allow and count all of them: the
-        client does not know the error, and must wait afterwards.
+        Return whether the quota allows this.
+
+        With `strict`, rejected partitions are not counted. Without `strict`, all partitions are allowed and
+        counted. The version of the request then does not know the error, and the client must wait after the
+        response.
         """
         now = self._now()
         if self._is_strict and self._bucket.delay(now) > 0:
@@ -94,9 +103,9 @@ class ClientQuotas:
         self.is_idle = True
 
     def set(self, entity: QuotaEntity, texts: Mapping[str, str]) -> None:
-        """Replace an entity's quotas with the stored settings `texts`.
+        """Replace the quotas of a user, a client id or both with those in the stored settings `texts`.
 
-        Quotas of addresses are ignored here.
+        Nothing changes if the entity is an address.
         """
         if entity.ip is not None:
             return
@@ -114,9 +123,12 @@ class ClientQuotas:
         return bool(self._limits[kind])
 
     def charge(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
-        """Count `amount` as used by a client. Return the seconds that it must wait now.
+        """Count `amount` as used by a client.
 
-        For request time, the wait is at most one window, as in Kafka.
+        Return the seconds that the client must wait now; 0.0 for no wait.
+
+        The amount is in bytes. For request time, it is 100 for each second of the event loop. The wait for
+        request time is at most the length of one sample, as in Kafka.
         """
         if not self._limits[kind]:
             return 0.0
@@ -129,10 +141,10 @@ class ClientQuotas:
         return min(delay, self._windows.seconds) if kind is QuotaKind.REQUEST else delay
 
     def admit(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
-        """Count `amount`, which a client wants to use, if its quota allows that. Return the seconds to wait.
+        """Count the `amount` that a client wants to use if its quota allows it. Return the seconds to wait.
 
-        If they are above 0, nothing was counted. An amount larger than the limit of a whole window is allowed
-        when the window is empty.
+        If the result is above 0, nothing was counted, and the client must try again. An amount larger than
+        the limit of a whole window is allowed when the window is empty.
         """
         if not self._limits[kind]:
             return 0.0
@@ -147,7 +159,7 @@ class ClientQuotas:
         return delay
 
     def most_at_once(self, kind: QuotaKind, user: str, client_id: str) -> float:
-        """Return the amount that a client may use in a whole window; infinity without a quota."""
+        """Return the amount that the quota allows in a whole window; infinity if the client has no quota."""
         meter = self._meter(kind, user, client_id) if self._limits[kind] else None
         return math.inf if meter is None else self._in_window(meter.limit)
 
@@ -155,6 +167,8 @@ class ClientQuotas:
         """Return a client's quota of partition creations and deletions, for one request; None if it has none.
 
         Args:
+            user: the user of the client.
+            client_id: the client id of the request.
             strict: whether to reject partitions above the quota; otherwise they are only counted.
         """
         found = self._find(QuotaKind.MUTATION, user, client_id)
@@ -195,7 +209,10 @@ class ClientQuotas:
         return meter
 
     def _find(self, kind: QuotaKind, user: str, client_id: str) -> tuple[_MeterKey, float] | None:
-        """Return the first quota that applies to a client, and the key of its meter."""
+        """Return the first quota that applies to a client: the key of its meter, and its limit.
+
+        None if none does.
+        """
         limits = self._limits[kind]
         for entity in (
             (user, client_id),
@@ -223,7 +240,7 @@ class ClientQuotas:
         self._meters[key] = meter
 
     def _make_room(self) -> None:
-        """Remove meters without recent use, or else the oldest ones."""
+        """Remove the meters without use in their window. If many are left, also remove the older half."""
         now = self._now()
         kept = {}
         for key, meter in self._meters.items():

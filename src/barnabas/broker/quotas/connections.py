@@ -13,11 +13,13 @@ _MOST_ADDRESSES = 10_000
 
 
 class ConnectionRates:
-    """Measures the rates of new connections, and compares them with the quotas of addresses and with limits.
+    """Measures the rates of new connections.
+
+    Compares them with quotas of addresses, and with limits of listeners.
 
     Args:
         now: returns the seconds of a monotonic clock.
-        windows: window in which connections are counted.
+        windows: window in which connections are counted; None for the defaults.
     """
 
     def __init__(self, now: Callable[[], float], windows: Windows | None = None) -> None:
@@ -29,7 +31,10 @@ class ConnectionRates:
         self._together: dict[str, Rate] = {}
 
     def set(self, entity: QuotaEntity, texts: Mapping[str, str]) -> None:
-        """Replace the quota of an address, or the default quota, with the stored settings `texts`."""
+        """Replace the quota of an address, or of all other addresses, with the one in the settings `texts`.
+
+        Nothing changes if the entity is not an address.
+        """
         if entity.ip is None:
             return
         self._limits.pop(entity.ip, None)

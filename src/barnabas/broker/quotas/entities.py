@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Default(Enum):
-    """The default: all entities without a quota of their own."""
+    """The name of an entity that represents all entities of a kind without a quota of their own."""
 
     DEFAULT = "<default>"
 
@@ -21,7 +21,7 @@ Name: TypeAlias = str | Default | None
 
 
 class QuotaEntity(NamedTuple):
-    """The subject of a quota: a user, a client id, both together, or an address."""
+    """The subject of a quota: a user, a client id, a user with a client id, or an address."""
 
     user: Name = None
     client_id: Name = None
@@ -48,9 +48,9 @@ OF_ADDRESSES = frozenset({QuotaKind.CONNECTION})
 
 
 def limits_of(texts: Mapping[str, str]) -> dict[QuotaKind, float]:
-    """Return the quotas in the stored settings of an entity.
+    """Return the limits in the stored settings of an entity, by kind of quota.
 
-    Invalid values and those without a limit are left out.
+    Values that are not a finite number of at least 0 are left out.
     """
     limits = {}
     for kind in QuotaKind:

@@ -1,4 +1,4 @@
-"""Measures rates of use, and computes the delays that bring the rates back to a limit."""
+"""Measures rates of use. Computes the delays after which a rate is within its limit again."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from collections import deque
 
 
 class Rate:
-    """The rate of use over the last samples, with Kafka's arithmetic (KIP-13).
+    """The rate of use in a window of some samples, with Kafka's arithmetic (KIP-13).
 
     Samples before the first use count as empty, so that a burst at the beginning is not a high rate. Times
     are in seconds of one monotonic clock.
+
+    Args:
+        samples: the number of samples in the window.
+        seconds: the length of each sample.
     """
 
     __slots__ = ("_samples", "_seconds", "_starts", "_total", "_used")
@@ -36,15 +40,17 @@ class Rate:
         self._total += amount
 
     def measure(self, now: float) -> float:
-        """Return the rate of use a second at the time `now`."""
+        """Return the rate at the time `now`: the use in the window, divided by the window's seconds."""
         self._forget(now)
         return self._total / self._window(now)
 
     def delay(self, limit: float, now: float, *, more: float = 0.0) -> float:
-        """Return the seconds without use until the rate is within `limit` again; 0.0 if it already is.
+        """Return the seconds without use after which the rate is within `limit` again; 0.0 if it is already.
 
         Args:
-            more: additional amount to include.
+            limit: the highest rate, as an amount each second.
+            now: the present time.
+            more: an additional amount, as if it had been used now.
         """
         self._forget(now)
         window = self._window(now)
@@ -76,6 +82,11 @@ class TokenBucket:
     """A token bucket (KIP-599), which fills at a steady rate and limits the amount used at once.
 
     The bucket begins full. Use is allowed while its level is not below zero, and can bring it below zero.
+
+    Args:
+        limit: the amount that flows into the bucket each second.
+        seconds: the time in which the empty bucket becomes full.
+        now: the present time, in seconds of a monotonic clock.
     """
 
     __slots__ = ("_burst", "_limit", "_refilled_at", "_seconds", "_tokens")
@@ -88,13 +99,16 @@ class TokenBucket:
         self._refilled_at = now
 
     def set_limit(self, limit: float, now: float) -> None:
-        """From now on, fill the bucket with `limit` a second. Its size changes in proportion."""
+        """Fill the bucket with `limit` each second from `now` on.
+
+        Its size changes in proportion to `limit`.
+        """
         self._refill(now)
         self._limit = limit
         self._tokens = min(self._tokens, limit * self._seconds)
 
     def take(self, amount: float, now: float) -> None:
-        """Take `amount` from the bucket, even if its level then is below zero."""
+        """Take `amount` from the bucket, even if its level is below zero after that."""
         self._refill(now)
         self._tokens -= amount
 

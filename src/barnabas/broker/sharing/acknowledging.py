@@ -1,4 +1,4 @@
-"""The acknowledgements of one request, from their checks until they are stored."""
+"""Applies the acknowledgements of one request of a share group's member, and waits until they are stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ MOST_ELEMENTS = 20_000
 
 
 class Acknowledging:
-    """The acknowledgements of a member in one request. A partition accepts either all of its own or none.
+    """The acknowledgements of a member in one request.
+
+    If one acknowledgement for a partition is invalid, the partition applies none of this request. Other
+    partitions are independent of it.
 
     Args:
         member: the member that sent the request.
@@ -46,7 +49,7 @@ class Acknowledging:
 
     @property
     def elements(self) -> int:
-        """The number of acknowledgements plus the number of acknowledgement types in them."""
+        """The work of the request: its number of acknowledgements plus the number of types in all of them."""
         return sum(_elements(acknowledgements) for _, acknowledgements in self._by_target)
 
     @property
@@ -57,7 +60,7 @@ class Acknowledging:
     def steps(self) -> Iterator[None]:
         """Apply all acknowledgements, one partition a step, and begin to store them.
 
-        The errors are in `outcomes`; the iterator raises none.
+        `outcomes` has the error of each partition, None without an error. The iterator raises no KafkaError.
         """
         for target, acknowledgements in self._by_target:
             try:
@@ -74,7 +77,10 @@ class Acknowledging:
             yield
 
     def when_stored(self, then: Callable[[], object]) -> None:
-        """Call `then` when `is_stored` becomes true, or at once if it is true already."""
+        """Call `then` when `is_stored` becomes true, or at once if it is true already.
+
+        Call this method only after the last of the `steps`, and only once.
+        """
         if self.is_stored:
             then()
         else:

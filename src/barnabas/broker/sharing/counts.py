@@ -1,4 +1,4 @@
-"""Counts of share groups on this broker, for the metrics."""
+"""Counts of the share groups for which this broker leads partitions, for the metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.broker.sharing.in_flight import Acknowledgement
 
 
 class LetterCounts:
-    """Counts of a group's dead letters since the start."""
+    """Counts of one share group's dead letters since the start of the broker."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -18,7 +18,7 @@ class LetterCounts:
 
 
 class ShareCounts:
-    """Counts of all share groups on this broker since the start."""
+    """Counts of all share groups on this broker since its start."""
 
     def __init__(self) -> None:
         #: by acknowledgement type, the number of acknowledged records
@@ -27,7 +27,7 @@ class ShareCounts:
         self.letters: defaultdict[str, LetterCounts] = defaultdict(LetterCounts)
 
     def acknowledged(self, acknowledgements: Sequence[Acknowledgement]) -> None:
-        """Count the records of accepted acknowledgements by type."""
+        """Count the records in accepted acknowledgements, by acknowledgement type."""
         for first, last, types in acknowledgements:
             if len(types) == 1:
                 self.acknowledgements[types[0]] += last - first + 1

@@ -1,4 +1,7 @@
-"""Writes the dead letters of one share partition, while some are due (KIP-1191)."""
+"""Writes the dead letters of one share partition (KIP-1191), one for each record that the group gives up.
+
+A dead letter is a record in the group's dead-letter queue, which is a topic.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,13 @@ class LetterWriter(Protocol):
     """Writes to the dead-letter queue of one share partition."""
 
     async def write(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
-        """Write dead letters for some of the records that are due.
+        """Write dead letters for some of the records in `due`.
+
+        The records are given up and their state is stored.
 
         Returns:
-            First and last offset of records that now have their dead letters, or that the log does not have
-            any more.
+            First and last offset of each span of records that the caller can archive. Each of the records has
+            its dead letter now, or the log does not have the record any more.
 
         Raises:
             KafkaError: the dead-letter queue does not exist, or does not accept the dead letters.
@@ -36,11 +41,11 @@ class LetterWriter(Protocol):
 
 
 class DeadLettering:
-    """The dead letters of one share partition. The event loop owns this object.
+    """Writes the dead letters of one share partition. The event loop owns this object.
 
-    It writes one batch of dead letters at a time. `InFlight.due_letters` says when the next one may follow.
-    Records wait as long as their dead-letter queue does not accept them. If the group has no dead-letter
-    queue any more, the records are archived without dead letters.
+    One call of the writer is in progress at a time, and the next one begins when `InFlight.due_letters` has
+    records again. If a call fails, it is repeated after a back-off, without a limit. If the group has no
+    dead-letter queue any more, the records are archived without dead letters.
 
     Args:
         name: the share partition, for logs.
@@ -48,8 +53,9 @@ class DeadLettering:
         writer: writes the dead letters.
         counts: returns the counts of the group's dead letters, called when some are due.
         has_queue: returns whether the group has a dead-letter queue now.
-        on_change: called when `flight` has changes to store, and room for other records.
-        on_idle: called when no dead letters are due.
+        on_change: called after each archived batch: `flight` has changes to store, and may have room for more
+            records.
+        on_idle: called when no dead letters are due any more.
     """
 
     def __init__(
@@ -75,7 +81,7 @@ class DeadLettering:
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start to write, if dead letters are due."""
+        """Start the task that writes, if dead letters are due and the task does not run yet."""
         if (
             self.task is None
             and not self._has_ended
@@ -85,7 +91,10 @@ class DeadLettering:
             self.task = start_task(self._run(), f"dead letters of {self._name}")
 
     def end(self) -> None:
-        """Write no more dead letters. The outcome of a request that was sent is unknown then."""
+        """Write no more dead letters, because the share partition ends.
+
+        Cancel a write in progress. The next leader then does not know whether its dead letters were written.
+        """
         self._has_ended = True
         if self.task is not None:
             self.task.cancel()
@@ -124,7 +133,7 @@ class DeadLettering:
         return [(letters.first, letters.last) for letters in due]
 
     def _report(self, error: Exception) -> None:
-        """Log why dead letters wait, once for each reason."""
+        """Log why dead letters wait, unless the last such warning had the same text."""
         told = str(error)
         if told != self._told:
             traceback = None if isinstance(error, KafkaError) else error

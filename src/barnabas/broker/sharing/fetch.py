@@ -35,8 +35,9 @@ class ShareFetch:
     every share partition. The first share partition with records, or with an error, ends the wait. A fetch
     that waits has acquired no records, so nothing must be released if its client disconnects.
 
-    With `min_bytes`, a fetch waits until all share partitions together have so many bytes. Each share
-    partition that changes tells only its own bytes. At the time limit, `end_wait` acquires what is available.
+    If `min_bytes` is above 1, the fetch acquires records only when all share partitions together have that
+    many bytes. When one share partition changes, the fetch updates only the bytes of this one. At the time
+    limit, `end_wait` acquires what is available.
 
     Args:
         member: the member that fetches.
@@ -44,7 +45,7 @@ class ShareFetch:
         partitions: finds the share partitions.
         refuses: returns the error for a partition that the client may not read, None for any other.
         limits: apply to all partitions together.
-        min_bytes: the number of bytes to wait for; at most 1 for any record.
+        min_bytes: the number of bytes to wait for. With 0 or 1, any record is enough.
     """
 
     def __init__(
@@ -85,7 +86,8 @@ class ShareFetch:
     def steps(self) -> Iterator[None]:
         """Acquire records from the targets, 64 targets a step, until one of the `limits` is reached.
 
-        If the fetch waits for more bytes than there are, acquire nothing.
+        If all targets together have fewer bytes than the `min_bytes` of the fetch, acquire nothing. `results`
+        gets the records, and the errors of targets.
         """
         for targets in _in_steps(self._targets):
             for target in targets:
@@ -102,10 +104,14 @@ class ShareFetch:
         return self._records >= limits.max_records or (0 < self._bytes >= limits.max_bytes)
 
     def _acquire_all(self, uncounted: Iterable[SharePartition]) -> Iterator[None]:
-        """Acquire records from all share partitions, if these have enough bytes, 64 share partitions a step.
+        """Acquire records from all share partitions if they have enough bytes together.
+
+        A step takes 64 of them.
+
+        The bytes are not checked after `end_wait`, or if `results` has an entry already.
 
         Args:
-            uncounted: the share partitions that may have bytes.
+            uncounted: the share partitions that may have bytes. Their bytes are counted first.
         """
         self._is_acquiring = True
         self._available.clear()
@@ -150,13 +156,13 @@ class ShareFetch:
             self._available[source] = size
 
     def wait(self, on_result: Callable[[], object], run: Callable[[Iterator[None]], object]) -> None:
-        """Wait for records of all share partitions, and call `on_result` when `results` gets an entry.
+        """Wait for records of all share partitions. Call `on_result` when `results` has got an entry.
 
         The caller must call `leave` when the wait ends.
 
         Args:
-            on_result: also called when `end_wait` has found nothing.
-            run: executes steps in later turns of the event loop.
+            on_result: also called after `end_wait` if there are no records.
+            run: executes the rest of an iterator of steps in later turns of the event loop.
         """
         self._on_result, self._run = on_result, run
         for source in self._sources:
@@ -167,7 +173,10 @@ class ShareFetch:
             self._begin(list(self._sources))  # between the `steps`, share partitions may have changed
 
     def end_wait(self) -> None:
-        """Acquire what is available if the fetch waits for more bytes, then call `on_result`."""
+        """End the wait at its time limit. Call `on_result` also if `results` is empty.
+
+        If the fetch waits for `min_bytes`, acquire all available records before that.
+        """
         self._is_late = True
         if not self.waits_for_bytes:
             self._report(True)
@@ -175,7 +184,7 @@ class ShareFetch:
             self._begin(())
 
     def _begin(self, uncounted: Iterable[SharePartition]) -> None:
-        """Execute the first step of `_acquire_all` at once, and the others in later turns."""
+        """Execute the first step of `_acquire_all` at once. Its other steps follow in later turns."""
         assert self._run is not None
         steps = self._acquire_all(uncounted)
         for _ in steps:
@@ -190,9 +199,10 @@ class ShareFetch:
         self._sources.clear()
 
     def try_now(self, source: SharePartition) -> bool:
-        """Acquire records from `source`. Return whether there is a result: records, or an error.
+        """Acquire records from `source`. Return whether `results` has an entry now: records, or an error.
 
-        If there is a result, also call `on_result`.
+        If it has, also call `on_result`. If the fetch waits for `min_bytes`, count the bytes of `source`.
+        Then acquire records, from all share partitions, only if there are enough bytes.
         """
         if not self.waits_for_bytes:
             return self._report(self._acquire(source, self._sources[source]))
@@ -203,7 +213,7 @@ class ShareFetch:
         return bool(self.results)
 
     def failed(self, source: SharePartition, error: KafkaError) -> None:
-        """Add `error` as the result for `source`, which has ended, and call `on_result`."""
+        """Add `error` to `results`, because the share partition `source` has ended, and call `on_result`."""
         self._report(self._note(self._sources[source], error))
 
     def _report(self, has_result: bool) -> bool:
@@ -221,7 +231,7 @@ class ShareFetch:
             self._sources[source] = target
 
     def _acquire(self, source: SharePartition, target: Target) -> bool:
-        """Acquire records from one partition. Return whether `results` has got an entry, or an error."""
+        """Acquire records from one partition. Return whether `results` got an entry: records, or an error."""
         error = self._refuses(target)
         if error is not None:
             return self._note(target, error)
@@ -247,7 +257,7 @@ class ShareFetch:
 
 
 def _in_steps(items: Iterable[T]) -> Iterator[tuple[T, ...]]:
-    """Yield the items, as many at a time as one step may use."""
+    """Yield all items in groups of at most `_TARGETS_A_STEP`. A step of `ShareFetch` processes one group."""
     left = iter(list(items))
     while some := tuple(islice(left, _TARGETS_A_STEP)):
         yield some

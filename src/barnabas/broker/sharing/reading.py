@@ -18,7 +18,7 @@ class LogBatches:
     The iterator skips an incomplete batch at the end of the chunk.
 
     Args:
-        chunk: bytes read from the log.
+        chunk: bytes read from the log, from the start of a batch on.
         aborted: the aborted transactions in the chunk; empty if the group also reads aborted records.
     """
 
@@ -42,7 +42,10 @@ class LogBatches:
             position = end
 
     def part(self, first: Offset, last: Offset) -> Chunk:
-        """Return the bytes of the batches with the records from `first` to `last`, which it has yielded."""
+        """Return the bytes of the batches from the one with offset `first` to the one with offset `last`.
+
+        The iterator must have yielded these batches.
+        """
         begin = next(begin for begin, _, last_offset in self._seen if last_offset >= first)
         end = next(end for _, end, last_offset in self._seen if last_offset >= last)
         if isinstance(self._chunk, FileSlice):

@@ -59,7 +59,10 @@ class ShareSession:
         self.targets: dict[Target, None] = {}
 
     def was_served(self, target: Target) -> None:
-        """Move `target` to the end of `targets`, so that the next fetch tries the other partitions first."""
+        """Move `target` to the end of `targets`, because a fetch got its records.
+
+        So the next fetch tries it last.
+        """
         if target in self.targets:
             del self.targets[target]
             self.targets[target] = None

@@ -1,4 +1,7 @@
-"""One share partition on the partition's leader: record states, locks, stored state, and waiting fetches."""
+"""One share partition on the leader of its partition: record states, locks, and waiting fetches.
+
+`SharePartition` reads the stored state from the share coordinator, and stores each change there.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
 
 
 class FetchLimits(NamedTuple):
-    """The limits of a fetch, and how to divide the acquired records: see `InFlight.acquire`."""
+    """The limits of a fetch, and how to divide the acquired records (see `InFlight.acquire`)."""
 
     max_bytes: int
     #: whether to return the first batch even if it is larger than `max_bytes`
@@ -68,7 +71,7 @@ class FetchLimits(NamedTuple):
 
 
 class AcquiredRecords(NamedTuple):
-    """Records that a fetch has acquired: the bytes of their batches, and their offsets."""
+    """Records that a fetch has acquired: the bytes of their whole batches, and the acquired offsets."""
 
     records: Chunk
     acquired: list[Acquired]
@@ -81,23 +84,23 @@ class WaitingFetch(Protocol):
     waits_for_bytes: bool
 
     def try_now(self, source: SharePartition) -> bool:
-        """Acquire records from `source`. Return whether the fetch has a result: records, or an error."""
+        """Acquire records from `source`. Return whether the fetch has a result now: records, or an error."""
 
     def failed(self, source: SharePartition, error: KafkaError) -> None:
-        """Answer the fetch with `error`, because `source` has ended."""
+        """Add `error` to the results of the fetch, because `source` has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Dependencies that all share partitions of a broker have in common."""
+    """The parts of a broker that all its share partitions use."""
 
     view: BrokerView
     persister: SharePersister
     cold_reads: ColdReads
     #: finds the first record at or after a time, however long it takes
     find_offset: Callable[[Partition, int], Awaitable[OffsetAtTimestamp | None]]
-    #: returns the writer of a share partition's dead letters; the third argument says whether a former leader
-    #: may have written dead letters for records that are still due
+    #: returns the writer of a share partition's dead letters. Its third argument says whether a former leader
+    #: may have written dead letters for records that still wait for them.
     letter_writer: Callable[[SharePartitionKey, Partition, bool, CheckLeader], LetterWriter]
     counts: ShareCounts
     #: limits how many states are read at the same time
@@ -107,9 +110,9 @@ class Dependencies:
 class SharePartition:
     """A partition as one share group consumes it, for one leader epoch. The event loop owns this object.
 
-    The constructor begins to load the stored state; fetches wait until it is loaded. Acknowledgements are
-    answered when they are stored. One write is in progress at a time. The next write contains everything
-    acknowledged meanwhile.
+    The constructor begins to load the stored state, and fetches wait until it is loaded. Acknowledgements are
+    answered when they are stored. One write is in progress at a time. The next write contains all changes
+    that are made during this one.
 
     Args:
         key: group, topic id and partition index.
@@ -202,7 +205,11 @@ class SharePartition:
 
     @property
     def can_acquire(self) -> bool:
-        """Whether `acquire` may find records: the state is loaded, no disk read runs, and locks are left."""
+        """Whether `acquire` may find records now.
+
+        The state must be loaded, and no disk read may be in progress. There must be offsets that the group
+        may read, and either an available record or free record locks.
+        """
         flight = self._in_flight
         return (
             flight is not None
@@ -239,8 +246,9 @@ class SharePartition:
     def acquire(self, member: str, limits: FetchLimits) -> AcquiredRecords | None:
         """Acquire records for a member. Return None if no records are available now.
 
-        If the records are on disk only, begin to read them into memory, and return None. `_read_ahead` then
-        wakes a waiting fetch.
+        If the records are on disk only, begin to read them into memory, and return None. When they are in
+        memory, a waiting fetch is woken. If the log has nothing but gaps so far, also return None, and wake a
+        waiting fetch.
 
         Raises:
             KafkaError: the log cannot be read.
@@ -300,7 +308,7 @@ class SharePartition:
         return AcquiredRecords(records, acquired)
 
     def _store_gaps(self) -> None:
-        """Store the start offset if it has moved behind gaps, because no acknowledgement will store it."""
+        """Store the start offset if it has moved past gaps, because no acknowledgement will store it."""
         assert self._in_flight is not None
         if self._in_flight.start > self._stored_start:
             self._in_flight.note_start()
@@ -314,7 +322,7 @@ class SharePartition:
         self.wake()
 
     def _bound(self, config: GroupConfig) -> Offset:
-        """Return the end offset of the records that the group may see, given its isolation level."""
+        """Return the end offset of the records that the group may read, by its isolation level."""
         if config.share_isolation_level == READ_COMMITTED:
             return self.partition.log.last_stable_offset
         return self.partition.log.high_watermark
@@ -351,8 +359,8 @@ class SharePartition:
     def progressed(self, new_bytes: int) -> None:
         """Wake a waiting fetch, because the partition has changed (`Watcher`).
 
-        If `new_bytes` is 0, the change is one of the leadership or of the log's bounds. Then also check later
-        whether this share partition must end.
+        `new_bytes` is 0 if the partition's leadership or the bounds of its log have changed. Then also check,
+        in a later turn of the event loop, whether this share partition must end.
         """
         if not new_bytes and self._in_flight is not None:  # leadership, or the bounds of the log
             self._loop.call_soon(self._check_partition)
@@ -371,11 +379,12 @@ class SharePartition:
     ) -> asyncio.Future[None] | None:
         """Apply a member's acknowledgements, and begin to store them.
 
-        Return a future that completes when they are stored, or None if they only renew locks.
+        Return a future that completes when they are stored, or None if they only renew locks. The future
+        fails with KafkaError if they cannot be stored.
 
         Raises:
-            KafkaError: the errors of `InFlight.acknowledge`; NOT_LEADER_OR_FOLLOWER; INVALID_RECORD_STATE if
-                the state is not loaded.
+            KafkaError: the errors of `InFlight.acknowledge`; NOT_LEADER_OR_FOLLOWER, the share partition has
+                ended; INVALID_RECORD_STATE, the state is not loaded, so that the member has acquired nothing.
         """
         if self.is_ended:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -401,7 +410,10 @@ class SharePartition:
             self.wake()
 
     def end_when_written(self) -> None:
-        """End the share partition when all changes are stored, unless `keep` is called before that."""
+        """End the share partition when all changes are stored and all dead letters are written.
+
+        `keep` cancels this if it is called before that.
+        """
         self._is_leaving = True
         self._leave()
 
@@ -411,9 +423,10 @@ class SharePartition:
 
     @property
     def is_left(self) -> bool:
-        """Whether only dead letters keep the share partition, because no member uses it any more.
+        """Whether only dead letters keep this share partition: no member uses it, and all changes are stored.
 
-        An administrator may have changed its stored state since then.
+        An administrator may have changed the stored state since then. So `SharePartitions.find` does not use
+        such a share partition again.
         """
         return self._is_leaving and self._writing is None
 
@@ -464,10 +477,13 @@ class SharePartition:
         self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     async def _start_of(self, state: ShareState) -> Offset:
-        """Return the stored start offset, or the one that ``share.auto.offset.reset`` chooses.
+        """Return the stored start offset.
+
+        If there is none, return the one that ``share.auto.offset.reset`` chooses.
 
         Raises:
-            KafkaError: OFFSET_NOT_AVAILABLE, this leader has not yet committed the records of former leaders.
+            KafkaError: OFFSET_NOT_AVAILABLE, this leader has not yet committed the records of former leaders;
+                or an error of the search for an offset by time.
         """
         if state.start_offset >= 0:
             return state.start_offset
@@ -515,10 +531,13 @@ class SharePartition:
         self.wake()
 
     async def _check_leader(self) -> None:
-        """Ask the share coordinator whether this is still the leader. If not, end the share partition.
+        """Ask the share coordinator whether this broker still owns the stored state.
+
+        If not, end the share partition.
 
         Raises:
-            KafkaError: FENCED_LEADER_EPOCH, another leader has the stored state; or another error.
+            KafkaError: FENCED_LEADER_EPOCH, a later leader owns the state; or any other error of the request.
+                Only errors that a retry cannot mend end the share partition.
         """
         try:
             await self._dependencies.persister.read(self.key, self.leader_epoch)
@@ -532,7 +551,7 @@ class SharePartition:
         self.wake()
 
     def _write_soon(self) -> None:
-        """Start the task that stores all changes, unless it is running."""
+        """Start the task that stores all changes, unless it runs already or the share partition has ended."""
         if self._writing is None and not self._has_ended:
             self._writing = start_task(self._write(), f"write of {self}")
 
@@ -575,7 +594,10 @@ class SharePartition:
 
     @staticmethod
     def _told(error: KafkaError) -> KafkaError:
-        """Return the error that clients get for an error of the persister."""
+        """Return the error that clients get for `error`, an error of the persister.
+
+        If another leader or a new state has replaced this one, it is NOT_LEADER_OR_FOLLOWER.
+        """
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) if error.code in _FENCED else error
 
     # --- the end ---
@@ -604,7 +626,10 @@ class SharePartition:
         self.waiting_fetches.clear()
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """End the share partition, because the broker stops. Return its tasks, which the caller must stop."""
+        """End the share partition, because the broker stops.
+
+        Return its tasks, which the caller must cancel.
+        """
         self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         letters = None if self._letters is None else self._letters.task
         tasks = (self._loading, self._writing, self._reading, letters)

@@ -63,7 +63,7 @@ class SharePartitions:
         self._groups: dict[str, dict[SharePartitionKey, SharePartition]] = {}
 
     def __iter__(self) -> Iterator[SharePartition]:
-        """Iterate over a snapshot of the share partitions in use."""
+        """Iterate over a snapshot of the share partitions in use. Later changes do not affect it."""
         return iter([each for group in self._groups.values() for each in group.values()])
 
     def __len__(self) -> int:
@@ -71,6 +71,9 @@ class SharePartitions:
 
     def find(self, group: str, topic_id: TopicId, index: int) -> SharePartition:
         """Return a share partition for a fetch. If it is not in use, create it and begin to load its state.
+
+        A share partition that has ended, or that only dead letters keep (`is_left`), is replaced with a new
+        one.
 
         Raises:
             KafkaError: the errors of `ReplicaManager.find`; NOT_LEADER_OR_FOLLOWER.

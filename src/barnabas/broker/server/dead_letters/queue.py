@@ -213,7 +213,7 @@ class LetterWriter:
 
         Returns:
             The offsets of records that are finished: the dead-letter queue has their dead letters, or the log
-                no longer has the records. After a failover, these are not always the first records of `due`.
+            no longer has the records. After a failover, these are not always the first records of `due`.
 
         Raises:
             KafkaError: the dead-letter queue does not exist or does not accept the dead letters, its leader

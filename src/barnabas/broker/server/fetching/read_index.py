@@ -64,8 +64,8 @@ class ReadIndex:
 
         Returns:
             None if no other broker could have become the leader. Otherwise a future that is done when the
-                proof is complete. It raises KafkaError NOT_LEADER_OR_FOLLOWER when this broker's leadership
-                ends, or after the time limit.
+            proof is complete. It raises KafkaError NOT_LEADER_OR_FOLLOWER when this broker's leadership
+            ends, or after the time limit.
         """
         asked = _Asked(self._sessions, self._led(partitions))
         if asked.is_proven():

@@ -130,7 +130,7 @@ class RegexSubscriptions:
 
         Returns:
             NONE if nothing changed, PENDING if a search must first find the topics of `new`, otherwise
-                RESOLVED.
+            RESOLVED.
 
         Raises:
             KafkaError: INVALID_REGULAR_EXPRESSION.
