@@ -8,7 +8,7 @@ itself. DescribeCluster names the real controller. Clients rebootstrap by themse
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -17,13 +17,13 @@ from barnabas.broker.awaitables import LongResponse, MaybeAwaitable, resolve
 from barnabas.broker.controller.auto_creation import AutoCreation
 from barnabas.broker.controller.names import check_topic_name
 from barnabas.broker.metadata.image import TopicImage
-from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import checked_by_handler
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.responses.acls import NOT_ASKED
-from barnabas.broker.server.responses.topics import EncodedTopics, TopicAnswers
+from barnabas.broker.server.responses.topics import EncodedTopics, TopicAnswers, TopicMaker
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.codec import items_encoder
 from barnabas.kafka.protocol.encoder import EncodedItems
@@ -95,36 +95,30 @@ def metadata(
 
 
 async def _list_many(ports: Ports, context: RequestContext, listing: _Listing) -> MetadataResponse:
-    """List all topics. A thread sorts the topics, and encodes those that are not in the cache."""
+    """List all topics. Encode those that are not in the cache, and keep nothing else of them."""
     topics = await ports.long_work.run(ports.topic_answers.in_order, listing.image)
     if not context.access.is_unrestricted:
         return await resolve(ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond))
     known = listing.encoded()
     contents: list[bytes] = []
-    missing: dict[int, MetadataResponseTopic] = {}
+    missing: list[int] = []
     async for start in ports.long_work.slices(range(0, len(topics), _LOOKED_UP_AT_ONCE)):
         for topic in topics[start : start + _LOOKED_UP_AT_ONCE]:
             found = known.get(topic.name)
             if found is not None and found[0] is topic:
                 contents.append(found[1])
             else:
-                missing[len(contents)] = listing.describe(topic)
+                missing.append(len(contents))
                 contents.append(b"")
-    encoded = await ports.long_work.run(_encode, missing.values(), context.api_version)
-    for place, content in zip(missing, encoded, strict=True):
-        contents[place] = content
-        known[topics[place].name] = topics[place], content
+    encode = listing.encoder()
+    async for place in ports.long_work.slices(missing):
+        topic = topics[place]
+        if len(topic.partitions) > DIRECT_ELEMENTS:
+            contents[place] = await ports.long_work.run(encode, topic)
+        else:
+            contents[place] = encode(topic)
+        known[topic.name] = topic, contents[place]
     return listing.respond(EncodedItems(len(topics), b"".join(contents)))
-
-
-def _encode(topics: Iterable[MetadataResponseTopic], version: int) -> list[bytes]:
-    encode = items_encoder(MetadataResponse, MetadataResponseTopic, version)
-    found = []
-    for topic in topics:
-        content = bytearray()
-        encode((topic,), content)
-        found.append(bytes(content))
-    return found
 
 
 class _Listing:
@@ -191,6 +185,20 @@ class _Listing:
             self._context.api_version,
             operations=self._request.include_topic_authorized_operations,
         )
+
+    def encoder(self) -> Callable[[TopicImage], bytes]:
+        """Return a function that encodes a topic for a client without restrictions, in any thread."""
+        version = self._context.api_version
+        operations = self._request.include_topic_authorized_operations
+        maker = TopicMaker(self.image, self._context.listener, version, operations=operations)
+        encode_items = items_encoder(MetadataResponse, MetadataResponseTopic, version)
+
+        def encode(topic: TopicImage) -> bytes:
+            content = bytearray()
+            encode_items((maker.make(topic),), content)
+            return bytes(content)
+
+        return encode
 
     def respond(self, topics: list[MetadataResponseTopic] | EncodedItems) -> MetadataResponse:
         brokers = []

@@ -104,7 +104,8 @@ class TopicAnswers:
         key = (topic.name, listener, modern, operations)
         made = self._made.get(key)
         if made is None or made[0] is not topic:
-            made = self._made[key] = topic, _make(image, topic, listener, modern, operations, made)
+            maker = TopicMaker(image, listener, version, operations=operations)
+            made = self._made[key] = topic, maker.make(topic, made)
         if not operations or access.is_unrestricted:
             return made[1]
         answer = copy(made[1])
@@ -118,49 +119,64 @@ class TopicAnswers:
             self._encoded.clear()
 
 
-def _make(
-    image: ClusterImage,
-    topic: TopicImage,
-    listener: str,
-    modern: bool,
-    operations: bool,
-    last: tuple[TopicImage, MetadataResponseTopic] | None,
-) -> MetadataResponseTopic:
-    """Build a topic for Metadata responses. Reuse the unchanged partitions of `last`, the previous one."""
-    states, answers = ((), ()) if last is None else (last[0].partitions, last[1].partitions)
-    partitions = []
-    errors: dict[BrokerId, ErrorCode] = {}
-    offline: dict[Sequence[BrokerId], list[BrokerId]] = {}
-    for number, state in enumerate(topic.partitions):
-        if number < len(states) and state is states[number]:
-            partitions.append(answers[number])
-            continue
-        error = errors.get(state.leader)
-        if error is None:
-            error = leader_error(image, state, listener)
-            if error is ErrorCode.LISTENER_NOT_FOUND and not modern:
-                error = ErrorCode.LEADER_NOT_AVAILABLE
-            errors[state.leader] = error
-        gone = offline.get(state.replicas)
-        if gone is None:
-            gone = [replica for replica in state.replicas if replica not in image.brokers]
-            offline[state.replicas] = gone
-        partitions.append(
-            MetadataResponsePartition(
-                error_code=error,
-                partition_index=number,
-                leader_id=state.leader,
-                leader_epoch=state.leader_epoch,
-                # Of the image, and shared: of a hundred thousand partitions copies take a tenth of a second.
-                replica_nodes=state.replicas,  # type: ignore[arg-type]
-                isr_nodes=state.isr,  # type: ignore[arg-type]
-                offline_replicas=gone,
+class TopicMaker:
+    """Makes the topics of Metadata responses from one image, for clients of one listener.
+
+    Args:
+        listener: listener of the clients.
+        version: version of the requests.
+        operations: whether to add the operations that any client may use on a topic.
+    """
+
+    def __init__(self, image: ClusterImage, listener: str, version: int, *, operations: bool) -> None:
+        self._image = image
+        self._listener = listener
+        self._is_modern = version >= _LISTENER_NOT_FOUND_SINCE
+        self._operations = _TOPIC_OPERATIONS if operations else NOT_ASKED
+        self._errors: dict[BrokerId, ErrorCode] = {}
+        self._offline: dict[Sequence[BrokerId], list[BrokerId]] = {}
+
+    def make(
+        self, topic: TopicImage, last: tuple[TopicImage, MetadataResponseTopic] | None = None
+    ) -> MetadataResponseTopic:
+        """Build a topic. Reuse the unchanged partitions of `last`, the previous one."""
+        states, answers = ((), ()) if last is None else (last[0].partitions, last[1].partitions)
+        errors, offline = self._errors, self._offline
+        partitions = []
+        for number, state in enumerate(topic.partitions):
+            if number < len(states) and state is states[number]:
+                partitions.append(answers[number])
+                continue
+            error = errors.get(state.leader)
+            if error is None:
+                error = errors[state.leader] = self._error(state)
+            gone = offline.get(state.replicas)
+            if gone is None:
+                brokers = self._image.brokers
+                gone = [replica for replica in state.replicas if replica not in brokers]
+                offline[state.replicas] = gone
+            partitions.append(
+                MetadataResponsePartition(
+                    error_code=error,
+                    partition_index=number,
+                    leader_id=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    # Of the image, and shared: copies for a hundred thousand partitions take 0.1 s.
+                    replica_nodes=state.replicas,  # type: ignore[arg-type]
+                    isr_nodes=state.isr,  # type: ignore[arg-type]
+                    offline_replicas=gone,
+                )
             )
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=partitions,
+            topic_authorized_operations=self._operations,
         )
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=partitions,
-        topic_authorized_operations=_TOPIC_OPERATIONS if operations else NOT_ASKED,
-    )
+
+    def _error(self, state: PartitionState) -> ErrorCode:
+        error = leader_error(self._image, state, self._listener)
+        if error is ErrorCode.LISTENER_NOT_FOUND and not self._is_modern:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        return error
