@@ -16,8 +16,8 @@ records.
 
 If the group has a dead-letter queue (KIP-1191), a record that it gives up is *archiving* first. When this
 state is stored, `due_letters` returns the record. After its dead letter is written, the caller calls
-`letters_written`, and the record is archived. Records that wait for their dead letters leave the room for
-other records as it is.
+`letters_written`, and the record is archived. A record that waits for its dead letter counts against the
+limit of record locks. Finished records that only stay because of an earlier such record do not count.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ class Acquired(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """A member's answer about records that it has acquired; both offsets are inclusive."""
+    """A member's answer about records that it has acquired; both offsets are inclusive.
+
+    `types` has one acknowledgement type for all records, or one for each record.
+    """
 
     first: Offset
     last: Offset
@@ -118,7 +121,7 @@ class StateWrite(NamedTuple):
 
 
 class Range:
-    """Neighbouring records with one delivery state. A range takes less than 200 bytes of memory."""
+    """Consecutive offsets whose records have the same state. A range takes less than 200 bytes of memory."""
 
     __slots__ = ("deliveries", "first", "is_rejected", "last", "member", "state", "target", "until")
 
@@ -167,11 +170,14 @@ class Range:
 
     @property
     def is_gap(self) -> bool:
-        """Whether these offsets have no records that members get, as far as this broker has seen."""
+        """Whether the range has no records that members can receive, as far as this broker has seen."""
         return self.state == ARCHIVED and self.deliveries == 0
 
     def is_like(self, other: Range) -> bool:
-        """Whether two neighbours can become one range. Acquired ranges never can."""
+        """Whether this range and its neighbour `other` can become one range.
+
+        Acquired ranges, and ranges with an acknowledgement that is not stored yet, cannot.
+        """
         return (
             self.state == other.state != ACQUIRED
             and self.deliveries == other.deliveries
@@ -187,7 +193,8 @@ class InFlight:
     Args:
         start: the start offset.
         limits: the limits of the group; the attribute can be replaced at any time.
-        batches: the stored states of records from the start offset on. Records between them are available.
+        batches: the stored states of records from the start offset on, in order. Records between them are
+            available.
     """
 
     def __init__(self, start: Offset, limits: Limits, batches: Iterable[StateBatch] = ()) -> None:
@@ -223,7 +230,13 @@ class InFlight:
 
     @classmethod
     def restored(cls, state: ShareState, limits: Limits, log_end: Offset) -> InFlight:
-        """Return the records in flight from a stored state, without records from `log_end` on."""
+        """Return the records in flight from the stored `state`.
+
+        Args:
+            state: the stored state, with a start offset that is known.
+            limits: the limits of the group.
+            log_end: the end offset of the log. Stored records from this offset on are left out.
+        """
         in_flight = cls(state.start_offset, limits, state.batches)
         in_flight._cut_off(log_end)
         return in_flight
@@ -245,7 +258,10 @@ class InFlight:
 
     @property
     def next_offset(self) -> Offset:
-        """The first available offset, or `end`: records from there on are not in flight yet."""
+        """The first available offset.
+
+        If no record in flight is available, `end`, from which to read more records.
+        """
         if self._hint < self.end:
             ranges = self._ranges
             for index in range(self._index_of(max(self._hint, self.start)), len(ranges)):
@@ -257,21 +273,22 @@ class InFlight:
 
     @property
     def available_end(self) -> Offset | None:
-        """The end of the available range at `next_offset`; None if that offset is not in flight yet."""
+        """The end of the available range at `next_offset`. None if that offset is not in flight yet."""
         at = self.next_offset
         return None if at == self.end else self._ranges[self._index_of(at)].last + 1
 
     @property
     def is_full(self) -> bool:
-        """Whether no record is available, and the record locks are used up."""
+        """Whether `acquire` can acquire nothing: no record in flight is available, and no locks are left."""
         return self._room <= 0 and self.next_offset == self.end
 
     @property
     def _room(self) -> int:
-        """The number of records that may still come in flight.
+        """The number of further records that can come in flight.
 
-        Finished records before the first one in use do not count if only dead letters keep them here. The
-        number of ranges is limited instead.
+        It can be negative after a change of the limit. While records wait for dead letters, the finished
+        records before the first record in use do not count. To limit the memory, there is then no room at all
+        with more than `_RANGES_A_LOCK` ranges for each lock.
         """
         locks = self.limits.record_locks
         if not self._archiving:
@@ -281,9 +298,10 @@ class InFlight:
         return locks - max(self._archiving, self.size - self._settled())
 
     def _settled(self) -> int:
-        """Return the number of records, without gaps, before the first available or acquired one.
+        """Return the number of settled records: those before the first available or acquired one.
 
-        A settled record stays settled. So this method counts each record once, until the start offset moves.
+        Gaps do not count. A settled record stays settled. So this method counts each record once, until the
+        start offset moves.
         """
         start, position, count = self._counted
         if start != self.start:
@@ -308,7 +326,9 @@ class InFlight:
         batch_size: int = 0,
         is_strict: bool = False,
     ) -> list[Acquired]:
-        """Acquire records for a member. Offsets between the batches are gaps, which need no acknowledgement.
+        """Acquire records for a member.
+
+        Offsets between the batches become gaps, which need no acknowledgement.
 
         Args:
             member: the member's id.
@@ -321,7 +341,8 @@ class InFlight:
             is_strict: whether `max_records` also divides batches (KIP-1206). `batch_size` is then ignored.
 
         Returns:
-            The acquired records. One entry has contiguous records that were delivered equally often.
+            The acquired records. One entry has contiguous records that were delivered equally often. Empty if
+                there is nothing to acquire; the start offset may still have moved past gaps.
         """
         plan = _Plan(self._room, max_records, 0 if is_strict else batch_size, is_strict)
         position = at
@@ -356,7 +377,10 @@ class InFlight:
         plan.gaps += [(a, b) for a, b, _ in self._available(first, last)]
 
     def _plan_batch(self, plan: _Plan, position: Offset, batch: ReadBatch) -> bool:
-        """Plan to acquire the batch's available records from `position` on. Return False to end the plan."""
+        """Add the batch's available records from `position` on to the plan.
+
+        Return False if the plan is complete.
+        """
         throttled = self._throttled
         for first, last, deliveries in self._available(position, batch.last):
             left = plan.max_records - plan.count
@@ -396,7 +420,10 @@ class InFlight:
         return max(1, batch_records >> (deliveries - self._throttled + 1))
 
     def _available(self, first: Offset, last: Offset) -> Iterator[tuple[Offset, Offset, int]]:
-        """Yield available parts with their deliveries: ranges in flight, then the offsets from `end` on."""
+        """Yield the available offsets from `first` to `last`, as (first, last, deliveries so far).
+
+        First come the available ranges in flight, then the offsets from `end` on.
+        """
         if first < self.end:
             for index in range(self._index_of(first), len(self._ranges)):
                 each = self._ranges[index]
@@ -413,7 +440,7 @@ class InFlight:
         """Apply a member's acknowledgements, or none of them if one is invalid.
 
         Acknowledged records get their new state in `written`. Renewed records get a later end of their locks
-        at once.
+        at once. Offsets below the start offset are ignored.
 
         Args:
             member: the member's id.
@@ -425,7 +452,8 @@ class InFlight:
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, the member has not acquired one of the records, or has lost or
-                acknowledged it; INVALID_REQUEST, the acknowledgements are malformed, or beyond `end`.
+                acknowledged it; INVALID_REQUEST, the acknowledgements are malformed, or name offsets from
+                `end` on.
         """
         parts = _parts_of(check_acknowledgements(acknowledgements), self.start)
         if parts and parts[-1][1] >= self.end:
@@ -462,14 +490,17 @@ class InFlight:
 
     @property
     def _given_up(self) -> int:
-        """The next state of a record that no member gets again."""
+        """The next state of a record that the group gives up.
+
+        It depends on whether there is a dead-letter queue.
+        """
         return ARCHIVING if self.limits.has_dead_letters else ARCHIVED
 
     # --- the end of locks ---
 
     @property
     def next_expiry(self) -> float | None:
-        """The time at which the first lock ends; None without locks."""
+        """The time at which the first lock ends; None if no record has a lock that can end."""
         locks = self._locks
         while locks:
             until, first, last = locks[0]
@@ -495,7 +526,7 @@ class InFlight:
         return count
 
     def _locked(self, first: Offset, last: Offset) -> Iterator[Range]:
-        """Yield the ranges from `first` to `last` that a member has acquired, and not acknowledged."""
+        """Yield the ranges from `first` to `last` that members have acquired and not acknowledged."""
         first, last = max(first, self.start), min(last, self.end - 1)
         for each, _ in self._overlapping([(first, last)] if first <= last else ()):
             if each.state == ACQUIRED and each.target is None:
@@ -509,10 +540,10 @@ class InFlight:
         heappush(self._locks, (until, first, last))
 
     def end_session(self, member: str) -> bool:
-        """Release all records that a member has acquired. Return whether the member had any.
+        """Release all records that a member has acquired, because its share session has ended.
 
-        The records count as delivered, because one of them may have crashed the member. Records whose
-        acknowledgements are not stored yet are released only if their write fails.
+        Return whether the member had any. The delivery still counts, because a record may have crashed the
+        member. Records whose acknowledgements are not stored yet are released only if their write fails.
         """
         held = [each for each in self._ranges if each.member == member]
         for each in held:
@@ -525,7 +556,10 @@ class InFlight:
         return bool(held)
 
     def start_moved(self, log_start: Offset) -> bool:
-        """Drop records below the new start of the log. Return whether the start offset has moved."""
+        """Drop the records below `log_start`, the start offset of the log.
+
+        Return whether the start offset has moved.
+        """
         if log_start <= self.start:
             return False
         ranges = self._ranges
@@ -617,7 +651,9 @@ class InFlight:
         return self._advance() or is_available
 
     def write_failed(self, now: float) -> bool:
-        """Undo the acknowledgements of the current write, which failed. Its changes must be written again.
+        """Undo the acknowledgements of the current write, which failed.
+
+        The next write contains its changes again.
 
         Records whose locks have ended at `now` are released. Return whether there are such records.
         """
@@ -650,11 +686,11 @@ class InFlight:
         return bool(self._archiving)
 
     def due_letters(self) -> list[DeadLetters]:
-        """Return the records whose dead letters are due, in the order of their offsets.
+        """Return the records whose dead letters can be written now, in the order of their offsets.
 
-        Their state is stored. So another leader also knows that they are given up. None are due until the
-        archived state of all earlier ones is stored. So after a failover, only the last dead letters written
-        are in doubt.
+        These are the archiving records whose state is stored, so that another leader also knows of them. As
+        long as the archived state of records with earlier dead letters is not stored, return none. So after a
+        failover, only the last dead letters can be written twice.
         """
         if not self._archiving:
             return []
@@ -672,7 +708,10 @@ class InFlight:
         ]
 
     def letters_written(self, first: Offset, last: Offset) -> bool:
-        """Archive records whose dead letters are written. Return whether the start offset has moved."""
+        """Archive the records from `first` to `last`, because their dead letters are written.
+
+        Return whether the start offset has moved.
+        """
         first, last = max(first, self.start), min(last, self.end - 1)
         if first > last:
             return False
@@ -691,12 +730,18 @@ class InFlight:
         return self._ranges
 
     def ranges_from(self, offset: Offset, most: int) -> Sequence[Range]:
-        """Return at most `most` ranges from the one with `offset` on. The caller must not change them."""
+        """Return at most `most` ranges, from the range that contains `offset` on.
+
+        The caller must not change them.
+        """
         index = max(0, self._index_of(offset))
         return self._ranges[index : index + most]
 
     def _index_of(self, offset: Offset, low: int = 0) -> int:
-        """Return the index of the range that contains `offset`, which is from `start` to before `end`."""
+        """Return the index of the range that contains `offset`; `start` <= `offset` < `end`.
+
+        The caller knows that the index is at least `low`.
+        """
         return bisect_right(self._ranges, offset, low, key=_first) - 1
 
     def _index_after(self, offset: Offset, index: int) -> int:
@@ -768,7 +813,7 @@ class InFlight:
             self._join(first, last)
 
     def _change(self, each: Range, state: int) -> None:
-        """Set the state of a range, and remove its lock and its target."""
+        """Set the state of a range, and remove its member, its lock and its target."""
         size = each.last - each.first + 1
         self._counts[each.state] -= size
         each.state = state
@@ -781,14 +826,14 @@ class InFlight:
             self._hint = each.first
 
     def _count(self, each: Range, size: int) -> None:
-        """Count `size` records more in the state of a range."""
+        """Add `size`, which can be negative, to the number of records in the state of `each`."""
         state = each.state
         self._counts[state] += size
         if state == ARCHIVED and each.is_gap:
             self._gaps += size
 
     def _extend(self, last: Offset) -> None:
-        """Move the end offset behind `last`; the new records in flight are available."""
+        """Make `last` the last offset in flight. The offsets that come in flight are available."""
         if last >= self.end:
             self._append(Range(self.end, last, AVAILABLE, 0))
 
@@ -801,7 +846,7 @@ class InFlight:
             self._ranges.append(each)
 
     def _join(self, first: Offset, last: Offset) -> None:
-        """Join the ranges from `first` to `last`, and their neighbours, if they have the same state."""
+        """Join the ranges from `first` to `last`, and their neighbours, where `is_like` allows it."""
         first, last = max(first, self.start), min(last, self.end - 1)
         if first > last:
             return
@@ -816,7 +861,7 @@ class InFlight:
         self._ranges[begin:end] = joined
 
     def _advance(self) -> bool:
-        """Move the start offset behind finished records. Return whether it has moved."""
+        """Move the start offset past the finished records at the start. Return whether it has moved."""
         ranges = self._ranges
         finished = 0
         for each in ranges:
@@ -846,7 +891,7 @@ class InFlight:
 
 
 class _Plan:
-    """The changes that `acquire` is going to make."""
+    """The changes that `InFlight.acquire` is going to make."""
 
     def __init__(self, room: int, max_records: int, batch_size: int, is_strict: bool) -> None:
         #: the number of records that may still come in flight
@@ -928,7 +973,8 @@ def _parts_of(acknowledgements: Sequence[Acknowledgement], start: Offset) -> lis
 def _union(bounds: Iterable[tuple[Offset, Offset]], distance: int = 1) -> list[tuple[Offset, Offset]]:
     """Return the same offsets as ordered pairs of first and last offset that do not overlap.
 
-    The pairs also include other offsets between those that are at most `distance` from each other.
+    Two pairs become one if the second begins at most `distance` after the end of the first one. The result
+    then also has the offsets between them.
     """
     ordered = sorted(bounds)
     if not ordered:
@@ -948,7 +994,7 @@ def _union(bounds: Iterable[tuple[Offset, Offset]], distance: int = 1) -> list[t
 def _without(
     first: Offset, last: Offset, bounds: Sequence[tuple[Offset, Offset]]
 ) -> Iterator[tuple[Offset, Offset]]:
-    """Yield the parts from `first` to `last` that are outside of `bounds`, which `_union` returned."""
+    """Yield the parts of `first` to `last` that are outside of all `bounds`. `_union` returned the bounds."""
     for begin, end in bounds[bisect_left(bounds, first, key=itemgetter(1)) :]:
         if begin > last:
             break
