@@ -25,7 +25,7 @@ SETTING_FORM = "write NAME=VALUE as in Kafka's server.properties, or TOML in a f
 
 
 class Given(NamedTuple):
-    """The value of a setting in a file, and its line number; 0 if the line is not known."""
+    """The value of a setting in a file, as text, and its line number; 0 if the line is not known."""
 
     text: str
     line: int

@@ -34,7 +34,7 @@ class UnknownSetting(BarnabasError):
 
 
 class _Resource(NamedTuple):
-    """The resource from the options: its type, its name, and both as text."""
+    """The resource that an option names: its type, its name, and a phrase for messages (`words`)."""
 
     kind: str
     name: str

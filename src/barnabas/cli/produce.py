@@ -45,7 +45,7 @@ _OWN_OPTIONS = {
 
 
 class _Common(NamedTuple):
-    """Options that apply to every record."""
+    """The options of the command that apply to every record."""
 
     key: bytes | None
     headers: tuple[tuple[str, bytes], ...]

@@ -54,10 +54,12 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """A setting's value.
+    """A setting with its value.
 
-    `source` says where the value comes from, such as "topic" or "default". `synonyms` are names and values
-    of the settings that can give the value, in order of precedence.
+    Attributes:
+        value: None if the broker hides the value, because it is a secret, or if there is none.
+        source: the origin of the value, such as "topic" or "default".
+        synonyms: names and values of the settings that can give the value, in order of precedence.
     """
 
     name: str
@@ -83,6 +85,9 @@ class GroupMember:
     """A member of a group.
 
     Attributes:
+        instance_id: ``group.instance.id`` of a static member; None for other members.
+        host: the member's address, as the broker sees it.
+        assignment: the partitions that the member has now.
         protocol: group protocol by which the member joined; None in a classic group.
         epoch: member epoch; None in a classic group.
         target: target assignment; None in a classic group or a share group.
@@ -106,6 +111,8 @@ class GroupDescription:
 
     Attributes:
         assignor: name of the assignor, or the protocol that the members of a classic group use.
+        coordinator: id of the broker that coordinates the group.
+        type: the group's protocol: classic, consumer or share.
         epoch: group epoch; None for a classic group.
         target_epoch: epoch of the target assignment; None for a classic group.
     """

@@ -64,7 +64,7 @@ class UnknownBrokerError(ClientError):
 
 
 class BrokerResponses(NamedTuple):
-    """The responses of brokers, and the errors of those that did not answer."""
+    """The responses of brokers, and the errors of those that did not answer, by broker id."""
 
     responses: dict[BrokerId, Any]
     failures: dict[BrokerId, ClientError]
@@ -324,6 +324,7 @@ class Brokers:
         """Call `use` once with a connection to the broker at `address`. Return its result.
 
         Args:
+            deadline: end of the wait for answers, in monotonic seconds.
             patience: largest number of seconds for each answer; None for all the time that is left.
         """
         connection = self._pool.take(address, deadline, self._learn)
@@ -367,7 +368,10 @@ class Brokers:
         self._note(connection.ask(_ONLY_BROKERS), address)
 
     def _note(self, metadata: MetadataResponse, entry: Address) -> None:
-        """Remember the brokers in a response, because the bootstrap servers may disappear."""
+        """Remember the brokers in a response, because the bootstrap servers may disappear.
+
+        `entry` is the address from which the response came.
+        """
         addresses = self.addresses(metadata)
         with self._lock:
             self._noted = metadata if metadata.brokers else None

@@ -138,7 +138,11 @@ class Consumer:
         )
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        """Return the log start offset and the high watermark from the broker."""
+        """Return the log start offset and the high watermark from the broker.
+
+        Raises:
+            KafkaError, ClientError: the broker rejects the request, or does not answer.
+        """
         try:
             low, high = ask(
                 partial(
@@ -274,7 +278,11 @@ class Consumer:
         return take_records(self.poll, count, timeout)
 
     def commit(self) -> None:
-        """Commit the offsets of all records that the caller has taken, and wait for the answer."""
+        """Commit the offsets of all records that the caller has taken, and wait for the answer.
+
+        Raises:
+            KafkaError, ClientError: the commit was rejected, or no broker answers.
+        """
         self._put_down_taken()
         try:
             self._keeper.commit()

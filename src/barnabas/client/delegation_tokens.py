@@ -23,7 +23,15 @@ _USER = "User"
 
 
 class TokenListing(NamedTuple):
-    """A delegation token, without its password. Times are in milliseconds since the epoch."""
+    """A delegation token, without its password. Times are in milliseconds since 1970.
+
+    Attributes:
+        owner: user as whom a client with the token logs in.
+        requester: user who has created the token.
+        renewers: users who can renew the token, in addition to its owner.
+        expires_ms: time at which the token expires unless it is renewed.
+        max_ms: time after which no renewal is possible.
+    """
 
     id: str
     owner: str
@@ -34,7 +42,15 @@ class TokenListing(NamedTuple):
 
 
 class NewToken(NamedTuple):
-    """A new token, with which a client logs in by SCRAM."""
+    """A new delegation token, with which a client logs in by SCRAM.
+
+    Attributes:
+        id: the name for the login.
+        password: the HMAC of the token in base64, as the password for the login.
+        owner: user as whom a client with the token logs in.
+        expires_ms: time at which the token expires unless it is renewed, in milliseconds since 1970.
+        max_ms: time after which no renewal is possible, in milliseconds since 1970.
+    """
 
     id: str
     password: str

@@ -30,7 +30,7 @@ _UNKNOWN_OPERATIONS = -(2**31)
 
 
 class Finding(NamedTuple):
-    """The result of one check."""
+    """The result of one check: its subject, whether it has succeeded, and a sentence about it (`words`)."""
 
     #: the checked item: "TLS of HOST:PORT"
     subject: str

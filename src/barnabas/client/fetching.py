@@ -17,7 +17,7 @@ _LARGEST_ANSWER = 8 << 20
 
 
 class Found(NamedTuple):
-    """A record, or a marker that ends a transaction."""
+    """A record, or a marker that ends a transaction, with the state of its transaction."""
 
     record: Record
     #: "" for a record; "commit", "abort" or "control" for a marker

@@ -31,7 +31,10 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 
 class Holders(NamedTuple):
-    """The replicas and the leader of a partition, by broker id. `leader` is None if there is none."""
+    """The leader and the replicas of a partition, by broker id. `leader` is None if there is no leader.
+
+    `elr` and `last_known_elr` are None if the cluster does not track them.
+    """
 
     leader: BrokerId | None
     replicas: tuple[BrokerId, ...]
@@ -44,7 +47,7 @@ class Holders(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A reassignment in progress: all replicas, the added ones and the removed ones."""
+    """A reassignment in progress. `replicas` includes those that it adds and those that it removes."""
 
     replicas: tuple[BrokerId, ...]
     adding: tuple[BrokerId, ...]

@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 
 from barnabas.client.log_lines import has_header
 
-#: The most lines of a record, and its most characters. The lines after them become a record of their own, so
-#: nothing is lost. With these limits the record's JSON stays below the default of max.message.bytes, even if
-#: JSON escapes every character.
+#: The largest numbers of lines and of characters in a record. Further lines become another record, so nothing
+#: is lost. With these limits the record's JSON stays below the default of max.message.bytes, even if JSON
+#: escapes every character.
 MAX_LINES = 1_000
 MAX_BYTES = 128 * 1024
 
@@ -26,7 +26,7 @@ P = TypeVar("P")
 
 @dataclass(slots=True)
 class Gathered(Generic[P]):
-    """The lines of one record, and the position after the last of them."""
+    """The lines of one record, the position after the last of them, and the number of their characters."""
 
     end: P
     lines: list[str] = field(default_factory=list)
@@ -42,7 +42,8 @@ class LineGrouper(Generic[P]):
 
     A line that begins with a timestamp or a level starts a new record. Another line belongs to the current
     record if it is indented or blank, or part of a Java or Python stack trace. It also belongs to the current
-    record if the record began with a timestamp or a level. A record that is full takes no more lines.
+    record if the record began with a timestamp or a level. A record with `MAX_LINES` lines or `MAX_BYTES`
+    characters takes no more lines.
     """
 
     def __init__(self) -> None:

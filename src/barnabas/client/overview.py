@@ -15,7 +15,7 @@ from barnabas.client.lag import lag_of
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group's state, and for each topic the sums of its committed offsets and of its lag."""
+    """A group's state. For each topic, also the sum of its committed offsets and the sum of its lag."""
 
     state: str
     committed: Counter[str]
@@ -24,7 +24,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A cluster at one moment."""
+    """A snapshot of a cluster: brokers, topics with sums over their partitions, and groups by name."""
 
     #: time of the request, in monotonic seconds
     time: float

@@ -60,7 +60,11 @@ _GRACE = 1.0
 
 @dataclass(slots=True)
 class Progress:
-    """The progress of a shipper; `bytes_total` grows with the files."""
+    """The numbers of files, lines, records and bytes of a shipper so far.
+
+    `sent` and `acknowledged` count records. `bytes_total` includes the bytes that are not read yet, so it
+    grows with the files.
+    """
 
     files: int = 0
     lines: int = 0

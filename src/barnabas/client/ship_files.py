@@ -12,7 +12,7 @@ from barnabas.client.tail import is_rotated_name
 
 
 class SourceFile(NamedTuple):
-    """A file to follow, the name of its source, and its rotated files that the user has named."""
+    """A file to follow, the name of its source, and the rotated files (`history`) that the user has named."""
 
     path: Path
     source: str

@@ -25,7 +25,16 @@ HEADER = "barnabas.ship"
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """The last record of a source in the topic. If there is none, `number` is 0 and the offset -1."""
+    """The last record of a source in the topic. If there is none, `number` is 0.
+
+    Attributes:
+        number: number of the record among those of the source, from 1.
+        position: position in the file after the record's last line; None to begin with the oldest rotated
+            file.
+        partition, offset: place of the record. If there is no record, or the source has another partition
+            now, this is that partition and its last offset.
+        time_ms: timestamp of the record, in milliseconds since 1970.
+    """
 
     number: int
     position: Position | None

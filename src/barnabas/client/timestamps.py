@@ -55,7 +55,10 @@ def starts_with_timestamp(text: str, start: int = 0) -> bool:
 
 
 def iso_timestamp(value: object) -> str | None:
-    """Return the timestamp of a structured line: a text, or seconds to nanoseconds since 1970."""
+    """Return the timestamp of a structured line in ISO 8601; None if `value` is no timestamp.
+
+    `value` is a text, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970.
+    """
     if isinstance(value, dict):  # MongoDB's {"$date": ...}
         value = value.get("$date")
     if isinstance(value, str):

@@ -41,7 +41,15 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """The coordinator's state of a transactional id. `started_ms` is None if no transaction has begun."""
+    """The coordinator's state of a transactional id.
+
+    Attributes:
+        coordinator: id of the broker that coordinates the transactional id.
+        state: state of the transaction, such as "Ongoing".
+        timeout_ms: transaction timeout of the producer.
+        started_ms: start of the transaction, in ms since 1970; None if none has begun.
+        partitions: the partitions that the transaction has written to.
+    """
 
     transactional_id: str
     coordinator: int
@@ -55,9 +63,14 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """A producer's state that a partition's leader remembers.
+    """The state of a producer in one partition, as the partition's leader remembers it.
 
-    `transaction_start` is the first offset of the producer's open transaction; None without one.
+    Attributes:
+        last_sequence: sequence of the producer's last record; -1 if unknown.
+        last_timestamp_ms: timestamp of that record, in ms since 1970; -1 if unknown.
+        coordinator_epoch: epoch of the coordinator that wrote the producer's last marker; -1 if there is
+            none.
+        transaction_start: first offset of the producer's open transaction; None without one.
     """
 
     partition: TopicPartition

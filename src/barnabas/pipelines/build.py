@@ -57,7 +57,13 @@ class Query:
 
 @dataclass(frozen=True)
 class Run:
-    """Settings of one run. With `once`, the run ends when all present records are read."""
+    """Settings of one run of a pipeline.
+
+    Attributes:
+        bootstrap: addresses of brokers; empty if the file `config` names them.
+        checkpoints: URI of the folder of the queries' checkpoints.
+        once: whether the run ends when all present records are read.
+    """
 
     bootstrap: str
     checkpoints: str

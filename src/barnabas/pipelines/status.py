@@ -94,7 +94,7 @@ class QueryStatus:
 
 @dataclass
 class PipelineStatus:
-    """The status of a pipeline and its queries, at the time `updated`."""
+    """The status of a pipeline and its queries, at the time `updated`. Times are ISO 8601 in UTC."""
 
     pipeline: str
     file: str

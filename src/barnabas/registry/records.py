@@ -28,7 +28,10 @@ _MAGIC = {"SCHEMA": 1}
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The key of a record. If `subject` is None, the record applies to the whole registry."""
+    """The key of a record. If `subject` is None, the record applies to the whole registry.
+
+    `version` is None except for records of one version (``keytype`` SCHEMA).
+    """
 
     keytype: str
     subject: str | None = None

@@ -20,7 +20,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a subject. After a soft delete, `deleted` is true."""
+    """One version of a subject: its number in the subject, and the id of its schema in the subject's context.
+
+    After a soft delete, `deleted` is true.
+    """
 
     subject: str
     number: int
@@ -31,7 +34,7 @@ class Version:
 
 @dataclass(slots=True)
 class Ids:
-    """The schema ids of one context."""
+    """The schema ids of one context: schema by id, id by fingerprint, and the highest assigned id."""
 
     schemas: dict[int, Schema] = field(default_factory=dict)
     by_fingerprint: dict[bytes, int] = field(default_factory=dict)

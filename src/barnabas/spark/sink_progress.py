@@ -54,6 +54,10 @@ class WriteId(NamedTuple):
     """The identity of one task's part of one batch. Each such part is written once.
 
     A stream numbers its batches one by one. The numbers of other writes need only rise.
+
+    Attributes:
+        sink: id of the sink: the query id of a stream, or the option barnabas.sinkId.
+        partition: number of the task in the batch.
     """
 
     sink: str
@@ -71,7 +75,7 @@ class WriteId(NamedTuple):
 
 
 class TaskMark(NamedTuple):
-    """The last batch in which a task wrote rows, and their content."""
+    """The last batch in which a task wrote rows, and the content of those rows."""
 
     batch: int
     content: TaskContent
@@ -80,7 +84,7 @@ class TaskMark(NamedTuple):
 
 
 class BatchMark(NamedTuple):
-    """The last batch that all tasks have written to a topic."""
+    """The last batch that all tasks have written to a topic, and the digest of their rows (`tasks`)."""
 
     batch: int
     tasks: str

@@ -31,7 +31,10 @@ class ClusterControlError(BarnabasError):
 
 @dataclass(slots=True)
 class Command:
-    """A command to the running cluster. It gets one answer."""
+    """A command to the running cluster, which gets one answer.
+
+    `word` is the name of the command. `broker` is the broker that it is about; None for the whole cluster.
+    """
 
     word: str
     broker: int | None

@@ -61,7 +61,14 @@ class DirectoryShared(BarnabasError):
 
 @dataclass(slots=True)
 class Directories:
-    """All log directories of one broker, and the findings of the check."""
+    """All log directories of one broker, and the results of their check.
+
+    Attributes:
+        paths: the log directories.
+        copies: the copies of the metadata; empty for a broker of a cluster.
+        findings: the results for files that belong to no partition.
+        partitions: the partitions' folders, with their own findings.
+    """
 
     paths: list[Path]
     copies: list[Found]

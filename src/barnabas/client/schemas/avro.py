@@ -11,7 +11,10 @@ from barnabas.client.schemas.registered import Registered
 
 
 class AvroSchema:
-    """An Avro schema. The constructor raises ValueError, TypeError or KeyError if the schema is not valid."""
+    """Reads and writes payloads of one Avro schema.
+
+    The constructor raises ValueError, TypeError or KeyError if the schema is not valid.
+    """
 
     def __init__(self, schema: Registered) -> None:
         import fastavro

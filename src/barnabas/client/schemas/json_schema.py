@@ -21,7 +21,7 @@ _LONGEST_PART = 200
 
 
 class JsonSchema:
-    """A JSON Schema (draft 4 to 2020-12)."""
+    """Reads and writes payloads of one JSON Schema (draft 4 to 2020-12)."""
 
     def __init__(self, schema: Registered) -> None:
         self._schema = schema

@@ -205,7 +205,7 @@ def _references(
 ) -> Iterator[tuple[str, str]]:
     """Yield names and texts of all references at any depth, each once, before its dependents.
 
-    A registry keeps a deleted version as long as another schema refers to it.
+    Deleted versions are read, too: a registry keeps a deleted version while another schema refers to it.
 
     Args:
         read: names and paths that were read.

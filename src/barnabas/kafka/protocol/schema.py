@@ -52,7 +52,14 @@ _NONE = type(None)
 
 
 class Field(NamedTuple):
-    """One field of a struct, as the compilers read it."""
+    """One field of a struct, from which the codecs are compiled.
+
+    Attributes:
+        type: type of the field, or of the elements if it is an array.
+        since, until: the first and the last version that have the field.
+        nullable_since: first version in which the field may be null.
+        tag: number of a tagged field; None for other fields.
+    """
 
     name: str
     type: "Primitive | type[Struct]"
@@ -75,7 +82,7 @@ class Field(NamedTuple):
 
 
 class _Placement(NamedTuple):
-    """The versions and the tag that a field specifier adds to the default."""
+    """The default of a declared field, and the versions and the tag that its specifier sets."""
 
     default: Any
     since: int = 0

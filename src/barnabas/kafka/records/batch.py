@@ -60,7 +60,7 @@ _header = tuple.__new__
 
 
 class BatchHeader(NamedTuple):
-    """The header of one batch."""
+    """The header of one batch in format 2, with the fields in their order on the wire."""
 
     base_offset: int
     length: int

@@ -35,7 +35,10 @@ _record = tuple.__new__
 
 
 class RecordSpan(NamedTuple):
-    """The position of one record in an uncompressed batch payload, and its fields for compaction."""
+    """The place of one record in an uncompressed batch payload, and the fields that compaction needs.
+
+    `start` and `end` are positions in the payload. The record's length is at `start`.
+    """
 
     start: int
     end: int

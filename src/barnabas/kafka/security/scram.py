@@ -110,7 +110,7 @@ _ESCAPED = {"2C": ",", "3D": "="}
 
 
 class ShownToken(NamedTuple):
-    """A delegation token with which a client logs in."""
+    """A delegation token with which a client logs in: its credential, its owner and its expiry."""
 
     credential: ScramCredential
     owner: str
