@@ -66,7 +66,10 @@ class Root(LazyGroup):
 
 @contextmanager
 def _told_in_one_line() -> Iterator[None]:
-    """Turn every error into an exception that click shows in one line, or into an exit code."""
+    """Turn every error into an exception that click shows in one line, or into an exit with a code.
+
+    These are click.ClickException and click.exceptions.Exit.
+    """
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:

@@ -47,7 +47,7 @@ def reassign() -> None:
 
 
 def _brokers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[BrokerId] | None:
-    """Parse an option of broker ids: ``1,2,...``."""
+    """Parse an option of broker ids: ``1,2,...``, each once. Raises click.UsageError."""
     if text is None:
         return None
     try:
@@ -296,7 +296,11 @@ def _astray(moves: Moves, log_dirs: Mapping[Replica, str]) -> dict[TopicPartitio
 
 
 def _read(plan: str) -> tuple[dict[TopicPartition, tuple[BrokerId, ...]], dict[Replica, str]]:
-    """Return the plan in a file, or on stdin for ``-``, and the log directories that it names."""
+    """Return the plan in a file, or on stdin for ``-``, and the log directories that it names.
+
+    Raises:
+        click.ClickException: the text is not UTF-8, or is not a plan.
+    """
     data = stdin_bytes().read() if plan == "-" else Path(plan).read_bytes()
     source = "stdin" if plan == "-" else plan
     try:

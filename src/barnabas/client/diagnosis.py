@@ -119,7 +119,10 @@ class _Examined:
         )
 
     def trust(self) -> Finding | None:
-        """Check that the certificate is valid, contains this name, and comes from a trusted authority."""
+        """Check that the certificate is valid, contains this name, and comes from a trusted authority.
+
+        Return None if the client does not use TLS.
+        """
         if not self._has_tls:
             return None
         shown = self._certificate()

@@ -181,7 +181,7 @@ def _access(line: str) -> Fields | None:
 
 
 def _klog(line: str) -> Fields | None:
-    """Parse a line of Kubernetes (klog): Lmmdd hh:mm:ss.uuuuuu pid file:line] message."""
+    """Parse a line of Kubernetes (klog): Lmmdd hh:mm:ss.uuuuuu pid file:line] message; else None."""
     match = _KLOG.match(line)
     if match is None:
         return None
@@ -218,7 +218,7 @@ def _syslog_priority(line: str) -> Fields | None:
 
 
 def _logging_basic(line: str) -> Fields | None:
-    """Parse a line of Python's logging.basicConfig: LEVEL:logger:message."""
+    """Parse a line of Python's logging.basicConfig: LEVEL:logger:message; None for any other line."""
     match = _LOGGING_BASIC.match(line)
     if match is None:
         return None

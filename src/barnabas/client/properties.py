@@ -234,7 +234,7 @@ def _take_token(options: Mapping[str, str], settings: dict[str, str]) -> None:
 
 
 def _take_versions(given: Mapping[str, str]) -> None:
-    """Reject the settings of TLS versions that exclude TLS 1.2, and cipher suites with Java's names.
+    """Raise SettingError for TLS versions that exclude TLS 1.2, and for cipher suites with Java's names.
 
     OpenSSL chooses between TLS 1.2 and 1.3.
     """

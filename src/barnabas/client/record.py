@@ -50,12 +50,12 @@ class Record:
 
     @property
     def text(self) -> str | None:
-        """The value as UTF-8; invalid bytes become backslash escapes."""
+        """The value as UTF-8, in which invalid bytes become backslash escapes; None for a null value."""
         return None if self.value is None else self.value.decode("utf-8", "backslashreplace")
 
     @property
     def key_text(self) -> str | None:
-        """The key as UTF-8; invalid bytes become backslash escapes."""
+        """The key as UTF-8, in which invalid bytes become backslash escapes; None without a key."""
         return None if self.key is None else self.key.decode("utf-8", "backslashreplace")
 
     def json(self) -> Any:

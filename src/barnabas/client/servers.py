@@ -57,5 +57,8 @@ def servers_of(text: str, settings: Mapping[str, object]) -> Servers:
 
 
 def security_for(text: str) -> ConnectionSecurity | None:
-    """Return TLS and SASL for a connection to a broker of the cluster at `text`. Raises SettingError."""
+    """Return TLS and SASL for a connection to a broker of the cluster at `text`; None for a plain text.
+
+    Raises SettingError.
+    """
     return text.security if isinstance(text, Servers) else None

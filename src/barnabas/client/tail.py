@@ -209,7 +209,10 @@ class FileTail:
         self._open(following if following is not None else self.path)
 
     def _successor(self) -> Path | None:
-        """Return the file that was written after the open one. There may have been several rotations."""
+        """Return the file that was written after the open one; None if there is none.
+
+        There may have been several rotations, and the open file may have been renamed, copied or deleted.
+        """
         family = self._family()
         for is_finished in (self._has_inode, self._is_copy):
             for index, path in enumerate(family):

@@ -27,7 +27,8 @@ _LONGEST_PASSWORD = 1000
 def set_password(view: ClusterView, wanted: Wanted) -> Change:
     """Return the change that adds a user, or gives a user another password.
 
-    The password is neither in the shown command nor in the log.
+    The password is neither in the shown command nor in the log. Raises QueryError if a field is missing, or
+    the password is too long.
     """
     user, password = text_of(wanted, "user"), text_of(wanted, "password")
     if len(password.encode()) > _LONGEST_PASSWORD:

@@ -151,7 +151,7 @@ def _targets(
 
 
 def _partitions(wanted: Wanted) -> list[int] | None:
-    """Return the partitions of a change; None for all."""
+    """Return the partitions of a change; None for all. Raises QueryError if they are no list of numbers."""
     numbers = wanted.get("partitions")
     if numbers is None:
         return None

@@ -57,7 +57,8 @@ def set_compatibility(registry: Schemas, wanted: Wanted) -> Change:
 def delete_schema(registry: Schemas, wanted: Wanted) -> Change:
     """Return the change that deletes a subject or one of its versions.
 
-    The deletion is soft, or permanent after a soft one.
+    The deletion is soft; with ``permanent`` it is permanent, which the registry allows only after a soft one.
+    Raises QueryError if a field is invalid, or the user has not confirmed the deletion.
     """
     name, path = _subject(wanted)
     version = number_of(wanted, "version", 1, _MOST_VERSION)

@@ -39,6 +39,10 @@ def produce(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Chan
     """Return the change that sends a new record.
 
     Key and value are texts, or JSON that is encoded with a registered schema.
+
+    Raises:
+        QueryError: a field is missing or invalid.
+        UnfitError, SchemaError, SchemaNameError, RegistryError: a part cannot be encoded with its schema.
     """
     name = text_of(wanted, "topic")
     value, key = (_part(registry, wanted, part) for part in ("value", "key"))
@@ -69,6 +73,10 @@ def redrive(view: ClusterView, wanted: Wanted) -> Change:
 
     Key, value and the record's own headers do not change. If a share group's dead letter has only headers,
     the change sends the original record again.
+
+    Raises:
+        QueryError: a field is missing, there is no such record, or no topic to send it to.
+        KafkaError, ClientError: the record cannot be read.
     """
     name = text_of(wanted, "topic")
     partition = number_of(wanted, "partition", 0, 2**31 - 1)

@@ -135,7 +135,11 @@ def _parquet_files(files: Any, path: Any, within: str = "") -> Iterator[str]:
 
 
 def _commit(options: SinkOptions, table: Table, files: list[str], query: str, number: int) -> bool:
-    """Add the files to the table. Return False if another attempt has written the batch."""
+    """Add the files to the table. Return False if another attempt has written the batch.
+
+    Raises:
+        IcebergError: other programs committed to the table at each of `_COMMITS` attempts.
+    """
     known = {"barnabas.query": query, "barnabas.batch": str(number)}
     for attempt in range(_COMMITS):
         if attempt:

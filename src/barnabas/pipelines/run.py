@@ -108,7 +108,11 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
 
 
 def _whole(pipeline: Pipeline) -> Pipeline:
-    """Return the complete pipeline. If it was read only in part, read its file again, now that Spark runs."""
+    """Return the complete pipeline. If it was read only in part, read its file again, now that Spark runs.
+
+    Raises:
+        PipelineError: the file has an error, or sets options of the pipeline after its first use of Spark.
+    """
     if pipeline.complete:
         return pipeline
     again = read_pipeline(pipeline.path, pipeline.parameters.given)

@@ -202,7 +202,13 @@ class SchemasLog:
         self._producer.init_transactions(_CALL_S)
 
     def _commit(self, records: Sequence[Record]) -> int:
-        """Write the records in one transaction, and return the offset of the last one."""
+        """Write the records in one transaction, and return the offset of the last one.
+
+        Raises:
+            RegistryError: SCHEMA_TOO_LARGE, a record is larger than the topic allows.
+            confluent_kafka.KafkaException: the transaction failed, for example because another registry
+                writes.
+        """
         offsets: list[int] = []
 
         def stored(error: Any, message: Any) -> None:

@@ -177,7 +177,10 @@ def _version_number(state: State, subject: str, body: Mapping[str, Any], mode: M
 
 
 def _number(body: Mapping[str, Any], name: str, least: int) -> int | None:
-    """Return the number `name` of a body; None if it is missing or below `least`, as some clients send it."""
+    """Return the number `name` of a body; None if it is missing or below `least`, as some clients send it.
+
+    Raises RegistryError 422 for a value that is no whole number, or is too large.
+    """
     value = body.get(name)
     if value is not None and type(value) is not int:
         raise RegistryError(422, f"{name} must be a whole number: {value!r}")

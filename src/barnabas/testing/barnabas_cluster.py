@@ -129,7 +129,10 @@ class BarnabasCluster(TemporaryCluster):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Return ``host:port,host:port,...`` of all brokers, which any Kafka client accepts."""
+        """Return ``host:port,host:port,...`` of all brokers, which any Kafka client accepts.
+
+        Raises RuntimeError before `start`.
+        """
         if not self._bootstrap_servers:
             raise RuntimeError("the cluster has not been started: use it in a with block, or call start()")
         return self._bootstrap_servers

@@ -60,7 +60,7 @@ class BarnabasBroker(TemporaryCluster):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Return ``host:port``, which any Kafka client accepts."""
+        """Return ``host:port``, which any Kafka client accepts. Raises RuntimeError before `start`."""
         if not self._bootstrap_servers:
             raise RuntimeError("the broker has not been started: use it in a with block, or call start()")
         return self._bootstrap_servers
@@ -97,7 +97,11 @@ class BarnabasBroker(TemporaryCluster):
             runner.stop()
 
     def kill(self) -> None:
-        """Kill the broker, as a crash would (SIGKILL); only in mode "process"."""
+        """Kill the broker, as a crash would (SIGKILL).
+
+        Raises:
+            RuntimeError: the mode is not "process", or the broker does not run.
+        """
         if not isinstance(self._runner, ProcessRunner):
             raise RuntimeError('only a broker of mode="process" can be killed')
         runner, self._runner = self._runner, None

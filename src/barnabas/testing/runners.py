@@ -87,7 +87,11 @@ class ProcessRunner:
         self._cleanup()
 
     def _await_ready(self) -> str:
-        """Wait for the line of output that says `ready`; return the broker's address from this line."""
+        """Wait for the line of output that says `ready`; return the broker's address from this line.
+
+        Raises:
+            BrokerDied: the process ended, or was not ready within `start_timeout` seconds.
+        """
         assert self._process.stdout is not None
         lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         read = self._process.stdout.readline

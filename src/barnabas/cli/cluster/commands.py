@@ -473,7 +473,17 @@ async def _with_store(
     may_be_new: bool,
     work: Callable[[MetadataStore], Awaitable[T]],
 ) -> T:
-    """Run `work` on the store that the options name, and return its result."""
+    """Open the store that the options name, run `work` on it, and return the result.
+
+    Args:
+        address: address of ZooKeeper; None for an embedded store in `directories`.
+        may_be_new: whether an embedded store is created if it does not exist.
+
+    Raises:
+        click.UsageError: both or neither of `address` and `directories` are given.
+        click.ClickException: ZooKeeper accepts no connection.
+        StoreUnavailableError: the store cannot be opened.
+    """
     from barnabas.base.environment.environment import Environment
     from barnabas.broker.metadata.embedded import EmbeddedStore
     from barnabas.broker.metadata.importing import check_embedded

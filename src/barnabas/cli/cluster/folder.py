@@ -173,7 +173,11 @@ class ClusterFolder:
             ) from None
 
     def layout(self) -> Layout | None:
-        """Return the layout that the last start wrote; None before the first start."""
+        """Return the layout that the last start wrote; None before the first start.
+
+        Raises:
+            ClusterFolderError: ``cluster.json`` is not a cluster's layout.
+        """
         found = self._read("cluster.json")
         if found is None:
             return None

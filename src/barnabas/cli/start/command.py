@@ -256,7 +256,10 @@ def _all(companions: Sequence[Companion]) -> Companion:
 
 @contextmanager
 def _told_in_one_line() -> Iterator[None]:
-    """End the command with one line for an unexpected error. --log-level debug shows the traceback."""
+    """Turn an unexpected error into a click.ClickException, so that the command ends with one line.
+
+    With --log-level debug, the traceback is logged.
+    """
     try:
         yield
     except (BarnabasError, OSError, click.ClickException, click.exceptions.Exit):
@@ -292,7 +295,12 @@ def _read_values(
     file: Path | None,
     is_secure: bool,
 ) -> dict[str, str]:
-    """Return the settings from the options. They override --set, which overrides the file."""
+    """Return the settings from the options. They override --set, which overrides the file.
+
+    Raises:
+        click.UsageError: an address is invalid, or the options contradict each other.
+        ConfigError: the file cannot be read.
+    """
     values: dict[str, str] = {}
     if file is not None:
         from barnabas.broker.config.files import read_settings

@@ -170,7 +170,11 @@ def run(
 
 
 def _listener(values: Mapping[str, str]) -> tuple[Endpoint, Address | None]:
-    """Return the listener of broker 1, and its advertised address if that is different."""
+    """Return the listener of broker 1, and the advertised address if `values` set one.
+
+    Raises:
+        ConfigError: the settings are invalid, or have several listeners.
+    """
     config = BrokerConfig.from_text(values)
     bound = bound_endpoints(config)
     if len(bound) > 1:

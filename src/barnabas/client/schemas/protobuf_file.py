@@ -137,7 +137,12 @@ def _decoded(name: str, text: str) -> FileDescriptorProto:
 
 
 def _known(name: str) -> FileDescriptorProto:
-    """Return a file that libraries contain and registries do not store."""
+    """Return the descriptor of an imported file that libraries contain and registries do not store.
+
+    Raises:
+        ValueError: no library contains the file.
+        ModuleNotFoundError: the package with the file is not installed.
+    """
     if name in _CONFLUENT:
         return _confluent(name)
     if _WELL_KNOWN.fullmatch(name) is None:

@@ -171,7 +171,12 @@ def _resolved(
 
     Args:
         item: name of the schema in messages.
+        kind: the required format; empty for any.
         id_: the schema's id; None for the path of a version.
+
+    Raises:
+        RegistryRefused, RegistryError, SchemaError: as `find`; also SchemaError for another format than
+            `kind`.
     """
     try:
         answer = registry.get(path + _form("?", kind))
@@ -209,6 +214,10 @@ def _references(
 
     Args:
         read: names and paths that were read.
+
+    Raises:
+        SchemaError: there are more references, or they are nested deeper, than the limit.
+        RegistryRefused, RegistryError: the registry does not return a reference.
     """
     if depth > DEEPEST:
         raise SchemaError("its references are too deep")

@@ -143,7 +143,7 @@ def _number(value: Any) -> float | None:
 
 
 def _seconds(value: Any) -> float | None:
-    """Return the seconds since 1970 of an ISO 8601 time, in UTC if it has no zone."""
+    """Return the seconds since 1970 of an ISO 8601 time, in UTC if it has no zone; None for other values."""
     try:
         at = datetime.fromisoformat(value)
     except (TypeError, ValueError):

@@ -31,6 +31,9 @@ _BEGINNINGS = ("end", "start", "offset", "time")
 def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     """Return the data of the records page: the records that the query selects, sorted by time.
 
+    Raises QueryError or FilterError if a part of the query is invalid, or needs values that the console
+    hides. Raises KafkaError if there is no such topic.
+
     | query | value |
     |---|---|
     | partitions | 0-3,7 |
@@ -79,6 +82,10 @@ def search(view: ClusterView, name: str, query: Query, row: Row[T], most: int) -
         query: query of the records page.
         row: converts a record to a row of the result.
         most: largest number of rows.
+
+    Raises:
+        QueryError, FilterError: a part of the query is invalid, or needs values that the console hides.
+        KafkaError: there is no such topic.
     """
     topic = described(view, name)
     limit = whole(query, "limit", min(50, most), 1, most)

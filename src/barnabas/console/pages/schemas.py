@@ -21,6 +21,9 @@ def schemas(registry: Schemas | None, query: Query) -> dict[str, Any]:
     """Return the data of the schemas page: all subjects, or one subject.
 
     Query: ``search`` selects subjects; ``subject`` and ``version`` select one subject and its version.
+
+    Raises:
+        QueryError: there is no such subject or version. RegistryError: the registry does not answer.
     """
     if registry is None:
         return {"problem": NO_REGISTRY, "subjects": []}

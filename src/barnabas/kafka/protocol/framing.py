@@ -194,7 +194,10 @@ _readers: dict[tuple[int, int], tuple[Decoder, bool]] = {}
 
 
 def _reader(api_key: int, version: int) -> tuple[Decoder, bool]:
-    """Return the decoder of a request, and whether its header ends with tagged fields."""
+    """Return the decoder of a request, and whether its header ends with tagged fields.
+
+    Raises ProtocolError for an unknown API or version.
+    """
     cls = request_class(api_key)
     if not cls.versions[0] <= version <= cls.versions[1]:
         raise ProtocolError(f"{cls.api_name} has no version {version}")

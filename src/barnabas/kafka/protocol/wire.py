@@ -90,7 +90,8 @@ def uvarint(value: int) -> bytes:
 def read_string(buffer: Readable, pos: int, required: str | None) -> tuple[str | None, int]:
     """Return a compact string, and the position after it.
 
-    `required` is the field's name if it must not be null.
+    `required` is the field's name if it must not be null. Raises ProtocolError for null then, and for a
+    string that is too long.
     """
     length, pos = read_uvarint(buffer, pos)
     if length == 0 and required:
@@ -160,7 +161,10 @@ def ints(code: str, values: Sequence[int]) -> bytes:
 
 
 def read_tag_count(buffer: Readable, pos: int) -> tuple[int, int]:
-    """Return the number of tagged fields that follow, and the position of the first."""
+    """Return the number of tagged fields that follow, and the position of the first.
+
+    Raises ProtocolError if there are more than `MAX_TAGGED_FIELDS`.
+    """
     count, pos = read_uvarint(buffer, pos)
     if count > MAX_TAGGED_FIELDS:
         raise ProtocolError(f"{count} tagged fields exceed {MAX_TAGGED_FIELDS}")

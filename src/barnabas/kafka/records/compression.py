@@ -116,7 +116,10 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
 def _into_growing_buffer(
     decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit: int
 ) -> bytes:
-    """Decompress into larger and larger buffers, because these formats do not state the decompressed size."""
+    """Decompress into larger and larger buffers, because these formats do not state the decompressed size.
+
+    Raises OverflowError if the result has more than `limit` bytes.
+    """
     room = min(limit, max(4 * len(data), 65_536))
     while True:
         output = bytearray(room)

@@ -69,7 +69,8 @@ class Located:
     def resolved(self) -> Located:
         """Return the target of the schema's ``$ref``, or the schema itself without ``$ref``.
 
-        Keywords beside ``$ref`` are ignored, as in drafts up to 7.
+        Keywords beside ``$ref`` are ignored, as in drafts up to 7. Raises InvalidSchemaError if the target is
+        not a schema.
         """
         schema = self
         for _ in range(100):  # a chain of references may be a cycle

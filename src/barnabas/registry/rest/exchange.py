@@ -161,8 +161,8 @@ def schema_json(request: web.Request, version: Version) -> JsonObject:
 def schema_text(request: web.Request, version: Version) -> str | None:
     """Return the text of the schema of `version` in the requested format.
 
-    ``format=serialized`` applies to Protobuf only. For all other schemas and formats, the result is the
-    stored text. Raises NotComputed.
+    ``format=serialized`` applies to Protobuf only; the result is then the descriptor in base64. For all other
+    schemas and formats, the result is the stored text. Raises NotComputed.
     """
     if request.query.get("format") == "serialized" and version.schema.type == PROTOBUF:
         return serialized(source_of_version(request.app[STATE], version))
