@@ -52,7 +52,10 @@ class Schemas(NamedTuple):
     key_message: str
 
     def check(self, *, has_keys: bool) -> None:
-        """Raise click.UsageError if an option is missing that another option requires."""
+        """Raise click.UsageError if an option is missing that another option requires.
+
+        `has_keys` is whether the other options give the records keys.
+        """
         for name, schema, message in (
             ("value", self.value_schema, self.value_message),
             ("key", self.key_schema, self.key_message),

@@ -1,4 +1,7 @@
-"""Requests about ACLs, sent without librdkafka, which does not support all resources and operations."""
+"""Requests about ACLs, sent without librdkafka, which does not support all resources and operations.
+
+In each function, `servers` are the addresses of brokers, and `timeout` is the time limit in seconds.
+"""
 
 from __future__ import annotations
 

@@ -205,7 +205,10 @@ class Admin:
         return passwords.list_users(self._brokers)
 
     def set_password(self, user: str, password: str, *, iterations: int = 4096) -> None:
-        """Set a user's SCRAM password. This process sends only the salted password."""
+        """Set a user's SCRAM password. This process sends only the salted password.
+
+        More `iterations` make each login slower, and so also each guess of a password.
+        """
         passwords.set_password(self._brokers, user, password, iterations)
 
     def delete_user(self, user: str) -> None:

@@ -408,7 +408,10 @@ def repeatable(call: Callable[P, T], done: ErrorCode) -> Callable[P, T | None]:
 
 
 def check(code: int, about: str, message: str | None = None) -> None:
-    """Raise KafkaError unless `code` is 0. Its text names `about`, the subject of the request."""
+    """Raise KafkaError unless `code` is 0. The error's text names `about`, the subject of the request.
+
+    `message` is the broker's text; None for the usual text of the code.
+    """
     if code:
         known = error_code(code)
         is_named = message is not None and about in message

@@ -1,4 +1,7 @@
-"""Requests about delegation tokens, which librdkafka does not support (KIP-48)."""
+"""Requests about delegation tokens, which librdkafka does not support (KIP-48).
+
+In each function, `servers` are the addresses of brokers, and `timeout` is the time limit in seconds.
+"""
 
 from __future__ import annotations
 

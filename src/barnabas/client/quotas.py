@@ -1,4 +1,7 @@
-"""Requests about quotas of users, client ids and addresses, which librdkafka does not support."""
+"""Requests about quotas of users, client ids and addresses, which librdkafka does not support.
+
+In each function, `servers` are the addresses of brokers, and `timeout` is the time limit in seconds.
+"""
 
 from __future__ import annotations
 

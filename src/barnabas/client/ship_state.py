@@ -79,7 +79,10 @@ class SourceState:
         self._load()
 
     def save(self, shipped: Shipped, *, clean: bool) -> None:
-        """Write the file durably: write a temporary file, and rename it."""
+        """Write the file durably: write a temporary file, and rename it.
+
+        `clean` is whether all sent records are acknowledged.
+        """
         self.shipped, self.clean = shipped, clean
         document = {
             "source": self.source,

@@ -252,7 +252,10 @@ class FileTail:
         return (0, -1_000_000, stamp)
 
     def _resume(self, position: Position, since_ns: int) -> None:
-        """Open the file that contains the position, which may have another name now."""
+        """Open the file that contains the position, which may have another name now.
+
+        If no file has it, open the first file that was written after `since_ns`, and add a warning.
+        """
         if self._open_holder(position):
             return
         if position.offset:

@@ -55,7 +55,10 @@ def new_topic(
     configs: Mapping[str, str] | None,
     assignments: Sequence[Sequence[int]] | None,
 ) -> CreatableTopic:
-    """Return a topic for CreateTopics. None means the broker's default."""
+    """Return a topic for CreateTopics. None means the broker's default.
+
+    `assignments` has the replicas of each partition, and replaces `partitions` and `replication_factor`.
+    """
     if assignments is not None:  # they say both
         partitions = replication_factor = None
     return CreatableTopic(

@@ -39,7 +39,8 @@ def types() -> list[str]:
 def parse(schema: Schema, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False) -> Parsed:
     """Parse `schema`. This may take long, so it runs in a worker process (`worker.py`).
 
-    `references` has pairs of name and text. Each schema comes after those that it refers to.
+    `references` has pairs of name and text. Each schema comes after those that it refers to. With
+    `normalize`, parts of the canonical text whose order has no meaning are sorted.
 
     Raises:
         InvalidSchemaError: the schema breaks the rules of its format, or the format is not supported.

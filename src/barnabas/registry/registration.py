@@ -30,7 +30,7 @@ def register(
     """Decide to register the schema of `body` under `subject`. The response is the version with this schema.
 
     If the subject has the schema already, the decision has no records, and the response is the existing
-    version.
+    version. `normalize` is as in `canonical`.
 
     Raises:
         RegistryError: INVALID_SCHEMA, INCOMPATIBLE_SCHEMA, OPERATION_NOT_PERMITTED; 422, a field has a wrong
@@ -64,8 +64,11 @@ def register(
 def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bool, deleted: bool) -> Version:
     """Return the version of `subject` under which the schema of `body` is registered.
 
+    With `deleted`, softly deleted versions are found, too. `normalize` is as in `canonical`.
+
     Raises:
-        RegistryError: SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, INVALID_SCHEMA.
+        RegistryError: SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, INVALID_SCHEMA; 422, a field has a wrong type.
+        NotComputed: the schema has not been parsed yet.
     """
     versions = state.versions(subject, deleted=deleted)
     if not versions:
@@ -80,6 +83,7 @@ def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bo
 def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) -> Schema:
     """Return the schema with its text in canonical form, so that equal schemas have the same fingerprint.
 
+    With `normalize`, or the subject's setting of this name, parts whose order has no meaning are sorted, too.
     Raises NotComputed, or RegistryError if the schema is invalid.
     """
     schema = pinned(state, subject, schema)

@@ -17,6 +17,8 @@ from barnabas.registry.worker import Source
 def source_of(state: State, subject: str, schema: Schema, *, normalize: bool = False) -> Source:
     """Return a schema of `subject` together with the texts of all schemas that it refers to.
 
+    `normalize` is a part of the result, for the canonical form.
+
     Raises:
         InvalidSchemaError: a reference is not registered.
         TooLargeError: the schema has more references than the limit.

@@ -74,6 +74,8 @@ def chosen_columns(schema: StructType) -> tuple[str, ...]:
 def check_writable(schema: StructType, topic_option: str | None) -> None:
     """Check that rows with the columns of `schema` can be written as records.
 
+    `topic_option` is the option topic; if it is None, the rows need a column topic.
+
     Raises:
         ConfigError: a column is missing, or has a type that a record cannot have.
     """

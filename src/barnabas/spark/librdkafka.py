@@ -294,7 +294,8 @@ class BatchProducer:
     def send_offset(self, group: str, topic: str, offset: int, metadata: str, seconds: float) -> None:
         """Add an offset commit to the transaction: for `group` and partition 0 of `topic`.
 
-        The broker stores `metadata` with a NUL at its end. Raises KafkaException.
+        The broker stores `metadata` with a NUL at its end. Raises KafkaException, also if this takes longer
+        than `seconds`.
         """
         offsets, members = _list_new(1), _group_new(group.encode())
         entry = _list_add(offsets, topic.encode(), 0).contents

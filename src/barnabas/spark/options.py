@@ -340,7 +340,7 @@ def _bound(given: _Given, side: str, default: int) -> Bound:
     """Return the start or the end of a read. `side` is ``starting`` or ``ending``.
 
     The options are {side}Timestamp, {side}OffsetsByTimestamp and {side}Offsets. The first given one applies,
-    as in Spark's connector.
+    as in Spark's connector. Without them, it is `default` (`EARLIEST` or `LATEST`) in every partition.
     """
     no_match = "startingOffsetsByTimestampStrategy"
     latest_when_too_late = side == "ending" or given.take(no_match, strategy, default=False)

@@ -91,7 +91,10 @@ class KeysContent(TaskContent):
 
 
 def _row_hashes(batch: pa.RecordBatch, topic: str | None) -> Hashes:
-    """Return a hash of each row. Equal values in different columns give different hashes."""
+    """Return a hash of each row. Equal values in different columns give different hashes.
+
+    `topic` overrides the rows' column topic, if it is not None.
+    """
     names = batch.schema.names
     mixed = np.zeros(batch.num_rows, np.uint64)
     for name in _BYTES:

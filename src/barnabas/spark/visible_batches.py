@@ -79,6 +79,11 @@ def visible_payloads(
     `aborted` transactions (KIP-98). Each one covers its producer's batches from its first offset up to the
     producer's next abort marker.
 
+    Args:
+        data: the bytes with the batches.
+        batches: position and header of each batch, from `whole_batches`.
+        check_crcs: whether to compare the checksums of the yielded batches.
+
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
     """

@@ -22,7 +22,13 @@ def plan(
 ) -> Layout:
     """Return the brokers to run: those of the folder's last start, and new ones up to `brokers`.
 
-    By default, `brokers` is the number of existing brokers, or 3 if there are none.
+    Args:
+        brokers: number of brokers; by default as many as exist, or 3 if there are none.
+        first_port: port of broker 1, with the ports that follow for the others; 0 means any unused ports. By
+            default, existing brokers keep their addresses, and new ones begin with 9092.
+        zookeeper: address of a ZooKeeper; None for one that the cluster runs itself, or that of the last
+            start.
+        racks: one rack for each broker; empty to leave the racks unchanged.
 
     Raises:
         ClusterFolderError: the options do not fit the folder's cluster, or that cluster already runs.

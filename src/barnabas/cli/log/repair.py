@@ -352,6 +352,9 @@ class Repair:
 
         Among the lost offsets, an abort marker is written for each transaction of `_aborted_in`. Without it,
         the producer's next marker could commit the transaction's records.
+
+        Args:
+            limit: offset at which the next segment begins, or the log ends.
         """
         parts: list[bytes] = []
         has_room = limit - segment.base_offset <= MAX_RELATIVE_OFFSET

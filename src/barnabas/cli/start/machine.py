@@ -195,6 +195,11 @@ def _planned(folder: ClusterFolder, count: int, bound: Endpoint, is_given: bool)
 
     If they are fewer than the existing ones, remove the others from the metadata.
 
+    Args:
+        count: number of brokers to run.
+        bound: listener of broker 1; new brokers use the ports that follow.
+        is_given: whether the user gave the listener. If not, existing brokers keep their addresses.
+
     Raises:
         ClusterFolderError: the folder is in use or of `barnabas cluster start`, or a broker to be removed has
             partitions.
@@ -223,7 +228,13 @@ def _planned(folder: ClusterFolder, count: int, bound: Endpoint, is_given: bool)
 
 
 def _settings(values: Mapping[str, str], count: int) -> dict[str, str]:
-    """Return the settings that all brokers share. Raises ConfigError."""
+    """Return the settings that all of `count` brokers share.
+
+    Topics have the replication factor of `values`, by default 1, but no more replicas than brokers.
+
+    Raises:
+        ConfigError: `values` have a setting that this command itself sets for each broker.
+    """
     for name in values:
         if name in _OF_EACH or (name.startswith("zookeeper.") and "timeout" not in name):
             raise ConfigError(

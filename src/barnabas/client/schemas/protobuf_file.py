@@ -104,7 +104,11 @@ class ProtobufFile:
         return tuple(found)
 
     def _add(self, name: str, depth: int) -> None:
-        """Add a file to the pool, after the files that it imports."""
+        """Add a file to the pool, after the files that it imports.
+
+        `depth` is the number of imports that lead to the file. Raises ValueError if the file is not known or
+        not valid, or if there are too many imports.
+        """
         if name in self._added:
             return
         if depth > DEEPEST or len(self._added) > MOST_REFERENCES:

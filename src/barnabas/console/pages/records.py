@@ -119,7 +119,10 @@ def _positions(
     ends: dict[TopicPartition, int],
     limit: int,
 ) -> dict[TopicPartition, int]:
-    """Return the offset from which to read each partition."""
+    """Return the offset from which to read each partition, by ``next``, ``from`` and ``at`` of the query.
+
+    From the end, this is `limit` records before the end offset. Partitions without a known end are left out.
+    """
     begin = choice(query, "from", _BEGINNINGS)
     if query.get("next"):
         found = _parsed_next(query["next"])

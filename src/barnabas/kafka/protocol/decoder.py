@@ -190,7 +190,8 @@ class _Compiler(FunctionBuilder):
         """Emit code that reads an array's length, which is negative for null; return the name of the length.
 
         The code checks that a long array fits the remaining bytes. It does not check a short length, because
-        reading the elements soon fails at the end of the buffer.
+        reading the elements soon fails at the end of the buffer. If `required`, the name of a field that must
+        not be null, is given, the code rejects null.
         """
         if self.flexible:
             n = self.peek()

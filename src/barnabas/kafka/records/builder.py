@@ -44,7 +44,11 @@ def encode_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """Return one batch with `records`, at least one. Their offsets begin at `base_offset`."""
+    """Return one batch with `records`, at least one. Their offsets begin at `base_offset`.
+
+    The timestamps of the batch are the first and the highest of the records. `transactional` and `control`
+    set the flags of these names.
+    """
     attributes = compression | (TRANSACTIONAL_FLAG if transactional else 0) | (CONTROL_FLAG if control else 0)
     base_timestamp = max_timestamp = records[0].timestamp
     count = len(records)

@@ -76,7 +76,11 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
-    """Encode one record of an uncompressed batch."""
+    """Encode one record of an uncompressed batch. `record.offset` and `record.timestamp` are not used.
+
+    `offset_delta` and `timestamp_delta` (ms) are the differences from the batch's base offset and base
+    timestamp.
+    """
     key, value, _, headers, _ = record
     short = _SHORT.get
     # `_sized`, without the calls, where it can be.

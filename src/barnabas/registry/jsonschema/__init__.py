@@ -17,7 +17,8 @@ __all__ = ["JsonSchema"]
 class JsonSchema:
     """A parsed JSON Schema (draft 4 to 2020-12). `text` is its canonical form.
 
-    `references` has pairs of name and text. ``$ref`` can refer to these names.
+    `references` has pairs of name and text. ``$ref`` can refer to these names. With `normalize`, the keys of
+    all objects in `text` are sorted.
 
     Raises:
         InvalidSchemaError: the text is not JSON, not a JSON Schema, or has an unknown reference.
