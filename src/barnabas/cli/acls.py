@@ -120,7 +120,10 @@ def _add(
     bootstrap_server: str,
     **named: str | bool | None,
 ) -> None:
-    """Add a rule for each operation on each resource."""
+    """Create an ACL for each operation on each resource that the options name.
+
+    With `prefixed`, the names are prefixes.
+    """
     from barnabas.client.acls import create_acls
     from barnabas.client.reach import require_broker
 

@@ -88,7 +88,10 @@ def _profile(name: str) -> dict[str, str]:
 
 
 def _login(user: str, settings: Mapping[str, str], may_ask: bool) -> dict[str, str]:
-    """Return `settings` with the login replaced by that of `user`."""
+    """Return `settings` with the login replaced by that of `user`.
+
+    The password is that of BARNABAS_PASSWORD. With `may_ask`, the command asks for it if it is not set.
+    """
     protocol = settings.get("security.protocol", "SASL_SSL").upper()
     secured = {"PLAINTEXT": "SASL_PLAINTEXT", "SSL": "SASL_SSL"}.get(protocol, protocol)
     mechanism = settings.get("sasl.mechanism", _LOGIN)

@@ -152,7 +152,7 @@ def require_known(admin: Admin, kind: str, name: str, settings: Sequence[str]) -
     """Check that all `settings` exist, because brokers silently ignore the reset of an unknown setting.
 
     Raises:
-        UnknownSetting: the resource has no setting of a name.
+        UnknownSetting: the resource lacks one of the settings.
     """
     if not settings:
         return

@@ -27,7 +27,13 @@ def running_console(
     registry: str | None = None,
     metrics: Sequence[str] = (),
 ) -> Iterator[None]:
-    """Run a console as a child process until the context ends. The child prints its link on stdout."""
+    """Run a console as a child process until the context ends. The child prints its link on stdout.
+
+    Args:
+        login: options of `barnabas console` to log in to the brokers; empty if they need no login.
+        registry: HOST:PORT of a schema registry.
+        metrics: URLs of the brokers' metrics.
+    """
     command = [sys.executable, "-m", "barnabas.cli", "console", "--with-parent", "--allow-writes"]
     command += ["--listen", listen, "--bootstrap-server", servers, *login]
     if registry is not None:

@@ -84,7 +84,12 @@ def _tls(given: Given) -> ssl.SSLContext:
 
 
 def _trust(context: ssl.SSLContext, given: Given, pem: str, location: str) -> None:
-    """Trust the authorities from two settings, or those of the system if neither setting is given."""
+    """Make `context` trust the authorities of two settings, or those of the system if neither is given.
+
+    Args:
+        pem: name of the setting with certificates as PEM text.
+        location: name of the setting with a file or a folder of certificates.
+    """
     _load(given, pem, lambda text: context.load_verify_locations(cadata=text))
     _load(given, location, partial(_load_ca, context))
     if not {pem, location} & given.keys():

@@ -37,7 +37,7 @@ class Parameters:
         return default
 
     def fill_in(self, text: str, defaults: Mapping[str, Any]) -> str:
-        """Return `text` with each ``${name}`` replaced by the value of the parameter.
+        """Return `text` with each ``${name}`` replaced by the parameter's value, by default from `defaults`.
 
         Raises:
             ConfigError: a parameter is not set and has no default, or its value has the wrong type.

@@ -44,6 +44,7 @@ def decode_debezium_json(
 
     Args:
         schema: the columns of the table, as in CREATE TABLE.
+        options: options of Spark's JSON parser.
         time_unit: unit of numbers for TIMESTAMP columns, if the event has no schema with the unit.
 
     Raises:

@@ -254,7 +254,10 @@ class _Transaction:
         self._open = False
 
     def take_over(self, topic: str) -> None:
-        """Fence every older attempt and abort its open transaction. Wait if a transaction is committing."""
+        """Fence every older attempt and abort its open transaction. Wait if a transaction is committing.
+
+        `topic` is any existing topic; a request for its metadata makes the call faster.
+        """
         with contextlib.suppress(KafkaException):
             for _ in range(2):
                 # This only saves time. After the second answer librdkafka knows the broker's id. If it looks
@@ -263,7 +266,10 @@ class _Transaction:
         self._insist(self._producer.init_transactions)
 
     def write(self, batches: Iterator[pa.RecordBatch], topic: str | None) -> None:
-        """Begin the transaction and send the rows. Return when all are acknowledged."""
+        """Begin the transaction and send the rows. Return when all are acknowledged.
+
+        `topic` overrides the rows' column topic, if it is not None.
+        """
         self._producer.begin_transaction()
         self._open = True
         for batch in batches:
@@ -290,9 +296,10 @@ class _Transaction:
         self._sink.close()
 
     def _insist(self, call: Callable[[float], object]) -> None:
-        """Repeat a call after retriable errors, up to the transaction's timeout.
+        """Repeat `call` after retriable errors, up to the transaction's timeout.
 
-        librdkafka continues a call that timed out. Raises DeliveryError.
+        `call` gets its time limit in seconds. If it times out, librdkafka continues the operation, and the
+        next call waits for its end. Raises DeliveryError.
         """
         end = time.monotonic() + self._timeout_s
         while True:

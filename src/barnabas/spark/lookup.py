@@ -316,7 +316,8 @@ class OffsetLookup:
     def _check(self, answers: LeaderAnswers, attempt: int, *, is_last: bool) -> None:
         """Raise BarnabasError for errors in `answers` that a further attempt cannot mend.
 
-        With `is_last`, raise it for any error in `answers`.
+        A missing partition may appear in the first `_ATTEMPTS` attempts, of which this is number `attempt`.
+        With `is_last`, any error in `answers` raises.
         """
         refused = {}
         for tp, error in answers.refused.items():

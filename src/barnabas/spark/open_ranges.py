@@ -77,21 +77,25 @@ class OpenRanges:
             self._positions[tp] = position
 
     def end_early(self, tp: TopicPartition) -> None:
-        """Close a range whose log ends before the range, and report the loss. Raises DataLossError."""
+        """Close the range of `tp`, whose log ends before the range, and report the loss.
+
+        Raises DataLossError if failOnDataLoss is true.
+        """
         self._skip_to(tp, self._ends[tp])
 
     def go_on_at(self, tp: TopicPartition, earliest: Offset) -> None:
-        """Continue at the log start offset `earliest`, and report the lost records. Raises DataLossError.
+        """Continue to read `tp` at its log start offset `earliest`, and report the records before it as lost.
 
-        If `earliest` is outside the rest of the range, close the range.
+        If `earliest` is outside the rest of the range, close the range. Raises DataLossError if
+        failOnDataLoss is true.
         """
         is_ahead = self._positions[tp] < earliest < self._ends[tp]
         self._skip_to(tp, earliest if is_ahead else self._ends[tp])
 
     def close_gone(self, tp: TopicPartition) -> None:
-        """Close a range whose partition does not exist any more, and report the loss.
+        """Close the range of `tp`, which does not exist any more, and report the loss.
 
-        Raises DataLossError.
+        Raises DataLossError if failOnDataLoss is true.
         """
         report_data_loss(f"{tp} is gone", fail=self._fail_on_data_loss)
         del self._positions[tp]

@@ -35,6 +35,10 @@ def decode_text(
 
     Return `rows` with auxiliary columns, and the parsed columns as expressions over these rows.
 
+    Args:
+        schema: the columns; for text it is not used.
+        options: options of Spark's parser of the format.
+
     Raises:
         ConfigError: the schema is invalid.
     """

@@ -300,9 +300,9 @@ class _ServerSockets:
 def _bind(
     family: int, kind: int, proto: int, address: tuple[Any, ...], port: int, *, both: bool
 ) -> socket.socket:
-    """Return a listening socket.
+    """Return a socket that is bound to `port` at the host of `address`, and that listens already.
 
-    On IPv6 it also accepts IPv4 connections if `both`, as Java's ``::`` does.
+    On IPv6 it also accepts IPv4 connections if `both`, as Java's ``::`` does. Raises OSError.
     """
     sock = socket.socket(family, kind, proto)
     try:

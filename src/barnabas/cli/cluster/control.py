@@ -98,6 +98,8 @@ class ControlServer:
 def ask(folder: ClusterFolder, word: str, broker: int | None = None, *, timeout: float) -> dict[str, Any]:
     """Send a command to the cluster that runs in `folder`, and return its answer.
 
+    `broker` is the broker that the command is about; None for the whole cluster.
+
     Raises:
         ClusterControlError: no cluster runs in the folder, or it refuses the command, or it does not answer
             within `timeout` seconds.

@@ -263,7 +263,10 @@ def _secured(
 
 
 def _beside(services: Services, secured: SecuredCluster | None, key: str | None) -> Beside:
-    """Return a function that runs the services beside brokers. Bind or check the services' addresses now."""
+    """Return a function that runs the services beside brokers. Bind or check the services' addresses now.
+
+    `key` is the PEM file of a secured cluster, with which the registry serves HTTPS; else None.
+    """
     registry: Any = None
     if services.registry is not None:
         from barnabas.cli.start.registry import registry_at

@@ -33,7 +33,10 @@ SHORT_ARRAY = 32
 
 
 def int_readers(code: str) -> list[Callable[[Readable, int], tuple[int, ...]]]:
-    """Return a list of functions: the one at index `n` reads `n` integers, up to `SHORT_ARRAY`."""
+    """Return a list of functions. The one at index `n` reads `n` integers of the `struct` code `code`.
+
+    The list ends with the one for `SHORT_ARRAY` integers.
+    """
     return [Struct(f">{n}{code}").unpack_from for n in range(SHORT_ARRAY + 1)]
 
 

@@ -67,8 +67,9 @@ def decide(
 ) -> Decision:
     """Decide whether a principal (``User:alice``) at a host may perform an operation on a resource.
 
-    Any DENY wins. ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE. ALLOW of ALTER_CONFIGS implies
-    DESCRIBE_CONFIGS.
+    Super users may do everything. For others, any DENY wins. ALLOW of READ, WRITE, DELETE or ALTER implies
+    DESCRIBE. ALLOW of ALTER_CONFIGS implies DESCRIBE_CONFIGS. If no rule is about the resource, the setting
+    ``allow.everyone.if.no.acl.found`` decides.
     """
     if principal in subjects.super_users:
         return Decision(True, Reason.SUPER_USER)
