@@ -91,7 +91,10 @@ class Survey:
         self._closed = threading.Event()
 
     def look(self) -> Totals:
-        """Return the present totals; in a small cluster for all topics. Raises the errors of `Brokers`."""
+        """Return the present totals. In a large cluster, they are of the topics that are counted so far.
+
+        In a small cluster, they are of all topics. Raises the errors of `Brokers`.
+        """
         metadata = self._metadata()
         self._looked = time.monotonic()
         if sum(len(topic.partitions) for topic in metadata.topics) > SMALL:

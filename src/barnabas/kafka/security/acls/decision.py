@@ -99,10 +99,14 @@ def decide_any(
 ) -> bool:
     """Whether a principal may perform an operation on at least one possible resource of a type (KIP-679).
 
-    True for super users. An ALLOW counts unless a DENY covers all resources of the ALLOW. A DENY, and an
-    ALLOW for some resources only, count if they name the operation or ALL. An ALLOW for all resources (`*`)
-    also counts if `decide` lets it imply the operation. If no rule is about all resources of the type, the
-    setting ``allow.everyone.if.no.acl.found`` also allows the operation.
+    Super users may. For others, some ALLOW must be left: one whose resources no DENY covers completely. These
+    rules count:
+
+    - a DENY, or an ALLOW for some resources, of the operation or of ALL;
+    - an ALLOW for all resources (`*`) of an operation that implies this one, as in `decide`.
+
+    If no rule is about all resources of the type, the setting ``allow.everyone.if.no.acl.found`` also allows
+    the operation.
     """
     if decide(acls, subjects, principal, host, operation, kind, _NO_NAME).is_allowed:
         return True
