@@ -1,6 +1,6 @@
 """The settings of brokers, topics, groups and client-metrics resources.
 
-One line of code declares each of them.
+Each setting is declared in one place.
 """
 
 from barnabas.broker.config.broker import BrokerConfig

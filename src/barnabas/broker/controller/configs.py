@@ -99,7 +99,8 @@ class _Resource(NamedTuple):
         """Return the setting with this name.
 
         Raises:
-            KafkaError: the setting is unknown, is not dynamic, or cannot be set for this resource.
+            KafkaError: the resource's `refusal`, the setting is unknown; INVALID_REQUEST, it is not dynamic,
+                or cannot be set for all brokers together; the error of `check_min_isr`.
         """
         try:
             setting = self.settings.find(name)
@@ -529,7 +530,8 @@ def _altered(resource: _Resource, setting: Setting, step: ConfigChange) -> Any:
     """Return the value of `setting` after one alteration.
 
     Raises:
-        KafkaError: the new value is invalid, the operation is unknown, or only lists support it.
+        KafkaError: INVALID_REQUEST, the operation is unknown; INVALID_CONFIG, only lists support the
+            operation; the errors of `_Resource.parse`.
     """
     if step.operation == AlterOperation.SET:
         return resource.parse(setting, step.value)

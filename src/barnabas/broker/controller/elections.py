@@ -131,7 +131,9 @@ def state_of(image: ClusterImage, partition: TopicPartition) -> PartitionState:
 def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
     """Return the state with the preferred leader.
 
-    Raises KafkaError, with Kafka's codes, if it cannot be elected.
+    Raises:
+        KafkaError: ELECTION_NOT_NEEDED, this leader leads already; PREFERRED_LEADER_NOT_AVAILABLE, it cannot
+            be elected.
     """
     if state.leader == state.replicas[0]:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
@@ -144,13 +146,17 @@ def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
 def _unclean(
     state: PartitionState, told: Mapping[BrokerId, Reach], incomplete: frozenset[BrokerId]
 ) -> PartitionState:
-    """Return the state after an unclean election. Raises KafkaError, with Kafka's codes, if none is possible.
+    """Return the state after an unclean election.
 
     Args:
         state: present state of the partition.
         told: last epoch and end of each candidate's log.
         incomplete: replicas with missing records; if two logs reach equally far, such a replica is not
             elected.
+
+    Raises:
+        KafkaError: ELECTION_NOT_NEEDED, the partition has a leader; ELIGIBLE_LEADERS_NOT_AVAILABLE, there is
+            no candidate.
     """
     if state.leader != NO_BROKER:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)

@@ -268,9 +268,11 @@ class PartitionControl:
             return results
 
     def _altered(self, image: ClusterImage, leader: BrokerId, proposal: IsrProposal) -> Change:
-        """Return the changed state.
+        """Return the changed state of the partition that `proposal` names.
 
-        Raises KafkaError if the change is not allowed, with Kafka's codes in Kafka's order.
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_ID; UNKNOWN_TOPIC_OR_PARTITION; INELIGIBLE_REPLICA, the requesting
+                replica must stay in the ISR, because no other one can lead; the errors of `check_proposal`.
         """
         topic = image.topic_by_id(proposal.topic_id)
         if topic is None:
@@ -295,7 +297,12 @@ class PartitionControl:
 def check_proposal(
     image: ClusterImage, leader: BrokerId, state: PartitionState, proposal: IsrProposal
 ) -> None:
-    """Raise KafkaError unless the leader can have this ISR, or the requesting replica can leave it."""
+    """Check that the leader can have this ISR, or that the requesting replica can leave the ISR.
+
+    Raises:
+        KafkaError: as in Kafka, NOT_CONTROLLER, FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST
+            or INELIGIBLE_REPLICA.
+    """
     if proposal.leader_epoch > state.leader_epoch or proposal.partition_epoch > state.partition_epoch:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)  # the leader knows of a newer one's decisions
     if proposal.leader_epoch < state.leader_epoch:

@@ -87,7 +87,7 @@ class ShortNames:
     def of(self, principal: str) -> str | None:
         """Return the user's name for a Kerberos principal.
 
-        A text without a realm and an @ is already a user's name.
+        A text without @ has no realm, and is already a user's name.
 
         Return None if `principal` is malformed, no rule matches, or the first match gives an empty name or a
         name with / or @.

@@ -479,9 +479,12 @@ class LogDirectory:
         return self.adopt(log)
 
     def _require_other_folder(self, topic_partition: TopicPartition) -> None:
-        """Raise KafkaError if a folder exists whose name differs only in case from that of a new log.
+        """Check that no folder has a name that differs only in case from that of a new log.
 
         Many file systems of macOS and Windows treat both names as the same.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, there is such a folder.
         """
         folded = str(topic_partition).casefold()
         for other in self.logs:

@@ -195,11 +195,14 @@ class JournalCopies:
         return copies
 
     def commit(self, changes: Sequence[Change], transaction: int) -> None:
-        """Apply changes to `journal`. Append them to each copy that works as one commit, with fsync.
+        """Apply changes to `journal`.
+
+        Append them, as one commit, to each copy that can be written, and fsync it.
 
         A commit has the next generation number.
 
         Args:
+            changes: the changes of nodes.
             transaction: the number of the store's transaction, which the commit contains.
 
         Raises:

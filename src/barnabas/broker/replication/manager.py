@@ -265,9 +265,10 @@ class ReplicaManager:
         return self._image.topics.get(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
 
     def _open_late(self, topic: TopicKey, index: int) -> Partition:
-        """Return a partition that is not open yet.
+        """Open a partition for a request, and return it. It is new, or could not be opened before.
 
-        It is new, or could not be opened before, for example for lack of space.
+        Raises:
+            KafkaError: the errors of `find`.
         """
         image = self._topic(topic)
         if image is None or not 0 <= index < len(image.partitions):

@@ -1,4 +1,7 @@
-"""Measures the time during which a broker could serve its followers, and calls a check at intervals of it."""
+"""Measures the time during which a broker could serve its followers.
+
+Calls a check at intervals of this time.
+"""
 
 from __future__ import annotations
 

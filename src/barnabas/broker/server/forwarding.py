@@ -124,6 +124,10 @@ class Forwarding:
         """Send a request to broker `controller`, and return its response when this broker's image shows it.
 
         Return None if that broker is not the controller, or cannot be reached.
+
+        Raises:
+            KafkaError: REQUEST_TIMED_OUT, the response is lost, and the controller may have executed the
+                request; or another error of the request.
         """
         is_local = controller == self._view.node_id
         try:

@@ -175,6 +175,8 @@ class BrokerServer:
 
         Raises:
             ConfigError: the broker cannot do what a setting requires.
+            StoreError: the metadata store cannot be used.
+            BrokerFailedError: a part that the broker needs has failed.
         """
         self._thread = threading.Thread(target=self._run, name="barnabas-broker", daemon=True)
         self._thread.start()

@@ -61,6 +61,9 @@ def _prepare_expired(log: PartitionLog, now_ms: int) -> int:
 
     If the active segment has expired, seal it first, so that it counts. While a swap of the cleaner is in
     progress, return 0.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR, the log is offline, or its active segment cannot be sealed.
     """
     with log.guarded() as files:
         if files.swap is not None:

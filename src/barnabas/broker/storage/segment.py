@@ -301,7 +301,12 @@ class LogSegment:
         return offset in self._recent or (self._recent is _FIRST_KNOWN and offset == self.base_offset)
 
     def position_of(self, offset: int) -> int:
-        """Return the position of the batch that contains `offset`, else of the next batch, else `size`."""
+        """Return the position of the batch that contains `offset`, else of the next batch, else `size`.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, a batch in the searched part is damaged.
+            OSError: the disk failed.
+        """
         position = self._recent.get(offset)
         if position is not None:
             return position
@@ -753,7 +758,7 @@ class LogSegment:
         self._latest = best
 
     def _cut_to_size(self) -> None:
-        """Undo a failed write, so that its bytes are not read as records."""
+        """Undo a failed write, so that its bytes are not read as records. Raises TornError if this fails."""
         try:
             self.log.truncate(self.size)
         except OSError as error:

@@ -253,7 +253,8 @@ class TransactionShard:
         stores the decision, responds, writes the markers, and then stores the completion.
 
         Raises:
-            KafkaError: the errors of `must_end`.
+            KafkaError: INVALID_PRODUCER_ID_MAPPING, the transactional id is unknown; the errors of
+                `must_end`.
         """
         transaction = self.transactions.get(transactional_id)
         if transaction is None:

@@ -127,7 +127,7 @@ class Reader:
         return ConnectRequest(timeout_ms, session_id, password, self._offset < len(self._data))
 
     def path(self) -> str:
-        """Return the next string of the request, which is a path."""
+        """Return the next string of the request, which is a path. Raises ProtocolError if it is not UTF-8."""
         try:
             return self._buffer().decode()
         except UnicodeDecodeError as error:
@@ -138,9 +138,10 @@ class Reader:
         return self._int() == _PERSISTENT_RECURSIVE
 
     def operations(self) -> list[Operation]:
-        """Return the operations of a transaction.
+        """Return the operations of a transaction. Permissions are ignored, because all clients are brokers.
 
-        Permissions are ignored, because all clients are brokers.
+        Raises:
+            ProtocolError: an operation or a kind of node is not supported.
         """
         operations: list[Operation] = []
         while (opcode := self._multi_opcode()) is not None:
@@ -164,7 +165,10 @@ class Reader:
         return operations
 
     def paths_to_read(self) -> list[str]:
-        """Return the paths in a request to read many nodes."""
+        """Return the paths in a request to read many nodes.
+
+        Raises ProtocolError for any other operation in it.
+        """
         paths: list[str] = []
         while (opcode := self._multi_opcode()) is not None:
             if opcode != Opcode.GET:

@@ -268,10 +268,11 @@ class _Handler(ConnectionHandler):
                     return result
 
     def _send_ping(self, connect_timeout: float) -> None:
-        """Keep the session alive, unless the event loop has stalled for a session timeout.
+        """Send a ping to keep the session alive, unless the event loop has stalled for a session timeout.
 
-        Otherwise this thread would keep it alive, and the broker would lead partitions that it does not
-        serve. So the session ends, its nodes go, and the broker learns of it when its loop runs again.
+        Otherwise this thread would keep the session alive, and the broker would lead partitions that it does
+        not serve. So after such a stall, end the session and raise SessionExpiredError. The broker learns of
+        the end when its event loop runs again.
         """
         stalled = time.monotonic() - self.client.connection.loop_seen_at
         if stalled < self.session_timeout or not self.session_timeout:

@@ -228,14 +228,18 @@ class ZooKeeperServer:
             process.wait()
 
     def pause(self) -> None:
-        """Suspend the server's process (SIGSTOP), and wait until it stands still. Connections stay open."""
+        """Suspend the server's process (SIGSTOP), and wait until it stands still. Connections stay open.
+
+        Raises:
+            RuntimeError: the server does not run.
+        """
         if self._process is None:
             raise RuntimeError("the ZooKeeper server does not run")
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let the server's process continue after `pause`."""
+        """Let the server's process continue after `pause`. Raises RuntimeError if the server does not run."""
         if self._process is None:
             raise RuntimeError("the ZooKeeper server does not run")
         _continue(self._process)

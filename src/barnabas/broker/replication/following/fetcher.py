@@ -260,7 +260,10 @@ class ReplicaFetcher:
             self._unwanted[key] = None
 
     def _fetch_soon(self, followed: Followed) -> None:
-        """Include the partition in the next fetch. If a fetch is delayed at the leader, send a second one."""
+        """Include the partition in the next fetch. If a fetch is delayed at the leader, send a second one.
+
+        If the log must be emptied first (`Logs.must_be_emptied`), start a task that does this.
+        """
         if self._dependencies.logs.must_be_emptied(followed.partition.log):
             self._set_aside(followed)
             self._begin(self._begin_anew(followed), f"new beginning of {followed!r}")
@@ -292,7 +295,7 @@ class ReplicaFetcher:
         followed.failures += 1
 
     def _backoff(self, failures: int) -> float:
-        """Return the seconds to wait after that number of earlier failures."""
+        """Return the seconds to wait before the next attempt, after this number of earlier failures."""
         longest = self._dependencies.view.config.replica_fetch_backoff_ms / 1000
         return min(_FIRST_BACKOFF * float(2 ** min(failures, 30)), longest)
 

@@ -185,7 +185,12 @@ class Partition:
         self.check_epoch(current_leader_epoch)
 
     def check_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
-        """Check the leader epoch of a request that a follower can also serve; see `check_leader`."""
+        """Check the leader epoch of a request that a follower can also serve.
+
+        Raises:
+            KafkaError: FENCED_LEADER_EPOCH, the request has an earlier epoch; UNKNOWN_LEADER_EPOCH, it has a
+                later one; the error of `take_down`, the partition is closed.
+        """
         if self.unavailable is not None:
             raise self.unavailable
         if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != self.state.leader_epoch:

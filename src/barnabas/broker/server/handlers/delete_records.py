@@ -120,7 +120,12 @@ async def _followers_have_deleted(deletions: list[_Deletion], timeout_ms: int) -
 def _plan(
     replicas: ReplicaManager, topic: str, index: int, offset: Offset, result: DeleteRecordsPartitionResult
 ) -> _Deletion:
-    """Return the deletion of the records before `offset`. Raises KafkaError if this is not allowed."""
+    """Return the deletion of the records before `offset`; for -1, of those before the high watermark.
+
+    Raises:
+        KafkaError: INVALID_TOPIC_EXCEPTION, the topic is internal; POLICY_VIOLATION, its cleanup policy does
+            not delete; OFFSET_OUT_OF_RANGE; the errors of `ReplicaManager.find` and `Partition.check_leader`.
+    """
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = replicas.find(topic, index)

@@ -75,7 +75,11 @@ async def _take(
 
 
 def _read(compression: int, metrics: bytes, most: int) -> Pushed:
-    """Decompress and decode the metrics of a push. Raises KafkaError if they are too large or invalid."""
+    """Decompress and decode the metrics of a push.
+
+    Raises:
+        KafkaError: TELEMETRY_TOO_LARGE, they have more than `most` bytes; INVALID_RECORD, they are invalid.
+    """
     try:
         data = decompress(compression, metrics, most)
     except ExpandsTooFarError as error:

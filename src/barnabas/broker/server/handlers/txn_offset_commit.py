@@ -108,7 +108,12 @@ async def _after(
 
 
 def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) -> MaybeAwaitable[None]:
-    """Make sure that the producer's transaction contains the group's partition. Raises KafkaError."""
+    """Make sure that the producer's transaction contains the group's partition.
+
+    Raises:
+        KafkaError: NOT_COORDINATOR, this broker no longer has the partition; or an error of the transaction
+            coordinator. If the result is an awaitable, it raises the error.
+    """
     partition = TopicPartition(GROUP_METADATA_TOPIC, ports.groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:

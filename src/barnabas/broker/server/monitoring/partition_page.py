@@ -160,9 +160,10 @@ SAMPLERS: Mapping[str, Sampler] = {
 
 
 def leaderless(reading: Sources) -> Iterator[tuple[str, int, PartitionState] | None]:
-    """Yield the partitions without a leader, if this broker is the controller.
+    """Yield the topic, the index and the state of each partition without a leader.
 
-    Also yield None after each topic, so that the caller can let the event loop serve requests.
+    Also yield None after each topic, so that the caller can let the event loop serve requests. If this broker
+    is not the controller, yield nothing.
     """
     if not reading.controller.active:
         return

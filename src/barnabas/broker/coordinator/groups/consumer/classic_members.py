@@ -111,7 +111,11 @@ class ClassicMembers:
         caller: Caller,
         protocols: tuple[Protocol, ...],
     ) -> tuple[ConsumerMember, dict[bytes, frozenset[int]]]:
-        """Return the member with the fields of a JoinGroup, and the partitions that it reports as owned."""
+        """Return the member with the fields of a JoinGroup, and the partitions that it reports as owned.
+
+        Raises:
+            KafkaError: INCONSISTENT_GROUP_PROTOCOL, the metadata of the protocols cannot be decoded.
+        """
         try:
             subscription = decode_subscription(protocols[0].metadata)
         except ValueError as error:
@@ -135,7 +139,13 @@ class ClassicMembers:
         return updated, dict(owned)
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
-        """Handle SyncGroup: return the member's assignment."""
+        """Handle SyncGroup: return the member's assignment.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION;
+                INCONSISTENT_GROUP_PROTOCOL, the request names another protocol; REBALANCE_IN_PROGRESS, the
+                member must join again.
+        """
         member, classic = _check(group, request.member_id, request.group_instance_id, request.generation_id)
         protocol = classic.protocols[0]
         if (request.protocol_type or CONSUMER_PROTOCOL_TYPE) != CONSUMER_PROTOCOL_TYPE or (
