@@ -73,7 +73,7 @@ def list_brokers(as_json: bool, bootstrap_server: str) -> None:
 def count_replicas(
     partitions: Iterable[Holders | PartitionDescription],
 ) -> tuple[Counter[int], Counter[int], Counter[int]]:
-    """Count the replicas, the led partitions and the replicas that are not in sync, each by broker."""
+    """Return three counts by broker: of all its replicas, of those that lead, and of those out of sync."""
     held: Counter[int] = Counter()
     led: Counter[int] = Counter()
     behind: Counter[int] = Counter()

@@ -186,7 +186,7 @@ def _cluster_options(*config: str) -> Callable[[F], F]:
 
 
 def _kept(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Keep the value of an option for `_to_servers`. This is the option's callback."""
+    """Keep the value of an option for `_to_servers`, and return it. This is the option's callback."""
     ctx.meta[f"barnabas.{param.name}"] = value
     return value
 
@@ -208,7 +208,7 @@ def _to_servers(ctx: click.Context, param: click.Parameter, given: str | None) -
 
 
 def unique_names(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Raise click.UsageError if a name occurs twice. This is the callback of an argument of names."""
+    """Return the names. Raise click.UsageError if one occurs twice. This is an argument's callback."""
     require_unique(names, "the command names")
     return names
 

@@ -71,6 +71,8 @@ class Secured:
 def secure(values: dict[str, str]) -> Secured:
     """Set a secured broker's settings in `values`, and create the files that they name if they are missing.
 
+    Return the folder of these files, and the admin's password.
+
     Raises:
         ConfigError: a setting contradicts `--secure`, or the folder cannot be used.
     """

@@ -228,7 +228,7 @@ class Brokers:
         at_most: int | None = None,
         deadline: float | None = None,
     ) -> PendingResponse:
-        """Send a request to a broker without waiting for the response.
+        """Send a request to a broker without waiting for the response. Return an object that receives it.
 
         Args:
             at_most: the highest version of the request.

@@ -89,7 +89,11 @@ class CertificateFolder:
     ) -> Description:
         """Create a key and a certificate: for a server if there are `hosts`, else for a client.
 
-        A client also gets a file of settings. Existing files of `name` are replaced.
+        A client also gets a file of settings. Existing files of `name` are replaced. Return the certificate's
+        contents.
+
+        Args:
+            days: days for which the certificate is valid.
 
         Raises:
             ClientError: the folder has no authority, or `name` cannot be a file name or is reserved.
@@ -111,6 +115,8 @@ class CertificateFolder:
 
     def renew(self, name: str) -> Description:
         """Replace a key and its certificate by new ones for the same name and hosts, with the usual validity.
+
+        Return the new certificate's contents.
 
         Raises:
             ClientError: the folder has no certificate of `name`, or no authority.

@@ -62,7 +62,7 @@ def examine(servers: str, address: Address, topic: str | None = None) -> Iterato
 
 
 class _Examined:
-    """Checks one address with a client's settings."""
+    """Checks one address with a client's settings. Each check returns its result as a `Finding`."""
 
     def __init__(self, servers: Servers, address: Address) -> None:
         self._servers = servers

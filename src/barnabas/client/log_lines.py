@@ -292,7 +292,10 @@ def _take(name: str, match: re.Match[str] | None, fields: Fields) -> int | None:
 
 
 def _take_bracket(text: str, fields: Fields) -> bool:
-    """Parse a text in brackets: `pid 7`, `7`, `module:level`, `client 1.2.3.4`, or a thread's name."""
+    """Parse a text in brackets: `pid 7`, `7`, `module:level`, `client 1.2.3.4`, or a thread's name.
+
+    Return False if `fields` has no free field for it.
+    """
     word, _, rest = text.partition(" ")
     module, colon, level = text.partition(":")
     if "level" not in fields and text.upper() in _LEVELS:

@@ -284,7 +284,10 @@ class FileTail:
         self._open(self.path)
 
     def _open_holder(self, position: Position) -> bool:
-        """Open the file that has the same bytes before the position, and go to the position."""
+        """Open the file that has the same bytes before the position, and go to the position.
+
+        Return whether there is such a file.
+        """
         family = self._family()
         family.sort(key=lambda path: _inode(path) != position.inode)
         for path in family:

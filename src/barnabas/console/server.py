@@ -45,7 +45,7 @@ class ConsoleSettings:
 
 
 def claim(listen: str) -> socket.socket:
-    """Bind the address HOST:PORT for a later `serve`. Raises ConfigError."""
+    """Return a socket that is bound to HOST:PORT, for a later `serve`. Raises ConfigError."""
     return claim_address(listen, "the console", DEFAULT_LISTEN)
 
 

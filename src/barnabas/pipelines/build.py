@@ -289,7 +289,10 @@ class _Builder:
         return exists(self._spark, f"{self._run.checkpoints}/{shared}/{_OUTPUTS}/{output}")
 
     def _step_of(self, step: Step, frames: Mapping[str, DataFrame], session: SparkSession) -> DataFrame:
-        """Run a step for a batch, on `frames`. `session` is the batch's session, with its own views."""
+        """Run a step for a batch, on `frames`, and return its rows. Also register them as a view.
+
+        `session` is the batch's session, with its own views.
+        """
         name = str(step.name)
         if isinstance(step.body, Transform):
             inputs = [frames[each] for each in step.body.inputs]

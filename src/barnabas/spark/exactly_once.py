@@ -70,7 +70,7 @@ class TaskReport:
 
 
 def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.RecordBatch]) -> TaskReport:
-    """Write the rows of one task, unless an earlier attempt has written them.
+    """Write the rows of one task, unless an earlier attempt has written them. Return the report of them.
 
     Raises:
         ReplayError: the batch was written with other rows (only a warning if failOnChangedReplay is false),

@@ -170,7 +170,7 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-        """Check the options of ``spark.read`` or, with `streaming`, ``spark.readStream``.
+        """Check and return the options of ``spark.read`` or, with `streaming`, ``spark.readStream``.
 
         Raises:
             ConfigError: an option is unknown, missing or not allowed; the text has the option and the cure.
@@ -232,7 +232,7 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-        """Check the options of ``df.write`` or, with `streaming`, ``df.writeStream``.
+        """Check and return the options of ``df.write`` or, with `streaming`, ``df.writeStream``.
 
         Raises:
             ConfigError: an option is unknown, missing or not allowed; the text has the option and the cure.

@@ -33,7 +33,7 @@ else:
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:
-    """Run `main` to its end on a new event loop."""
+    """Run `main` to its end on a new event loop, and return its result."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(main)
 

@@ -226,7 +226,7 @@ def _text(fields: dict[str, Any]) -> str:
 
 
 def _optional(value: int) -> str:
-    """Format a number that may be missing, in Java's form."""
+    """Return a number as Java prints an OptionalLong. A negative number means that there is none."""
     return "OptionalLong.empty" if value < 0 else f"OptionalLong[{value}]"
 
 

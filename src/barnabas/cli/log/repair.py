@@ -140,7 +140,10 @@ class Repair:
     # --- metadata ---
 
     def _rebuild_metadata(self) -> Journal:
-        """Rebuild the metadata from the latest readable copy and from the partitions' folders."""
+        """Rebuild the metadata from the latest readable copy and from the partitions' folders.
+
+        Write it to the usual places, and move the old copies away. Return the new metadata.
+        """
         paths = self._found.paths
         readable = [copy for copy in self._found.copies if copy.journal is not None]
         best = max(readable, key=lambda copy: copy.generation, default=None)

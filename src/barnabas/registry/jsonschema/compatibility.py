@@ -207,9 +207,9 @@ class _Check:
             yield from self.compare(reader, writer.inside(branch), place)
 
     def _narrowest(self, reader: Located, writer: Located, place: str) -> list[Incompatibility]:
-        """Compare with a writer that has `allOf`.
+        """Return the incompatibilities with a writer that has `allOf`.
 
-        The writer is compatible if one part of its `allOf` is, or if all parts merged into one schema are.
+        There are none if one part of its `allOf` is compatible, or all parts merged into one schema are.
         """
         merged: dict[str, Any] = {key: value for key, value in writer.contents.items() if key != "allOf"}
         for part in (writer.inside(part).resolved() for part in writer.get("allOf")):
