@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class UnknownSetting(BarnabasError):
-    """No setting has this name."""
+    """A resource has no setting of the given name."""
 
 
 class _Resource(NamedTuple):

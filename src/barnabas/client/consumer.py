@@ -302,7 +302,10 @@ class Consumer:
             self._keeper.put_down(record.topic_partition, record.offset + 1)
 
     def _explained(self, error: confluent_kafka.KafkaException, waited: float) -> BarnabasError:
-        """Explain an error; if no broker has answered within `waited` seconds, say why."""
+        """Return the error to raise for `error`.
+
+        If no broker has answered within `waited` seconds, it says why.
+        """
         if error.args[0].code() in _NO_ANSWER:
             return explain_silence(self._servers, waited)
         return translate(error)

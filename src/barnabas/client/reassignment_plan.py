@@ -204,7 +204,8 @@ def _even_out(load: Counter[BrokerId], step: Callable[..., bool]) -> None:
 
     Args:
         load: load of each broker; it is updated.
-        step: ``step(donor, receiver, dry=...)`` moves one unit, or (dry) returns whether it could.
+        step: ``step(donor, receiver, dry=False)`` moves one unit. With ``dry=True`` it only returns whether
+            that is possible.
     """
     while load:
         path = _path(load, step)

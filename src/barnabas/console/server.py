@@ -25,8 +25,11 @@ class ConsoleSettings:
     """Settings of a console.
 
     Attributes:
-        users: passwords by user, instead of the link with a token.
-        tls: certificate and key for HTTPS.
+        servers: addresses of brokers, with the settings of the connections.
+        allow_writes: whether pages may change the cluster.
+        privacy: the parts of records that the console hides.
+        users: passwords by user. None if a link with a token gives access instead.
+        tls: certificate and key for HTTPS; None for HTTP.
         behind_proxy: whether a proxy checks the Host header and speaks HTTPS.
         metrics: URLs of the brokers' pages of metrics.
         registry_login: whether to log in to the registry with the login for the cluster.

@@ -21,16 +21,19 @@ MOST_ITERATIONS = 1_000_000
 
 
 def plain(username: str, password: str) -> ClientExchange:
-    """Log in with PLAIN, which sends the password unchanged. Use this only with TLS."""
+    """Yield the client's only message of a login with PLAIN, which contains the password.
+
+    Use this only with TLS.
+    """
     yield f"\0{username}\0{password}".encode()
 
 
 def scram(
     mechanism: str, username: str, password: str, nonce: bytes, *, is_token: bool = False
 ) -> ClientExchange:
-    """Log in with SCRAM-SHA-256 or SCRAM-SHA-512: both sides prove that they know the password.
+    """Yield the client's messages of a login with SCRAM-SHA-256 or SCRAM-SHA-512.
 
-    Deriving the proof takes milliseconds of CPU time.
+    Both sides prove that they know the password. Deriving the proof takes milliseconds of CPU time.
 
     Args:
         nonce: at least 18 random bytes, which were never used before.
