@@ -105,8 +105,11 @@ def set_topic(admin: Wire, name: str, value: str | None) -> None:
 
 @pytest.fixture
 def produce(batch: Any) -> Any:
-    """Returns the answer's part for the partition, and the throttle time in ms, for the second of two equal
-    requests: the broker remembers what it knows from the first."""
+    """Return a function that sends two equal requests. It returns a part of the second answer.
+
+    This part is the answer for the partition, and the throttle time in ms. For the second request, the broker
+    uses what it remembers from the first.
+    """
 
     def send(client: Wire, value: bytes = b"x") -> Any:
         for _ in range(2):

@@ -49,7 +49,12 @@ def create_client(
     settings: Mapping[str, Any],
     defaults: Mapping[str, Any] = MappingProxyType({}),
 ) -> C:
-    """Return a client of librdkafka.
+    """Return a new client of librdkafka.
+
+    Args:
+        kind: class of the client in confluent_kafka.
+        settings: settings of librdkafka, with underscores for dots.
+        defaults: settings of librdkafka under its own names, which `settings` override.
 
     Raises:
         ClientError: an address is not HOST:PORT.

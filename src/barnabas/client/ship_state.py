@@ -31,7 +31,7 @@ class Shipped:
         number: number of the record among those of the source, from 1.
         position: position in the file after the record's last line; None to begin with the oldest rotated
             file.
-        partition, offset: place of the record. If there is no record, or the source has another partition
+        partition, offset: those of the record. If there is no record, or the source has another partition
             now, this is that partition and its last offset.
         time_ms: timestamp of the record, in milliseconds since 1970.
     """

@@ -170,7 +170,7 @@ class TopicReader:
         return shown
 
     def _read(self, topic: Any, led: dict[TopicPartition, int]) -> dict[int, Chunk]:
-        """Read the records since the last look. For busy partitions, read only the end offset."""
+        """Read the records since the last call of `look`. For busy partitions, read only the end offset."""
         leaders = {p.partition: leader for p, leader in led.items() if p.partition in self._positions}
         counted = {number: leader for number, leader in leaders.items() if number in self._counted}
         chunks = self._ends(counted)

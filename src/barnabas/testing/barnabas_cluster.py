@@ -272,7 +272,7 @@ class BarnabasCluster(TemporaryCluster):
     def wait_in_sync(self, *topics: str, timeout: float = 60.0) -> None:
         """Wait until each partition has a leader that runs, and all its replicas in its ISR.
 
-        All brokers that run must say so.
+        Every broker that runs must report this.
 
         Args:
             topics: the topics to wait for, also until they exist; by default all existing ones, also internal

@@ -44,7 +44,7 @@ def view():
 
 @pytest.fixture
 def rules(monkeypatch):
-    """The ACLs of the cluster, or the filters by which one is deleted."""
+    """Collect the ACLs that a change creates, and the filters by which a change deletes ACLs."""
     found = []
     monkeypatch.setattr(access_changes, "create_acls", lambda servers, timeout, made: found.extend(made))
     monkeypatch.setattr(access_changes, "delete_acls", lambda servers, timeout, gone: found.extend(gone))

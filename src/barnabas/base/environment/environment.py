@@ -18,7 +18,10 @@ from barnabas.base.environment.randomness import system_random
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The interfaces to the system that one broker uses. Its event loop gives it timers and tasks."""
+    """The interfaces to the system that one broker uses.
+
+    The broker's event loop is not a part of it, and provides timers and tasks.
+    """
 
     clock: Clock
     filesystem: FileSystem

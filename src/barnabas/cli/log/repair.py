@@ -447,7 +447,7 @@ def _last_epoch(partition: Partition) -> int:
 
 
 def _holes(segment: Segment) -> list[tuple[int, int]]:
-    """Return the offsets that are lost between the undamaged batches of a segment."""
+    """Return the ranges of offsets that are lost between a segment's undamaged batches: (first, last + 1)."""
     starts = {end: offset for _, end, offset in segment.damaged}
     return [
         (starts[position], header.base_offset)

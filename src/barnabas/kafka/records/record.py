@@ -35,7 +35,7 @@ _record = tuple.__new__
 
 
 class RecordSpan(NamedTuple):
-    """The place of one record in an uncompressed batch payload, and the fields that compaction needs.
+    """The position of one record in an uncompressed batch payload, and the fields that compaction needs.
 
     `start` and `end` are positions in the payload. The record's length is at `start`.
     """
