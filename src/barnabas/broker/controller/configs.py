@@ -174,6 +174,9 @@ class ConfigControl:
     """The part of the controller that changes settings of topics, groups, brokers and client metrics.
 
     Args:
+        writes: the writes of this broker as the controller.
+        configs: resolves the effective settings.
+        broker_id: id of this broker.
         try_keys: loads keys and certificates that are set for this broker's listeners, and raises ConfigError
             if they cannot be used. None accepts all of them.
     """

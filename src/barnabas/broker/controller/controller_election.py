@@ -27,6 +27,9 @@ class ControllerElection:
     one transaction. `writes` then checks this epoch.
 
     Args:
+        store: metadata store of the cluster.
+        broker_id: id of this broker.
+        clock: gives the time for the node ``/controller``.
         writes: the writes of this broker as the controller.
         loader: loads this broker's image (copy) of the metadata. A new controller epoch is higher than the
             epoch in the image.

@@ -32,6 +32,7 @@ class ElectionControl:
     """The part of the controller that elects leaders on request.
 
     Args:
+        writes: the writes of this broker as the controller.
         caught_up: waits until the controller has processed all changes of brokers.
         ask: sends a request to a broker.
     """

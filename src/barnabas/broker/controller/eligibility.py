@@ -43,6 +43,7 @@ def incomplete_replicas(
     """Return the live brokers whose replica lacks acknowledged records, by partition.
 
     Args:
+        image: the metadata image.
         only_unadmitted: ignores admitted brokers. When the controller admitted them, it removed their
             incomplete replicas from ISR and ELR. Since then only complete replicas have joined the ISR.
     """

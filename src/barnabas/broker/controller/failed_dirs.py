@@ -25,7 +25,9 @@ class FailedDirs:
     this broker again, because its directories may work now.
 
     Args:
+        loader: loads this broker's image (copy) of the metadata.
         is_active: returns whether this broker is the controller.
+        ask: sends a request to a broker.
         on_news: called when the controller learns of more failed replicas.
     """
 

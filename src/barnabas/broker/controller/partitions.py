@@ -72,7 +72,11 @@ class PartitionControl:
     new epoch (KIP-380, KIP-903). The controller neither waits for a broker that is starting, nor elects it.
 
     Args:
+        writes: the writes of this broker as the controller.
+        loader: loads this broker's image (copy) of the metadata.
+        configs: resolves the effective settings of topics.
         unclean: elects leaders of partitions in which no replica certainly has all records.
+        ask: sends a request to a broker.
         on_stuck: called when a write has failed: this controller has resigned, and must run for election
             again.
     """

@@ -39,6 +39,9 @@ class ReassignmentControl:
     continues them.
 
     Args:
+        writes: the writes of this broker as the controller.
+        loader: loads this broker's image (copy) of the metadata.
+        configs: resolves the effective settings of topics.
         caught_up: waits until the controller has processed all changes of brokers.
         on_stuck: called when a write has failed: this controller has resigned, and must run for election
             again.

@@ -30,6 +30,8 @@ class TokenControl:
     """The part of the controller that manages delegation tokens.
 
     Args:
+        writes: the writes of this broker as the controller.
+        view: settings and clock of this broker.
         keys: makes the HMACs; None if tokens are disabled.
         random: makes ids.
     """

@@ -40,6 +40,7 @@ class ControllerWrites:
     that does not know yet that it was replaced cannot change anything (as in Apache Kafka since KAFKA-6082).
 
     Args:
+        store: metadata store of the cluster.
         loader: loads this broker's image (copy) of the metadata.
     """
 

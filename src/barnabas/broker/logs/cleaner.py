@@ -72,6 +72,7 @@ class LogCleaner(Generic[P]):
         view: settings of the broker.
         partitions: partitions of this broker.
         logs: logs of these partitions.
+        environment: provides the clock and the threads.
         flush: requests an fsync of a partition's log, because only records on disk are cleaned.
     """
 

@@ -60,6 +60,8 @@ class LogManager:
     """Opens, creates, deletes and closes logs, each in its log directory. The event loop owns it.
 
     Args:
+        config: settings with which the broker was started.
+        environment: provides the file system, the clock and threads.
         disk: threads for fsyncs, checkpoints and deletions.
         on_failure: called with the path of a directory that goes offline.
         is_clustered: whether other brokers may have replicas, from which lost ones are copied again.

@@ -56,6 +56,7 @@ class LogMoves:
     Args:
         view: the broker's settings.
         logs: the broker's logs.
+        environment: provides the threads.
         flush: requests an fsync of a partition's log.
     """
 

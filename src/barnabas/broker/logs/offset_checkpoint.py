@@ -63,6 +63,7 @@ class CheckpointWrite:
     """One write of a checkpoint. Call `prepare` on the event loop, then `run` in any thread.
 
     Args:
+        checkpoint: the checkpoint to write.
         logs: the open logs. The checkpoint's entries of other logs stay.
         offset_of: returns the new offset of an open log; None to remove its entry. Without this function the
             entries stay as they are.

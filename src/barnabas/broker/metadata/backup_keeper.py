@@ -38,6 +38,9 @@ class BackupKeeper:
         store: metadata store of the cluster.
         cluster_id: id of the broker's cluster.
         folders: function that returns the log directories that work at the moment.
+        fs: file system of the log directories.
+        disk: the threads that write the backups.
+        clock: gives the time of a backup.
     """
 
     def __init__(

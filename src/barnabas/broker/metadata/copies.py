@@ -106,6 +106,7 @@ def find_copies(fs: FileSystem, folders: Sequence[str], usable: Sequence[str] = 
     The result includes missing files (`Found.is_missing`).
 
     Args:
+        fs: file system of the folders.
         usable: those of `folders` that can have a copy; by default all.
 
     Raises:

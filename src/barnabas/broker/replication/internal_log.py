@@ -69,10 +69,13 @@ def _append(replica: Partition, batch: bytes, epoch: LeaderEpoch) -> AppendInfo:
 
 
 async def _when_committed(replica: Partition, end: Offset, epoch: LeaderEpoch) -> None:
-    """Wait for the commit, as long as this broker leads in `epoch`.
+    """Wait until the records below `end` are committed.
 
     There is no time limit, even if too few replicas are in sync: the append may still be committed later. If
     that takes too long, the coordinator itself sends its client an error.
+
+    Raises:
+        KafkaError: this broker no longer leads in `epoch`, or the log accepts no more writes.
     """
 
     def attempt(_expired: bool) -> bool | None:

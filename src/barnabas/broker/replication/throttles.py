@@ -121,6 +121,7 @@ def throttled_partitions(replicas: Sequence[str], broker: BrokerId) -> Container
 
     Args:
         replicas: entries PARTITION:BROKER, or ``*`` for all replicas.
+        broker: id of the broker.
     """
     if "*" in replicas:
         return _EveryPartition()

@@ -123,6 +123,7 @@ async def collect_all_when_idle(
     is never idle for long enough never makes such a collection.
 
     Args:
+        collections: decides when a collection is due, and runs it.
         silent_for: returns the seconds since the last bytes from a client.
         cpu_time: returns the CPU time of the process in seconds.
     """

@@ -86,6 +86,7 @@ class ToController:
         """Send a request to the controller, and return its response.
 
         Args:
+            request: the request.
             timeout_s: time limit in seconds from now.
             purpose: purpose of the channel (`BrokerClient.channel`). Each purpose has its own connection, so
                 that a long request does not delay others.

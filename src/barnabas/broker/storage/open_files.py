@@ -81,7 +81,9 @@ class LogFile:
     There are thousands of these objects, so they share the strings of their paths.
 
     Args:
+        files: the open files of the broker, which limit their number.
         path: path of the file, or of its folder if there is a `name`.
+        name: name of the file in its folder; "" if `path` is the whole path.
     """
 
     __slots__ = ("_closing", "_files", "_folder", "_name", "handle", "pins", "used_lately")

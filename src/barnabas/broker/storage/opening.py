@@ -74,6 +74,10 @@ def load_log(
     After a crash this may take long. A thread can call it with an `env` of its own.
 
     Args:
+        topic_partition: partition of the log.
+        topic_id: id of its topic.
+        config: settings of its topic.
+        was_clean: whether the last stop of the broker was clean.
         recovery_point: offset before which all records were durable, from the checkpoint; None if unknown.
         log_start_offset: start of the log, from the checkpoint.
         sizes: sizes of each segment at a clean stop, by base offset, if they are known.

@@ -83,6 +83,8 @@ class SealedSegments:
     """The list of sealed segments of one log, in a file. The log owns it; any thread can call `sync`.
 
     Args:
+        files: the open files of the broker.
+        folder: folder of the log.
         size: size of the file in bytes.
     """
 

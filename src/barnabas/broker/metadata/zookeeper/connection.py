@@ -296,7 +296,10 @@ class _Handler(ConnectionHandler):
         return data
 
     def _receive(self, most: int, timeout: float) -> bytes:
-        """Wait for data. Return at most `most` bytes, plus bytes of the same TLS record, if any."""
+        """Wait for data. Return at most `most` bytes, plus bytes of the same TLS record, if any.
+
+        Raises kazoo's timeout exception if no data arrives within `timeout` seconds.
+        """
         with self._socket_error_handling():
             while (data := self._receive_now(most)) is None:
                 if not self.handler.select([self._socket], [], [], timeout)[0]:

@@ -104,6 +104,8 @@ class FollowerFetchSession:
         """Return the next request of the session. The caller sets its byte and time limits.
 
         Args:
+            replica: id of this broker.
+            broker_epoch: broker epoch of this broker.
             number: number of the request, higher than that of the previous one.
             changed: partitions to name in the request.
             unwanted: partitions to remove from the session.

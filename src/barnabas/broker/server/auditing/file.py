@@ -21,6 +21,7 @@ class AuditFile:
     The file is fsynced when it is closed or rotated.
 
     Args:
+        fs: file system of the file.
         path: path of the current file; its folder must exist.
         max_bytes: size in bytes from which the file is rotated.
         kept: number of older files to keep.

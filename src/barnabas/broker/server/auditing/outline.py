@@ -91,6 +91,7 @@ def failures(response: Struct, among: frozenset[int] | None = None) -> list[Json
     `MOST_NAMED` items.
 
     Args:
+        response: a response to a client.
         among: error codes to select; None selects all errors.
     """
     found: list[JsonObject] = []

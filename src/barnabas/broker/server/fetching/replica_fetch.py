@@ -23,8 +23,12 @@ class ReplicaFetch(Fetch):
     It reports a position only when the follower sends a new one for the partition.
 
     Args:
+        replicas: finds the partitions of this broker.
+        wanted: partitions to read, in this order; or the fetch session that has them.
         replica: broker id of the follower.
         broker_epoch: broker epoch of the follower (KIP-903); -1 if the request has none.
+        min_bytes: bytes that the response needs before the maximum wait time is over.
+        max_bytes: largest size of the response; the first batch is sent even if it is larger.
         throttle: throttle of the data that leaders send to followers (KIP-73).
     """
 

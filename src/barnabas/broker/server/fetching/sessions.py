@@ -375,6 +375,8 @@ class FetchSessions:
         """Return the session that `request` opens or continues; None if the fetch has no session.
 
         Args:
+            request: the client's Fetch request.
+            uses_topic_ids: whether the version of the request names topics by their ids.
             owner: principal of the client; a session is visible only to its owner.
             targets: targets of the request's partitions, if the caller has already created them.
 

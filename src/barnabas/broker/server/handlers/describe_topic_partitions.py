@@ -78,6 +78,9 @@ def _fill(
     """Add the topics of one page to `response`. Yield each topic's name before the work on the topic.
 
     Args:
+        image: image of the metadata with the topics.
+        context: context of the request.
+        request: the request, with its cursor.
         names: names of the topics, sorted.
         refused: names of the topics that the client may not describe.
         most: largest number of partitions in a page.

@@ -138,6 +138,9 @@ def _append_all(
     """Append the batches of a request, and return the response.
 
     Args:
+        ports: the parts of the broker.
+        context: context of the request.
+        request: the request.
         refused: errors of the batches that must not be appended.
         results: results of batches of the first topic that the caller has already appended.
         waiting: those appended batches that still need acknowledgements.
@@ -245,7 +248,7 @@ def _accepted(
 
 
 def _plain_partitions(ports: Ports, request: ProduceRequest, topic: TopicKey) -> Mapping[int, Partition]:
-    """Return the partitions of a topic by number.
+    """Return the open partitions of a topic by number.
 
     Return none if all batches need the checks of `_checked`.
     """
@@ -290,6 +293,9 @@ def _go_on(
     """Append the remaining batches of a request of which `DirectProduce` has already appended the first ones.
 
     Args:
+        ports: the parts of the broker.
+        context: context of the request.
+        request: the whole request.
         appended: one item for each batch that was appended.
         failure: the error of the next batch, if the partition rejected this batch.
     """

@@ -120,6 +120,9 @@ async def open_tokens(
     Listeners with the same settings share the provider's keys.
 
     Args:
+        config: settings of the broker.
+        endpoints: the endpoints of all listeners.
+        environment: provides the clock, and the threads that read keys.
         on_stop: registers a function to call when the broker stops, or when its start fails.
 
     Raises:

@@ -65,6 +65,7 @@ class Layout:
         """Return the position of the field acks; None if the request is transactional or has header tags.
 
         Args:
+            frame: bytes of the request.
             position: position after the client id.
         """
         return position + 2 if frame[position : position + 2] == b"\xff\xff" else None
@@ -73,6 +74,7 @@ class Layout:
         """Return the only topic and the position after it; None if the request has no or several topics.
 
         Args:
+            frame: bytes of the request.
             position: position of the number of topics.
         """
         if frame[position : position + 4] != b"\0\0\0\1":

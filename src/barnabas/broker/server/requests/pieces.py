@@ -185,6 +185,7 @@ def _fail(
     """Add an answer with `error` for each item, and for the items in it, to the response `whole`.
 
     Args:
+        items: items of the request at one level.
         inner: path of the arrays inside an item.
         answers: path of the arrays with the answers, from `whole`.
     """

@@ -71,6 +71,8 @@ class TopicAnswers:
         An entry is valid only if it has the same topic image as `image`.
 
         Args:
+            listener: listener of the client.
+            version: version of the request.
             operations: whether the encoded topics contain the authorized operations.
         """
         self._forget_old(image)
@@ -94,6 +96,8 @@ class TopicAnswers:
         """Return a topic for a Metadata response, from the cache if possible.
 
         Args:
+            image: the latest cluster image.
+            topic: the topic in this image.
             listener: listener of the client.
             version: version of the request.
             operations: whether to add the operations that the client may use on the topic.
@@ -123,6 +127,7 @@ class TopicMaker:
     """Makes the topics of Metadata responses from one image, for clients of one listener.
 
     Args:
+        image: cluster image with the topics.
         listener: listener of the clients.
         version: version of the requests.
         operations: whether to add the operations that any client may use on a topic.

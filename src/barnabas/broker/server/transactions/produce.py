@@ -41,6 +41,9 @@ def refusals(
     Ask the transaction coordinator about partitions in which the transaction has no records yet.
 
     Args:
+        replicas: finds the partitions of this broker.
+        verifier: asks the transaction coordinators.
+        request: the Produce request.
         version: version of the request.
     """
     assert request.transactional_id is not None

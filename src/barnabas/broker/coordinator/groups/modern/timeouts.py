@@ -1,4 +1,4 @@
-"""Session and rebalance timeouts of members of consumer groups."""
+"""Session timeouts of members of consumer groups and share groups, and other timeouts of consumer groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Late(NamedTuple):
 
 
 class Timeouts:
-    """Timers for the members of one shard's consumer groups."""
+    """Timers for the members of one shard's consumer groups, or of its share groups."""
 
     def __init__(self, timers: Timers, fence: Callable[[Late], None]) -> None:
         """Create the timeouts.
