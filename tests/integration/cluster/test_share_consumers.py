@@ -9,7 +9,8 @@ from confluent_kafka import Producer, ShareConsumer
 from tests.integration.conftest import use_share_groups
 from tests.integration.test_share_consumer import GROUP_RESOURCE, PATIENCE
 
-from barnabas.base.types import SHARE_GROUP_STATE_TOPIC
+from barnabas.base.types import SHARE_GROUP_STATE_TOPIC, TopicPartition
+from barnabas.client import Admin, work
 from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -69,3 +70,33 @@ def test_every_record_is_delivered_though_the_leader_is_killed(cluster, connect)
         consumer.close()
     assert is_killed
     assert set(seen) == {b"%d" % number for number in range(RECORDS)}
+
+
+def test_the_lag_of_a_group_without_members_leaves_out_deleted_records(cluster, connect):
+    partitions = [TopicPartition("t", number) for number in range(3)]  # each leader has one of them
+    cluster.create_topic("t", len(partitions))
+    cluster.wait_in_sync("t")
+    wire = connect(cluster.address_of(cluster.controller()))
+    use_share_groups(wire)
+    admin = Admin(cluster.bootstrap_servers)
+    admin.alter_configs("group", "g", set={"share.auto.offset.reset": "earliest"})
+
+    def write(records: int) -> None:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        for _ in range(records):
+            for _, number in partitions:
+                producer.produce("t", b"job", partition=number)
+        producer.flush()
+
+    def lags() -> list[int | None]:
+        return [offset.lag for offset in admin.share_offsets("g").values()]
+
+    write(10)
+    with work(cluster.bootstrap_servers, "t", group="g") as jobs:
+        jobs.take(30, PATIENCE)
+    assert lags() == [0, 0, 0]
+    write(10)
+    assert lags() == [10, 10, 10]
+    admin.delete_records(dict.fromkeys(partitions, 15))
+    assert lags() == [5, 5, 5]
+    admin.close()

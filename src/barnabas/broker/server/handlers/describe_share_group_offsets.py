@@ -6,12 +6,17 @@ offset gets -1. So do all partitions of a group that does not exist, as in Apach
 The lag is the number of records from the start offset to the high watermark that are not finished yet. It is
 -1 if the number of finished records or the high watermark is unknown. The number is unknown until the
 partition's leader has stored the first finished records.
+
+If records after the stored start offset are deleted, the leader stores this only with its next change. So the
+lag is at most the number of records from the log start offset on. Apache Kafka counts the deleted records.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, Offset, TopicPartition
@@ -20,7 +25,7 @@ from barnabas.broker.coordinator.share_state.persister import SharePartitionKey,
 from barnabas.broker.interbroker import BrokerClient
 from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.replication.manager import ReplicaManager
-from barnabas.broker.server.monitoring.log_ends import ask_ends, known_end
+from barnabas.broker.server.monitoring.log_ends import ask_ends, ask_starts
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.leadership import group_coordinator
@@ -39,6 +44,13 @@ from barnabas.kafka.security.acls import Access, Operation
 
 _LAG_FROM = 1
 _UNKNOWN_LAG = -1
+
+
+class Bounds(NamedTuple):
+    """The log start offset and the high watermark of a partition."""
+
+    start: Offset
+    end: Offset
 
 
 @dataclass(slots=True)
@@ -111,7 +123,7 @@ async def _describe(
     }
     found = await ports.groups.share_groups.summaries(keys.values()) if group is not None else {}
     states = {partition: found.get(key, ShareState()) for partition, key in keys.items()}
-    ends = await _ends(ports, states) if has_lag else {}
+    bounds = await _bounds(ports, states) if has_lag else {}
 
     def describe(name: str, partitions: Iterable[int]) -> DescribeShareGroupOffsetsResponseTopic:
         topic = topics.get(name)
@@ -124,7 +136,7 @@ async def _describe(
         for index in partitions:
             partition = TopicPartition(name, index)
             state = states.get(partition, KafkaError(failure))
-            answer.partitions.append(described(index, state, ends.get(partition)))
+            answer.partitions.append(described(index, state, bounds.get(partition)))
         return answer
 
     return DescribeShareGroupOffsetsResponseGroup(
@@ -156,37 +168,50 @@ def _all_topics(group: ShareGroup | None, access: Access) -> Mapping[str, Collec
     }
 
 
-async def _ends(
+async def _bounds(
     ports: Ports, states: Mapping[TopicPartition, ShareState | KafkaError]
-) -> dict[TopicPartition, Offset]:
-    """Return the high watermarks of the partitions that have a start offset.
+) -> dict[TopicPartition, Bounds]:
+    """Return the bounds of the partitions that have a start offset.
 
     Ask their leaders for those that this broker does not lead. Leave out partitions whose leader does not
     answer.
     """
-    ends: dict[TopicPartition, Offset] = {}
+    bounds: dict[TopicPartition, Bounds] = {}
     unknown = []
     for partition, state in states.items():
         if isinstance(state, ShareState) and state.start_offset != UNKNOWN_OFFSET:
-            end = known_end(ports.replicas, partition)
-            if end is None:
+            known = _known_bounds(ports.replicas, partition)
+            if known is None:
                 unknown.append(partition)
             else:
-                ends[partition] = end
+                bounds[partition] = known
     if unknown:
-        ends |= await ask_ends(ports.peers, ports.view.image, unknown)
-    return ends
+        image = ports.view.image
+        starts, ends = await asyncio.gather(
+            ask_starts(ports.peers, image, unknown), ask_ends(ports.peers, image, unknown)
+        )
+        bounds |= {partition: Bounds(starts.get(partition, 0), end) for partition, end in ends.items()}
+    return bounds
+
+
+def _known_bounds(replicas: ReplicaManager, partition: TopicPartition) -> Bounds | None:
+    """Return the bounds of a partition; None if this broker does not lead it."""
+    try:
+        found = replicas.find(*partition)
+    except KafkaError:
+        return None
+    return Bounds(found.log.log_start_offset, found.log.high_watermark) if found.is_leader else None
 
 
 def described(
-    index: int, state: ShareState | KafkaError, end: Offset | None
+    index: int, state: ShareState | KafkaError, bounds: Bounds | None
 ) -> DescribeShareGroupOffsetsResponsePartition:
     """Return the part of the response about one partition.
 
     Args:
         index: the partition's number.
         state: the group's state in the partition, or the error of reading it.
-        end: the partition's high watermark; None if unknown.
+        bounds: the partition's bounds; None if they are unknown.
     """
     if isinstance(state, KafkaError):
         return DescribeShareGroupOffsetsResponsePartition(
@@ -198,8 +223,9 @@ def described(
         )
     finished = state.delivery_complete_count
     lag = _UNKNOWN_LAG
-    if end is not None and finished >= 0:
-        lag = max(0, end - state.start_offset - finished)
+    if bounds is not None and finished >= 0:
+        unfinished = bounds.end - state.start_offset - finished
+        lag = max(0, min(unfinished, bounds.end - bounds.start))
     return DescribeShareGroupOffsetsResponsePartition(
         partition_index=index, start_offset=state.start_offset, leader_epoch=state.leader_epoch, lag=lag
     )

@@ -1,7 +1,7 @@
-"""Finds and remembers end offsets of partitions, from which the metrics compute the lag of groups.
+"""Finds the start and end offsets of partitions, from which the broker computes the lag of groups.
 
-A group's coordinator does not lead all partitions that the group reads. It requests the end offsets of the
-others from their leaders, once for each response of ``/metrics/partitions``.
+A group's coordinator does not lead all partitions that the group reads. It requests the offsets of the others
+from their leaders. For ``/metrics/partitions`` it also remembers earlier end offsets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-_LATEST = -1
+_LATEST, _EARLIEST = -1, -2
 _CONSUMER = -1
 #: time limit for the responses of leaders, in seconds
 _PATIENCE = 2.0
@@ -41,6 +41,19 @@ async def ask_ends(
     Leave out a partition if its leader does not answer within 2 seconds or answers with an error, and all
     partitions after the first 50,000.
     """
+    return await _ask(peers, image, partitions, _LATEST)
+
+
+async def ask_starts(
+    peers: BrokerClient, image: ClusterImage, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, Offset]:
+    """Return the log start offsets of partitions that other brokers lead, as `ask_ends`."""
+    return await _ask(peers, image, partitions, _EARLIEST)
+
+
+async def _ask(
+    peers: BrokerClient, image: ClusterImage, partitions: Collection[TopicPartition], timestamp: int
+) -> dict[TopicPartition, Offset]:
     by_leader: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
     for partition in list(partitions)[:_MOST_ASKED]:
         state = image.partition(partition)
@@ -50,7 +63,7 @@ async def ask_ends(
 
     async def ask(leader: BrokerId, asked: list[TopicPartition]) -> None:
         for start in range(0, len(asked), _AT_ONCE):
-            request = _request(asked[start : start + _AT_ONCE])
+            request = _request(asked[start : start + _AT_ONCE], timestamp)
             response = await peers.channel(leader, "metrics").send(request, timeout_s=_PATIENCE)
             for topic in response.topics:
                 for each in topic.partitions:
@@ -68,11 +81,11 @@ async def ask_ends(
     return found
 
 
-def _request(partitions: Collection[TopicPartition]) -> ListOffsetsRequest:
+def _request(partitions: Collection[TopicPartition], timestamp: int) -> ListOffsetsRequest:
     topics: dict[str, ListOffsetsTopic] = {}
     for name, index in partitions:
         topic = topics.setdefault(name, ListOffsetsTopic(name=name))
-        topic.partitions.append(ListOffsetsPartition(partition_index=index, timestamp=_LATEST))
+        topic.partitions.append(ListOffsetsPartition(partition_index=index, timestamp=timestamp))
     return ListOffsetsRequest(replica_id=_CONSUMER, topics=list(topics.values()))
 
 
