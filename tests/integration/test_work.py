@@ -120,5 +120,5 @@ def test_a_cluster_without_share_groups_is_an_error_at_once():
         use_share_groups(wire, level=0)
         wire.close()
         broker.create_topic("t")
-        with pytest.raises(ClientError, match=r"raise the feature share.version to 1"):
+        with pytest.raises(ClientError, match=r"raise the feature share.version to 2"):
             Worker(broker.bootstrap_servers, "t", group="g")

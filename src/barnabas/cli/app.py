@@ -137,6 +137,10 @@ def _os_error(error: OSError) -> str:
             "Show and change settings of topics, groups and brokers.",
         ),
         "brokers": ("barnabas.cli.brokers:brokers", "List, describe and drain brokers."),
+        "features": (
+            "barnabas.cli.features:features",
+            "Features of a cluster: list their levels, upgrade and downgrade.",
+        ),
         "users": ("barnabas.cli.users:users", "Users and their passwords: add, list, delete."),
         "tokens": (
             "barnabas.cli.tokens:tokens",

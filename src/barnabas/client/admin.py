@@ -10,6 +10,7 @@ from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client import (
     config_calls,
     consumer_groups,
+    features,
     offset_calls,
     passwords,
     share_groups,
@@ -80,6 +81,19 @@ class Admin:
             check(answer.error_code, f"broker {broker}", answer.error_message)
 
         self._brokers.ask_controller(repeatable(unregister, ErrorCode.BROKER_ID_NOT_REGISTERED))
+
+    def features(self) -> list[features.Feature]:
+        """Return the features that the brokers support, with the levels that the cluster uses."""
+        return features.list_features(self._brokers)
+
+    def update_features(self, levels: Mapping[str, int], *, is_downgrade: bool = False) -> None:
+        """Set the levels of features for the whole cluster, all of them or none.
+
+        Args:
+            levels: the new level of each feature; 0 turns it off.
+            is_downgrade: whether the new levels are lower than the current ones.
+        """
+        features.update_features(self._brokers, levels, is_downgrade=is_downgrade)
 
     # -- topics
 

@@ -221,7 +221,7 @@ def _check_share_groups(brokers: Brokers) -> None:
     if not any(api.api_key == _SHARE_FETCH for api in brokers.ask_any(asked).api_keys):
         raise ClientError(
             f"the cluster at {brokers.servers} does not use share groups: upgrade its brokers, and raise the "
-            "feature share.version to 1 (`kafka-features.sh upgrade --feature share.version=1`)"
+            "feature share.version to 2 (`barnabas features upgrade share.version=2`)"
         )
 
 

@@ -41,6 +41,8 @@ SENSIBLE = {
     ("topics", "reassign", "cancel"): ["--all"],
     ("topics", "reassign", "throttle"): ["1000000"],
     ("brokers", "drain"): ["--dry-run"],
+    ("features", "upgrade"): ["share.version=2"],
+    ("features", "downgrade"): ["share.version=2"],
     ("groups", "reset-offsets"): ["--all-topics", "--to-earliest", "--execute"],
     ("acls", "grant"): ["--topic", "t"],
     ("acls", "deny"): ["--topic", "t"],

@@ -10,6 +10,7 @@ from barnabas.base.types import BrokerId
 from barnabas.broker.config import BrokerConfig, GroupConfig, Settings, TopicConfig, Update
 from barnabas.broker.config.describe import Description, describe_topic
 from barnabas.broker.config.layers import Layer, Source
+from barnabas.broker.metadata.features import DEAD_LETTERS_LEVEL, SHARE_VERSION
 from barnabas.broker.metadata.image import ALL_BROKERS, ClusterImage
 
 log = logger_of(__name__)
@@ -82,6 +83,17 @@ class ConfigResolver:
             config, capped = GroupConfig.from_layers(layers, layers[0].texts).capped(self._broker)
             for each in capped:
                 log.warning("a stored setting of group %s is beyond the broker's limit: %s", group_id, each)
+            if (
+                config.errors_deadletterqueue_topic_name
+                and image.features.level(SHARE_VERSION) < DEAD_LETTERS_LEVEL
+            ):
+                log.warning(
+                    "group %s has no dead letters, although errors.deadletterqueue.topic.name is set: raise "
+                    "the feature share.version to %d (`barnabas features upgrade share.version=%d`)",
+                    group_id,
+                    DEAD_LETTERS_LEVEL,
+                    DEAD_LETTERS_LEVEL,
+                )
             self._groups[group_id] = config
         return config
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
 SHARE_VERSION = "share.version"
+#: the level of `SHARE_VERSION` from which groups have dead-letter queues (KIP-1191)
+DEAD_LETTERS_LEVEL = 2
 
 
 class Feature(NamedTuple):

@@ -19,7 +19,7 @@ from barnabas.broker.config.share_start import EARLIEST, LATEST, start_timestamp
 from barnabas.broker.coordinator.backoff import backoff_ms
 from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, SharePersister, ShareState
 from barnabas.broker.logs.cold_reads import ColdReads
-from barnabas.broker.metadata.features import SHARE_VERSION
+from barnabas.broker.metadata.features import DEAD_LETTERS_LEVEL, SHARE_VERSION
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.sharing.counts import ShareCounts
 from barnabas.broker.sharing.dead_lettering import CheckLeader, DeadLettering, LetterWriter
@@ -32,8 +32,6 @@ from barnabas.broker.view import BrokerView
 log = logger_of(__name__)
 
 READ_COMMITTED = "read_committed"
-#: the level of the feature ``share.version`` from which groups have dead-letter queues (KIP-1191)
-_DEAD_LETTERS_SINCE = 2
 
 #: locks end at most this much too late, in seconds, so that one timer call ends many of them
 _LOCK_GRAIN = 0.05
@@ -187,7 +185,7 @@ class SharePartition:
             config.share_partition_max_record_locks,
             config.share_delivery_count_limit,
             bool(config.errors_deadletterqueue_topic_name)
-            and features.level(SHARE_VERSION) >= _DEAD_LETTERS_SINCE,
+            and features.level(SHARE_VERSION) >= DEAD_LETTERS_LEVEL,
         )
 
     @property

@@ -12,6 +12,7 @@ from barnabas.broker.config.describe import describe_broker, describe_group, des
 from barnabas.broker.config.layers import Source
 from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.metadata.configs import ConfigResolver
+from barnabas.broker.metadata.features import SHARE_VERSION, FinalizedFeatures
 from barnabas.broker.metadata.image import ALL_BROKERS
 
 HOUR = 3_600_000
@@ -155,6 +156,21 @@ def test_every_rendered_value_parses_back() -> None:
             text = setting.render(setting.default)
             if text is not None:
                 assert setting.parse(text) == setting.default
+
+
+def test_a_dead_letter_queue_below_its_feature_level_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    image = ClusterImage(group_configs={"workers": {"errors.deadletterqueue.topic.name": "dlq.jobs"}})
+    old, new = (image._replace(features=FinalizedFeatures({SHARE_VERSION: level})) for level in (1, 2))
+    for each in (new, old):
+        resolver = ConfigResolver(BrokerConfig.from_text({}), 1)
+        assert not caplog.records
+        for group in ("workers", "workers", "others"):
+            resolver.group_config(each, group)
+    (warning,) = caplog.messages
+    assert "group workers has no dead letters" in warning
+    assert "barnabas features upgrade share.version=2" in warning
 
 
 def test_a_stored_value_of_a_group_is_capped_at_the_brokers_present_bound(
