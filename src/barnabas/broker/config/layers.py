@@ -199,7 +199,7 @@ class Settings:
         return type(self).from_text({**self.given, **changed.given})
 
     def items(self) -> Iterator[tuple[Setting, Any]]:
-        """Yield every declaration with its value in this object."""
+        """Yield (setting, value) for each declared setting, with its value in this object."""
         for name, declaration in self.declared.items():
             yield declaration, self.value(name)
 

@@ -272,7 +272,7 @@ class CoordinatorRuntime(Generic[S]):
         return operation(slot.shard)
 
     def active_shards(self) -> Iterator[tuple[int, S]]:
-        """Yield each loaded shard with its partition."""
+        """Yield (partition, shard) for each loaded shard."""
         for partition, slot in list(self._slots.items()):
             if slot.state is _State.ACTIVE:
                 yield partition, slot.shard

@@ -176,7 +176,10 @@ class LogCleaner(Generic[P]):
         return True
 
     async def _dirtiest(self) -> tuple[PartitionLog, Dirtiness] | None:
-        """Return the log with the largest dirty ratio among those worth a cleaning; None if there is none."""
+        """Return the log with the largest dirty ratio among those worth a cleaning, and the range to clean.
+
+        Return None if there is no such log.
+        """
         now_ms = self._clock.now_ms()
         found: list[tuple[PartitionLog, Dirtiness]] = []
         before = dict(self._setbacks)

@@ -952,8 +952,8 @@ class LogManager:
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
         """Compute a truncation to `offset`, and make the lower recovery point durable that it needs.
 
-        Pass the result to `truncate_to`. A thread reads the batches. Truncations of logs in one directory
-        share a write.
+        Pass the result to `truncate_to`; it is None if no computation is needed. A thread reads the batches.
+        Truncations of logs in one directory share a write.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the recovery point could not be written; CORRUPT_MESSAGE, the

@@ -208,7 +208,7 @@ async def _check_empty(store: MetadataStore) -> None:
 
 
 def _nodes_of(backup: Backup) -> Iterator[tuple[str, bytes]]:
-    """Yield the nodes of the restored store, parents first."""
+    """Yield (path, data) for each node of the restored store, parents before their children."""
     nodes = {path: data.encode() for path, data in backup.nodes.items() if path != znodes.CLUSTER_ID}
     controller_epoch = backup.controller_epoch + _CONTROLLERS
     nodes[znodes.CONTROLLER_EPOCH] = znodes.encode_controller_epoch(controller_epoch)

@@ -342,7 +342,7 @@ class InFlight:
 
         Returns:
             The acquired records. One entry has contiguous records that were delivered equally often. Empty if
-                there is nothing to acquire; the start offset may still have moved past gaps.
+            there is nothing to acquire; the start offset may still have moved past gaps.
         """
         plan = _Plan(self._room, max_records, 0 if is_strict else batch_size, is_strict)
         position = at
@@ -994,7 +994,10 @@ def _union(bounds: Iterable[tuple[Offset, Offset]], distance: int = 1) -> list[t
 def _without(
     first: Offset, last: Offset, bounds: Sequence[tuple[Offset, Offset]]
 ) -> Iterator[tuple[Offset, Offset]]:
-    """Yield the parts of `first` to `last` that are outside of all `bounds`. `_union` returned the bounds."""
+    """Yield the first and last offset of each part of `first` to `last` that is outside of all `bounds`.
+
+    `_union` returned the bounds.
+    """
     for begin, end in bounds[bisect_left(bounds, first, key=itemgetter(1)) :]:
         if begin > last:
             break

@@ -294,7 +294,7 @@ class Cleaning:
         )
 
     def _batches(self, segment: LogSegment, position: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield the batches of a segment, not faster than the throttle allows."""
+        """Yield the header and bytes of each batch of a segment, not faster than the throttle allows."""
         size = 0
         for header, batch in segment.batches(position, self._block_bytes):
             yield header, batch

@@ -45,7 +45,7 @@ class Index:
         return self.size // self.ENTRY.size
 
     def entry(self, number: int) -> tuple[int, int]:
-        """Return the entry with the index `number`."""
+        """Return both numbers of the entry with the index `number`."""
         size = self.ENTRY.size
         if number >= self._stored:
             return self._unpack(self._tail, (number - self._stored) * size)

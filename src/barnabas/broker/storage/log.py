@@ -509,7 +509,10 @@ class PartitionLog:
         self._run(self._flush_to_last_part())
 
     def _flush_to_last_part(self) -> Flush | None:
-        """Make sealed segments durable in this call, until one flush covers the rest. Return that flush."""
+        """Make sealed segments durable in this call, until one flush covers the rest. Return that flush.
+
+        Return None if everything is durable.
+        """
         while (flush := self.prepare_flush()) is not None and flush.is_partial:
             self._run(flush)
         return flush

@@ -303,7 +303,9 @@ class LogFiles:
             self.forget_cancelled_swap()
 
     def settle_swap(self) -> Removal | None:
-        """Complete a half-done swap, or cancel it. Return the removal of the replaced files, if any.
+        """Complete a half-done swap, or cancel it.
+
+        Return the removal of the replaced files; None if there are none.
 
         Afterwards fsync the folder, and call `forget_cancelled_swap`.
         """

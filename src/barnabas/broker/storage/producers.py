@@ -147,10 +147,10 @@ class Producers:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the oldest open transaction. Read_committed consumers stop there.
+        """First offset of the oldest open transaction; None if no transaction is open.
 
-        A transaction counts as open until its marker is committed: if the leader is lost, the marker may be
-        lost, too.
+        Read_committed consumers stop there. A transaction counts as open until its marker is committed: if
+        the leader is lost, the marker may be lost, too.
         """
         opened = self._open_transactions
         first_open = next(iter(opened.values())) if opened else None
@@ -331,7 +331,8 @@ class Producers:
         """End the producer's transaction by the marker at `offset`.
 
         Returns:
-            The aborted transaction for read_committed consumers, if the marker aborts one with records.
+            The aborted transaction for read_committed consumers; None if the marker commits, or if the
+            transaction has no records.
         """
         producer = self._of_epoch(header.producer_id, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch

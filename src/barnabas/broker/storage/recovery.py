@@ -152,7 +152,10 @@ def _recover_segment(
 def _sound_batches(
     segment: LogSegment, size: int, start: Offset
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield the batches of a segment's file up to the first one that is damaged or misplaced."""
+    """Yield position, header and bytes of each batch in a segment's file.
+
+    Stop before a damaged or misplaced one.
+    """
     log: LogFile = segment.log
     block = b""
     block_at = 0

@@ -35,6 +35,8 @@ class OffsetAtTimestamp(NamedTuple):
 def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int) -> OffsetAtTimestamp | None:
     """Return the first record at or after `log_start_offset` whose timestamp is at least `timestamp`.
 
+    Return None if there is no such record.
+
     Raises:
         LongSearch: the search takes too long for one turn of the event loop.
     """

@@ -193,7 +193,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     describe = reading(TransactionShard.describe, _checked)
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
-        """Return an iterator over all transactional ids that this broker coordinates, with their states.
+        """Return an iterator over (transactional id, state) for all ids that this broker coordinates.
 
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some ids may not be loaded yet.

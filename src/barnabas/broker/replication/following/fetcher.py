@@ -73,9 +73,9 @@ class Logs(Protocol):
     """Makes changes of a log durable before they take effect (`barnabas.broker.logs.manager.LogManager`)."""
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
-        """Store the recovery point that a truncation to `offset` needs, and compute the truncation.
+        """Compute a truncation to `offset`, and store the recovery point that it needs.
 
-        Raises KafkaError.
+        Return the computed truncation; None if none is needed. Raises KafkaError.
         """
 
     async def store_log_start(self, opened: PartitionLog) -> None:

@@ -415,7 +415,10 @@ def _append(
     data: PartitionProduceData,
     refused: Refusals,
 ) -> tuple[Partition, AppendInfo]:
-    """Append a batch that needs the checks of `_checked`. Raises KafkaError if the batch is rejected."""
+    """Append a batch that needs the checks of `_checked`. Return its partition and the result of the append.
+
+    Raises KafkaError if the batch is rejected.
+    """
     name = topic.name or topic.topic_id
     partition = ports.replicas.find(name, data.index)
     if refused and (name, data.index) in refused:

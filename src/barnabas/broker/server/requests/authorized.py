@@ -141,7 +141,10 @@ class _Authorized:
 def _with_refused(
     api: Api[Any], each: Each, response: Response | None, request: Request, refused: Sequence[Refused]
 ) -> Response | None:
-    """Return the handler's response, with a failed answer for each rejected item added at the end."""
+    """Return the handler's response, with a failed answer for each rejected item added at the end.
+
+    If `response` is None, the result has only the failed answers.
+    """
     for items, error in refused:
         part = api.on_error(with_items(request, each.array, items), error)
         if response is None:

@@ -45,7 +45,7 @@ _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 
 
 def _api_versions_of_unknown_version(frame: Readable) -> RequestHeader | None:
-    """Return the header of `frame` if it is an ApiVersions request of an unknown version.
+    """Return the header of `frame` if it is an ApiVersions request of an unknown version, otherwise None.
 
     The client cannot know the versions of this broker yet. So the broker answers in v0, which every client
     understands.
@@ -369,7 +369,10 @@ class Dispatcher:
     async def _answer_divided(
         self, served: Served, header: RequestHeader, context: RequestContext, request: Request, pieces: Pieces
     ) -> Chunks | None:
-        """Answer a request in pieces. It has at most `DIRECT_ELEMENTS`, so the event loop divides it."""
+        """Answer a request in pieces. It has at most `DIRECT_ELEMENTS`, so the event loop divides it.
+
+        Return the encoded response; None if the request has no response.
+        """
         divide = partial(pieces.divide, request)
         response = await self._in_pieces(served, context, request, pieces, divide)
         if context.usage is not None:

@@ -111,7 +111,10 @@ class ClassicMember:
         return _answer(parked, response)
 
     def take_sync(self) -> asyncio.Future[SyncGroupResponse] | None:
-        """Remove and return the future of the delayed SyncGroup, if any. The caller must answer it."""
+        """Remove and return the future of the delayed SyncGroup; None if there is none.
+
+        The caller must answer it.
+        """
         parked, self.sync = self.sync, None
         return parked
 

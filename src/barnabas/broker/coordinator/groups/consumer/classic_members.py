@@ -210,7 +210,7 @@ def _check_protocols(group: ConsumerGroup, protocol_type: str, protocols: tuple[
 def _check(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[ConsumerMember, ClassicSide]:
-    """Return the member of the classic protocol that sent a request.
+    """Return the member of the classic protocol that sent a request, and its fields from JoinGroup.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
