@@ -34,7 +34,11 @@ from barnabas.kafka.records.crc import crc32c
 #: a plain batch has 1 to 2^24 records, so its last offset delta has no higher bits than these. No sequence
 #: number can then repeat within the producer's remembered batches
 _RECORDS_BITS = 24
-_CODECS = range(max(Compression) + 1)
+_CODECS = frozenset(map(int, Compression))
+_COVERED = slice(CRC_COVERS_FROM, None)
+# A call of a function costs less than the look-up of a method in each call.
+_unpack_header = HEADER.unpack_from
+_pack_uncovered = UNCOVERED.pack
 _EVER = 2**63
 
 
@@ -70,8 +74,7 @@ class PlainLimits:
         #: the numbers of the compressions that the topic keeps as they are
         self.codecs = _CODECS
         if config.compression_type != "producer":
-            codec = int(Compression.named(config.compression_type))
-            self.codecs = range(codec, codec + 1)
+            self.codecs = frozenset({int(Compression.named(config.compression_type))})
         self.is_log_append_time = config.message_timestamp_type == "LogAppendTime"
         #: how far a record's timestamp may lie before and after the broker's time
         self.before_ms = _EVER if self.is_log_append_time else config.message_timestamp_before_max_ms
@@ -119,10 +122,10 @@ def append_plain(
     ):
         return None
     (offset, length, _, magic, crc, attributes, last_delta, earliest, latest,
-     producer_id, producer_epoch, sequence, count) = HEADER.unpack_from(records)  # fmt: skip
+     producer_id, producer_epoch, sequence, count) = _unpack_header(records)  # fmt: skip
     base_offset = log.log_end_offset
     last_offset = base_offset + last_delta
-    covered = records[CRC_COVERS_FROM:]
+    covered = records[_COVERED]
     if (
         offset
         or length != size - LOG_OVERHEAD
@@ -160,7 +163,7 @@ def append_plain(
         records = with_timestamp_type(parse_header(records), records, now_ms)
         chunks = placed(records, base_offset, leader_epoch)
     else:
-        chunks = UNCOVERED.pack(base_offset, length, leader_epoch, MAGIC, crc), covered
+        chunks = _pack_uncovered(base_offset, length, leader_epoch, MAGIC, crc), covered
     try:
         segment.append(chunks, size, base_offset, last_offset, latest, limits.index_interval)
     except OSError as error:

@@ -70,7 +70,9 @@ class Leader:
 
     __slots__ = (
         "_context",
+        "_epoch",
         "_flushes",
+        "_has_min_isr",
         "_in_sync",
         "_limits",
         "_listener",
@@ -99,9 +101,13 @@ class Leader:
         self._context = context
         #: bytes appended in this epoch and not committed yet
         self._uncommitted_bytes = 0
-        #: limits of plain batches, and whether no append makes an fsync due, both with the present settings
+        #: limits of plain batches with the present settings and state; None until the next one
         self._limits: PlainLimits | None = None
+        #: made with `_limits`: whether enough replicas are in sync for acks=all
+        self._has_min_isr = False
+        #: made with `_limits`: whether no append makes an fsync due
         self._never_flushes = False
+        self._epoch = state.leader_epoch
         #: the first offset of this leader epoch; earlier records may be from other leaders
         self.epoch_start: Offset = log.log_end_offset
         #: the followers; None if no other broker has a replica
@@ -113,6 +119,7 @@ class Leader:
     def take_state(self, state: PartitionState) -> None:
         """Apply a state that the controller has decided for this leader epoch."""
         self.state = state
+        self._limits = None
         if self._in_sync is not None:
             self._in_sync.take_state(state)
         elif state.replicas != (self._node_id,):
@@ -213,20 +220,21 @@ class Leader:
         limits = self._limits
         if limits is None or limits.config is not config or limits.has_keys is not has_keys:
             limits = self._limits = PlainLimits(config, has_keys)
+            self._has_min_isr = len(self.state.isr) >= config.min_insync_replicas
             self._never_flushes = self._flushes.is_never_due
-        state = self.state
-        if acks == ACKS_ALL and len(state.isr) < config.min_insync_replicas:
+        if acks == ACKS_ALL and not self._has_min_isr:
             return None
-        info = append_plain(log, records, state.leader_epoch, limits, flags, now_ms)
+        before = log.log_end_offset
+        info = append_plain(log, records, self._epoch, limits, flags, now_ms)
         if info is not None:
             if (
                 self._never_flushes
                 and self._in_sync is None
-                and log.high_watermark == info[0]
+                and log.high_watermark == before
                 and not log.producers.ended_transactions
                 and not log.files.has_rolled
             ):  # the only replica has committed all earlier records: now it commits the batch
-                log.high_watermark = info[1] + 1
+                log.high_watermark = log.log_end_offset
                 self._listener.committed(len(records))
             else:
                 self._appended(len(records))

@@ -377,7 +377,7 @@ class Partition:
         if info.duplicate:
             self.traffic.produces += 1
         else:
-            self._appended(info, len(records))
+            self._appended(info.last_offset - info.base_offset + 1, len(records))
         return info
 
     def append_plain(
@@ -399,20 +399,22 @@ class Partition:
         """
         if self.unavailable is not None:
             return None
+        log = self.log
+        before = log.log_end_offset
         try:
             info = self._role.append_plain(records, acks, flags, now_ms, has_keys)
         except KafkaError as error:
             self._not_appended(error)
             raise
         if info is not None:
-            self._appended(info, len(records))
+            self._appended(log.log_end_offset - before, len(records))
         return info
 
-    def _appended(self, info: AppendInfo, new_bytes: int) -> None:
+    def _appended(self, new_records: int, new_bytes: int) -> None:
         traffic = self.traffic
         traffic.produces += 1
         traffic.bytes_in += new_bytes
-        traffic.messages_in += info[1] - info[0] + 1
+        traffic.messages_in += new_records
         if self.followers:
             for follower in self.followers:
                 follower.appended(new_bytes)

@@ -108,23 +108,17 @@ def produce(
     ports: Ports, context: RequestContext, request: ProduceRequest
 ) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
     if request.transactional_id is None:
-        return _produce(ports, context, request, _NO_REFUSALS)
+        return _append_all(ports, context, request, _NO_REFUSALS, [], [])
     refused = refusals(ports.replicas, ports.verifier, request, context.api_version)
     if is_awaitable(refused):
         return _produce_later(ports, context, request, refused)
-    return _produce(ports, context, request, refused)
+    return _append_all(ports, context, request, refused, [], [])
 
 
 async def _produce_later(
     ports: Ports, context: RequestContext, request: ProduceRequest, refused: Awaitable[Refusals]
 ) -> ProduceResponse | None:
-    return await resolve(_produce(ports, context, request, await refused))
-
-
-def _produce(
-    ports: Ports, context: RequestContext, request: ProduceRequest, refused: Refusals
-) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
-    return _append_all(ports, context, request, refused, [], [])
+    return await resolve(_append_all(ports, context, request, await refused, [], []))
 
 
 def _append_all(
@@ -150,6 +144,8 @@ def _append_all(
     rest = next(slices, None)
     if rest is not None:
         return _append_rest(ports, context, request, slices, rest, response, waiting)
+    if not waiting and request.acks:
+        return response
     return _appended(ports, context, request, response, waiting)
 
 
@@ -320,8 +316,6 @@ def _appended(
     response: ProduceResponse,
     waiting: list[Appended | _Unvalidated],
 ) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
-    if not waiting and request.acks:
-        return response
     appended = [item for item in waiting if isinstance(item, Appended)]
     if len(appended) == len(waiting):
         return _answer(context, request, response, appended)

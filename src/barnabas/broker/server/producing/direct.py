@@ -162,7 +162,8 @@ class DirectProduce:
             if info is None:
                 break
             appended.append(info)
-            if partition.log.high_watermark <= info[1] and not partition.is_acknowledged(info[1], acks):
+            log = partition.log
+            if log.high_watermark < log.log_end_offset and not partition.is_acknowledged(info[1], acks):
                 is_acknowledged = False
         if is_acknowledged and len(appended) == len(places):
             return opening.reply(frame, places, appended)

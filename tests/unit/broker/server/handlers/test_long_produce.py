@@ -34,7 +34,7 @@ def test_no_later_batch_takes_the_place_of_one_that_comes_again(code, comes_agai
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=b"batch")])
     context = SimpleNamespace(reported_errors=0, api_version=11)
     request = ProduceRequest(acks=-1, topic_data=[topic])
-    answer = produce._produce(ports, context, request, {("t", 0): KafkaError(code)})
+    answer = produce._append_all(ports, context, request, {("t", 0): KafkaError(code)}, [], [])
     assert answer.responses[0].partition_responses[0].error_code == code
     assert noted == ([(b"batch", code)] if comes_again else [])
 
