@@ -75,7 +75,7 @@ class Brokers:
 
     `ask_any`, `ask_controller`, `ask_broker` and `ask_coordinator` repeat a call if no response arrives, or
     if the response says that another broker must answer. So a repeated call must do no harm (see
-    `repeatable`). The other methods do not repeat calls.
+    `repeatable`). `insist` repeats a call in the same way. The other methods do not repeat calls.
 
     Args:
         timeout: seconds for each call, including all attempts.

@@ -37,7 +37,10 @@ def set_password(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def delete_user(view: ClusterView, wanted: Wanted) -> Change:
-    """Return the change that deletes all passwords of a user."""
+    """Return the change that deletes all passwords of a user.
+
+    Raises QueryError if the user of the console has not confirmed it.
+    """
     user = text_of(wanted, "user")
     must_confirm(wanted, user, "the user cannot log in any more")
     return Change(["users", "delete", user], lambda: view.admin.delete_user(user))

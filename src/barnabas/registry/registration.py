@@ -96,7 +96,12 @@ def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Ver
     """Return the reasons why `schema` is not compatible with `versions`; empty if it is.
 
     The subject's compatibility level applies. `versions` are in ascending order. Unless the level is
-    transitive, only the last one is compared.
+    transitive, only the last one is compared. The reasons are those of the newest version that does not fit,
+    then its number and the level.
+
+    Raises:
+        NotComputed: a comparison has not been made yet.
+        RegistryError: a schema is invalid, or a comparison exceeds a limit.
     """
     level = level_of(state, subject)
     against = list(versions) if level.transitive else list(versions)[-1:]

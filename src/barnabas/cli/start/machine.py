@@ -86,10 +86,12 @@ def count_of(asked: str | None, layout: Layout | None) -> int:
 
 
 def make_lone(folder: ClusterFolder, layout: Layout) -> int:
-    """Make several brokers into a single one, which must have a replica of every partition. Return its id.
+    """Make several brokers into a single one, the one with the lowest id. Return its id.
+
+    The other brokers must not have a replica of any partition.
 
     Raises:
-        ClusterFolderError: only another broker has a replica of some partition.
+        ClusterFolderError: another broker has a partition, or the folder is in use.
         StoreUnavailableError: the metadata cannot be read.
     """
     broker, *others = sorted(layout.addresses)

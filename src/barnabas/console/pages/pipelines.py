@@ -32,7 +32,10 @@ _RUNNING = ("running", "stopping")
 
 
 class Pipelines:
-    """Reads the status topic while a page is open. Any thread can use it."""
+    """The newest status of each pipeline, from the status topic. Any thread can use this object.
+
+    It reads the topic only when a page is requested, from where the last read ended.
+    """
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view

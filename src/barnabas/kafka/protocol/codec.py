@@ -37,8 +37,9 @@ _items_encoders: dict[tuple[type[Message], type[Struct], int], ItemsEncoder] = {
 def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> M:
     """Return the message that fills `buffer` from `position` to its end.
 
-    Records are memoryviews of `buffer`; everything else is copied. Raises ProtocolError if the bytes are not
-    exactly one valid message, or if the message does not have that version.
+    Records are memoryviews of `buffer`, or of a copy of it if it is a memoryview. Everything else is copied.
+    Raises ProtocolError if the bytes are not exactly one valid message, or if the message does not have that
+    version.
     """
     if isinstance(buffer, memoryview):
         buffer = bytes(buffer)

@@ -65,7 +65,9 @@ def compress(codec: Compression, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
-    """Return `data` decompressed. The call allocates at most about twice `limit` bytes, whatever the input.
+    """Return `data` decompressed. A codec allocates at most about twice `limit` bytes, whatever the input.
+
+    Data that is not compressed (codec 0) is copied, without a limit.
 
     Raises:
         ExpandsTooFarError: the data decompresses to more than `limit` bytes.
