@@ -43,7 +43,8 @@ class ConnectionPool:
         The caller must give the connection back, or close it.
 
         Args:
-            deadline: end of the wait for a new connection, in monotonic seconds.
+            deadline: monotonic seconds. A new connection may take a part of the time until then (see
+                `fair_share`).
             on_open: called with a new connection before this method returns it.
 
         Raises:

@@ -471,6 +471,8 @@ class _Threads:
 def _reserved_ports(count: int) -> Iterator[list[int]]:
     """Yield free ports that stay reserved while their broker is down.
 
+    On other systems than Linux they do not.
+
     Linux never assigns a port to which a socket is bound. While that socket does not listen, a broker can
     listen on the port.
     """

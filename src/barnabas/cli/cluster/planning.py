@@ -24,8 +24,10 @@ def plan(
 
     Args:
         brokers: number of brokers; by default as many as exist, or 3 if there are none.
+        host: host of the listeners.
         first_port: port of broker 1, with the ports that follow for the others; 0 means any unused ports. By
-            default, existing brokers keep their addresses, and new ones begin with 9092.
+            default, existing brokers keep their addresses, and new ones use the ports from 9092 (broker 1)
+            on.
         zookeeper: address of a ZooKeeper; None for one that the cluster runs itself, or that of the last
             start.
         racks: one rack for each broker; empty to leave the racks unchanged.
