@@ -51,7 +51,7 @@ def test_kafka_configs_renews_a_store_and_is_told_why_it_cannot(java: Java, tmp_
         with pytest.raises(ToolFailed, match=r"none\.p12 cannot be read"):
             java.run(CONFIGS, *one, "--alter", "--add-config", f"{NAME}.location={tmp_path}/none.p12")
         settings = f"{NAME}.location={second},{NAME}.type=PKCS12,{NAME}.password=sesame"
-        with pytest.raises(ToolFailed, match="is a broker's own: name the broker that it is for"):
+        with pytest.raises(ToolFailed, match="can be set for a single broker only: name the broker"):
             java.run(CONFIGS, *broker, "--entity-default", "--alter", "--add-config", settings)
         assert hosts() == ["127.0.0.1"]
         java.run(CONFIGS, *one, "--alter", "--add-config", settings)

@@ -154,7 +154,7 @@ def test_a_stranger_is_told_so(
         **MECHANISMS[mechanism],
         **wrong,
     }
-    with pytest.raises(AuthenticationError, match=f"refuses {mechanism}: "):
+    with pytest.raises(AuthenticationError, match=f"rejects the login by {mechanism}: "):
         read(addresses["sasl_ssl"], **settings)
 
 

@@ -280,7 +280,10 @@ def test_clients_log_in_again_before_their_tokens_end_and_lose_nothing(
         ({"sasl.oauthbearer.jwks.endpoint.url": None}, "jwks.endpoint.url is not set"),
         ({"sasl.oauthbearer.expected.issuer": None}, "needs sasl.oauthbearer.expected.issuer"),
         ({"sasl.oauthbearer.expected.audience": None}, "needs sasl.oauthbearer.expected.audience"),
-        ({"sasl.oauthbearer.jwks.endpoint.url": "http://provider.test/keys"}, "http only of this machine"),
+        (
+            {"sasl.oauthbearer.jwks.endpoint.url": "http://provider.test/keys"},
+            "http is allowed for this machine only",
+        ),
         ({"sasl.oauthbearer.jwks.endpoint.url": "ftp://provider.test/keys"}, "write https://"),
         ({"sasl.oauthbearer.jwks.endpoint.url": "file:///nowhere/at/all"}, "cannot be read"),
         (

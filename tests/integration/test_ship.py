@@ -268,7 +268,7 @@ def test_a_record_the_broker_refuses_stops_everything_behind_it(
     admin = barnabas_broker.admin()
     admin.alter_configs("topic", barnabas_topic, set={"max.message.bytes": "2000"})
     write(log, "one", "y" * 5000, "three")
-    with pytest.raises(ClientError, match=r"(?i)was refused for good .*too.large"):
+    with pytest.raises(ClientError, match=r"(?i)rejected a record permanently .*too.large"):
         ship(log, settings={"compression.type": "none", "batch.num.messages": 1})
     assert shipped(log) in ([], ["one"])
     admin.alter_configs("topic", barnabas_topic, delete=["max.message.bytes"])

@@ -238,7 +238,7 @@ def test_keys_are_altered_while_the_broker_runs_and_stay_after_a_restart(tmp_pat
             ([(name, str(tmp_path / "none.pem"))], "1", "cannot be read"),
             ([(name, str(trusted))], "1", "must be a PEM file with a private key"),
             ([(name, lacking)], "1", "lacks 127.0.0.1, which the present one names"),
-            ([(name, second)], "", "name the broker that it is for"),
+            ([(name, second)], "", "can be set for a single broker only"),
             ([("ssl.keystore.location", second)], "1", "or alter listener.name.NAME.ssl.keystore.location"),
             ([("listener.name.ssl.ssl.client.auth", "none")], "1", "is read at start only"),
         ):

@@ -56,7 +56,7 @@ def test_a_store_in_the_folder_of_a_clusters_broker_is_neither_used_nor_imported
         (tmp_path / name).write_bytes(b"made up")
     code, output = command("cluster", "import", tmp_path, "--zookeeper", address)
     assert code == 1
-    assert "is a broker's of a cluster" in output
+    assert "belongs to a broker of a cluster" in output
     with pytest.raises(Exception, match="remove") as refused:
         broker_on(address, tmp_path).start()
     assert "cluster import" not in str(refused.value)
@@ -114,7 +114,7 @@ def test_a_lone_broker_has_nobody_to_copy_a_discarded_replica_from(tmp_path: Pat
         assert "a broker runs on" in command("log", "discard", "t-0", tmp_path)[1]
     code, output = command("log", "discard", "t-0", tmp_path)
     assert code == 1
-    assert "nobody else has t-0" in output
+    assert "no other broker has t-0" in output
     assert list((tmp_path / "t-0").glob("*.log"))
 
 

@@ -55,7 +55,7 @@ def test_an_empty_batch_is_one_empty_task(make_topic: MakeTopic, plan: Plan) -> 
 def test_a_start_that_is_deleted_is_data_loss(topic: str, plan: Plan) -> None:
     start = offsets(topic, 1)
     with pytest.raises(
-        DataLossError, match=f"{topic}-0: offsets 1 to 2 are gone; to go on with what is left"
+        DataLossError, match=f"{topic}-0: offsets 1 to 2 are gone; to continue with the remaining records"
     ):
         plan(subscribe=topic, startingOffsets=start)
     assert plan(subscribe=topic, startingOffsets=start, failOnDataLoss="false") == [(0, 3, 10)]
@@ -78,7 +78,7 @@ def test_a_start_beyond_the_log_is_data_loss(topic: str, plan: Plan) -> None:
 
 def test_a_start_after_the_end_is_refused(topic: str, plan: Plan) -> None:
     with pytest.raises(
-        ConfigError, match=f"startingOffsets=8 is not allowed: {topic}-0 is to end before that, at 5"
+        ConfigError, match=f"startingOffsets=8 is not allowed: the read of {topic}-0 ends before that, at 5"
     ):
         plan(subscribe=topic, startingOffsets=offsets(topic, 8), endingOffsets=offsets(topic, 5))
 
@@ -105,7 +105,9 @@ def test_a_batch_may_end_at_a_time(make_topic: MakeTopic, feed: Callable[..., No
     each = f'{{"{topic}":{{"0":2001,"1":1001}}}}'
     assert plan(subscribe=topic, endingOffsetsByTimestamp=each) == [(0, 0, 2), (1, 0, 1)]
     late = f'{{"{topic}":{{"0":1,"1":2}}}}'
-    with pytest.raises(ConfigError, match=f"startingOffsets=2 is not allowed: {topic}-1 is to end before"):
+    with pytest.raises(
+        ConfigError, match=f"startingOffsets=2 is not allowed: the read of {topic}-1 ends before"
+    ):
         plan(subscribe=topic, startingOffsets=late, endingTimestamp="2000")
 
 

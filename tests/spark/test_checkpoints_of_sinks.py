@@ -198,7 +198,7 @@ def test_an_older_checkpoint_that_is_restored_is_refused_before_any_task_writes(
     query.run(3)
     older.tasks = 3  # one of them has never written
     for task in range(3):
-        with pytest.raises(ReplayError, match=r"batch 2 is written already.* set back or is a copy"):
+        with pytest.raises(ReplayError, match=r"batch 2 is written already.* an old one or a copy"):
             older.write(task)
     older.next = 2  # the last one only: it was perhaps not noted
     older.tasks = 2

@@ -330,7 +330,9 @@ def test_a_numbered_batch_is_written_once_however_often_it_is_tried(
         save(rows, sinkId=topic, batchId="7")
     save(spark.range(100, 110), sinkId=topic, batchId="8")
     assert committed_values(servers, topic) == sorted(map(str, range(110)))
-    with pytest.raises(PySparkException, match="batch 8 is written already, and a sink's batches must rise"):
+    with pytest.raises(
+        PySparkException, match="batch 8 is written already, and the batch numbers of a sink must increase"
+    ):
         save(rows, sinkId=topic, batchId="7")
     for _ in range(2):  # without a number each is a write of its own
         save(spark.range(110, 111))

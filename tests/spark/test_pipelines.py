@@ -610,6 +610,6 @@ def test_a_row_goes_to_the_one_of_several_topics_that_it_names(spark: SparkSessi
         ):
             encode(rows, options, "").collect()
     with pytest.raises(
-        ConfigError, match="option topic=good,bad is not allowed: the column topic has to say"
+        ConfigError, match="option topic=good,bad is not allowed: each row must name its topic"
     ):
         encode(rows.select("value"), options, "")

@@ -189,7 +189,7 @@ def test_a_password(mechanism: str, begin: Begin, stand: Stand, read: Read) -> N
     sasl = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism, "sasl_username": USER}
     check_both_ways(proxy, read, **sasl, sasl_password=PASSWORD)
     with pytest.raises(
-        AuthenticationError, match=f"{proxy.address} refuses {mechanism}: Authentication failed"
+        AuthenticationError, match=f"{proxy.address} rejects the login by {mechanism}: Authentication failed"
     ):
         read(proxy, **sasl, sasl_password="guess")
 

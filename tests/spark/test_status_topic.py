@@ -38,7 +38,7 @@ def test_fields_of_a_later_version_are_ignored() -> None:
 
 @pytest.mark.parametrize("value", [b"", b"\xff", b"[]", b"{}", b'{"queries": [7]}', b'"text"'])
 def test_what_is_no_status_is_refused(value: bytes) -> None:
-    with pytest.raises(ValueError, match="it is no status of a pipeline"):
+    with pytest.raises(ValueError, match="it is not the status of a pipeline"):
         from_value(value)
 
 

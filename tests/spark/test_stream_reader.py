@@ -255,9 +255,8 @@ def test_records_that_are_gone_are_named_all_at_once(
         future.result(60)
     start = {topic: {"0": 2, "1": 3}}
     end = Position(Position.from_json({topic: {"0": 10, "1": 8}}).offsets, plan=Plan(2)).to_json()
-    cause = (
-        f"{topic}-0: offsets 2 to 6 are gone; {topic}-1: offsets 3 to 7 are gone; to go on with what is left"
-    )
+    gone = f"{topic}-0: offsets 2 to 6 are gone; {topic}-1: offsets 3 to 7 are gone"
+    cause = f"{gone}; to continue with the remaining records"
     with pytest.raises(DataLossError, match=cause):
         open_reader(subscribe=topic).partitions(start, end)
     assert batch(open_reader(subscribe=topic), start, start) == [], "it has none of them to lose"

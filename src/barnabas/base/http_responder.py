@@ -75,7 +75,7 @@ def parse_request(head: bytes, *, only_local: bool) -> tuple[str, str, bool]:
         raise RequestError(405, "only GET and HEAD are answered")
     hosts = [value.strip() for name, _, value in (f.partition(":") for f in fields) if name.lower() == "host"]
     if len(hosts) != 1 and (hosts or minor == "1"):
-        raise RequestError(400, "a request needs one Host")
+        raise RequestError(400, "a request must have exactly one Host header")
     if hosts:
         host = _HOST.fullmatch(hosts[0])
         if host is None:
@@ -192,7 +192,7 @@ class _Exchange(asyncio.Protocol):
         self._received += data
         head, end, _ = self._received.partition(b"\r\n\r\n")
         if len(head) > MOST_BYTES:
-            self._refuse(431, f"a request may have {MOST_BYTES} bytes")
+            self._refuse(431, f"a request can have at most {MOST_BYTES} bytes")
         elif end:
             self._received = b""
             self._set_timer(ANSWER_SECONDS)
@@ -243,7 +243,7 @@ class _Exchange(asyncio.Protocol):
         handler = self._responder.handlers.get(path)
         if handler is None:
             known = ", ".join(sorted(self._responder.handlers))
-            self._refuse(404, f"there are {known}")
+            self._refuse(404, f"this path does not exist; the paths are {known}")
             return
         answer = handler()
         if isinstance(answer, tuple):

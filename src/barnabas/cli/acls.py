@@ -306,6 +306,6 @@ def _operations(text: str, kind: ResourceType) -> Sequence[Operation]:
         operation = next((each for each in known if each.name == name), None)
         if operation is None:
             choices = ", ".join(each.name.lower() for each in known)
-            raise click.UsageError(f"{word} is nothing that can be done to a {kind.name.lower()}: {choices}")
+            raise click.UsageError(f"{word} is not an operation on a {kind.name.lower()}: {choices}")
         operations.append(operation)
     return operations

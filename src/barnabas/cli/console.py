@@ -103,7 +103,7 @@ def console(
 
     check_urls(metrics)
     if (tls_cert is None) != (tls_key is None):
-        raise ConfigError("--tls-cert and --tls-key belong together: give both, or neither")
+        raise ConfigError("--tls-cert and --tls-key are only used together: give both, or neither")
     if not is_loopback(listen) and not (auth_file and (tls_cert or behind_proxy)):
         raise ConfigError(
             f"--listen {listen} can be reached from other machines: add --auth-file, and --tls-cert with "

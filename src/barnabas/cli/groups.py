@@ -203,7 +203,7 @@ def reset_offsets(
         raise click.UsageError("choose --dry-run or --execute")
     chosen = Target.from_options(**target)
     if bool(topics) == all_topics:
-        raise click.UsageError("say which partitions: --topic NAME (may be repeated) or --all-topics")
+        raise click.UsageError("name the partitions: --topic NAME (may be repeated) or --all-topics")
     admin = connect(bootstrap_server)
     description = admin.describe_group(group)
     is_share = description.type == "share"

@@ -85,11 +85,11 @@ def read_plan(text: str, source: str) -> dict[TopicPartition, tuple[BrokerId, ..
         for item in json.loads(text)["partitions"]:
             partition = TopicPartition(str(item["topic"]), _number(item["partition"]))
             if partition in plan:
-                raise click.ClickException(f"{source}: {partition} is there twice")
+                raise click.ClickException(f"{source}: {partition} occurs twice")
             plan[partition] = tuple(_number(replica) for replica in item["replicas"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise click.ClickException(
-            f"{source} is no plan of a reassignment ({type(error).__name__}: {error}): make one with "
+            f"{source} is not a plan of a reassignment ({type(error).__name__}: {error}): make one with "
             "`barnabas topics reassign plan`"
         ) from None
     if not plan:
@@ -122,7 +122,7 @@ def read_log_dirs(text: str, source: str) -> dict[Replica, str]:
                 continue
             if not isinstance(path, str) or not path.startswith("/"):
                 raise click.ClickException(
-                    f'{source}: {path!r:.80} of {partition} is no absolute path: write that, or "any"'
+                    f'{source}: {path!r:.80} of {partition} is not an absolute path: write one, or "any"'
                 )
             found[broker, partition] = path
     return found
@@ -130,7 +130,7 @@ def read_log_dirs(text: str, source: str) -> dict[Replica, str]:
 
 def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 2**31:
-        raise ValueError(f"{value!r:.80} is no number of a partition or a broker")
+        raise ValueError(f"{value!r:.80} is not the number of a partition or a broker")
     return value
 
 

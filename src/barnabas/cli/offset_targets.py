@@ -91,8 +91,8 @@ class Target:
             given.append(cls("time", time_before_now(by_duration, "--by-duration")))
         if len(given) != 1:
             raise click.UsageError(
-                "say where to, once: --to-earliest, --to-latest, --to-offset, --shift-by, --to-datetime or "
-                "--by-duration"
+                "choose one new position: --to-earliest, --to-latest, --to-offset, --shift-by, "
+                "--to-datetime or --by-duration"
             )
         return given[0]
 

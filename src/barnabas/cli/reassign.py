@@ -257,7 +257,7 @@ def cancel(plan: str | None, all_moves: bool, bootstrap_server: str) -> None:
 def throttle(rate: int | None, remove: bool, bootstrap_server: str) -> None:
     """Limit the copies of moving partitions to BYTES a second on each broker."""
     if (rate is None) != remove:
-        raise click.UsageError("say how many bytes a second, or give --remove")
+        raise click.UsageError("give the number of bytes a second, or --remove")
     moves = connect_moves(bootstrap_server)
     if rate is not None:
         under_way = moves.under_way()

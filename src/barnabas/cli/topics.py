@@ -390,7 +390,7 @@ def delete(names: tuple[str, ...], if_exists: bool, bootstrap_server: str) -> No
                 raise
             if not if_exists:
                 raise KafkaError(
-                    error.code, f"there is no topic {name}: nothing after it was deleted"
+                    error.code, f"there is no topic {name}: the topics named after it were not deleted"
                 ) from None
             report(f"there is no topic {name}")
         else:

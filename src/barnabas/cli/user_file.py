@@ -51,7 +51,7 @@ def write_user_file(admin: Path, user: str, password: str) -> Path:
     path = admin.with_name(f"{user}.properties")
     try:
         if path.exists() and _user_of(path) != user:
-            raise NoFileError(f"{path} is there, and is not {user}'s")
+            raise NoFileError(f"{path} exists, and is not a file with the login of {user}")
         settings = read_unchecked(admin)
         mechanism = settings.get("sasl.mechanism", _DEFAULT).upper()
         mechanism = mechanism if mechanism in _MODULES else _DEFAULT

@@ -110,7 +110,7 @@ def _read(path: str) -> str:
             line = file.readline(_LONGEST + 2)
     password = line.rstrip(b"\r\n")
     if not password or len(password) > _LONGEST:
-        raise InputError(f"the first line of {path} is no password: it must have 1 to {_LONGEST} bytes")
+        raise InputError(f"the first line of {path} is not a password: it must have 1 to {_LONGEST} bytes")
     try:
         return password.decode()
     except UnicodeDecodeError:

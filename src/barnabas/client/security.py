@@ -56,7 +56,7 @@ class ConnectionSecurity:
             if answer.error_code:
                 reason = answer.error_message or error_code(answer.error_code).doc
                 raise AuthenticationError(
-                    f"the broker at {connection.address} refuses {self.sasl.mechanism}: {reason}"
+                    f"the broker at {connection.address} rejects the login by {self.sasl.mechanism}: {reason}"
                 )
             try:
                 message = exchange.send(answer.auth_bytes)

@@ -66,7 +66,7 @@ def create_client(
     try:
         return kind({**defaults, **librdkafka_settings(bootstrap_servers, settings)})
     except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
-        raise SettingError(f"librdkafka refuses the settings: {_reason(error)}") from None
+        raise SettingError(f"librdkafka rejects the settings: {_reason(error)}") from None
 
 
 def check_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> None:

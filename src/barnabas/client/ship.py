@@ -348,8 +348,8 @@ def _to_json(fields: dict[str, Any]) -> bytes:
 
 def _refused(error: Any) -> ClientError:
     return ClientError(
-        f"a record was refused for good ({translate(error)}): nothing after it was sent; put right what the "
-        "broker objects to, and ship again"
+        f"the broker rejected a record permanently ({translate(error)}): no record after it was sent; "
+        "correct the cause, and run `barnabas ship` again"
     )
 
 

@@ -110,7 +110,8 @@ class SourceState:
             return
         except ValueError:
             raise ClientError(
-                f"{self._path} is damaged: remove its directory, and the topic is read for how far it came"
+                f"{self._path} is damaged: remove its directory; `barnabas ship` then reads its position "
+                "from the topic"
             ) from None
         position = document["position"]
         self.clean = document["clean"]

@@ -91,7 +91,9 @@ def redrive(view: ClusterView, wanted: Wanted) -> Change:
             "table: write it again with a pipeline that reads this topic"
         )
     if to is None:
-        raise QueryError(f"{name[:40]}-{partition} at {offset} is no dead letter: no header says its topic")
+        raise QueryError(
+            f"{name[:40]}-{partition} at {offset} is not a dead letter: no header names its original topic"
+        )
     described(view, to)  # sending would create it
     headers = without_errors(record.headers)
     source = source_of(record.headers)

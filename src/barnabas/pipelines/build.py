@@ -249,8 +249,8 @@ class _Builder:
             for output in shared.outputs:
                 if self._has_begun(output.name) and not self._has_written(shared.name, output.name):
                     raise PipelineError(
-                        f"{output.name} has run as a query of its own, and {shared.name} does not begin "
-                        "where it was: remove the option shared, or reset the pipeline"
+                        f"{output.name} has run as a query of its own, and {shared.name} is not at the same "
+                        "position: remove the option shared, or reset the pipeline"
                     )
             writer = shared.parsed.records.writeStream.foreachBatch(fanout.write)
             writer = writer.queryName(shared.name).option("checkpointLocation", checkpoint)
@@ -278,8 +278,8 @@ class _Builder:
             shared = f"{source.name}.shared"
             if self._has_written(shared, query) and not self._has_begun(query):
                 raise PipelineError(
-                    f"{query} would begin anew, and {shared} has written its rows: make it share the source "
-                    "again, or reset the pipeline"
+                    f"{query} has no checkpoint and would read all records again, although {shared} has "
+                    "written its rows: make it share the source again, or reset the pipeline"
                 )
 
     def _has_begun(self, query: str) -> bool:

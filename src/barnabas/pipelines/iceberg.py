@@ -160,7 +160,7 @@ def _commit(options: SinkOptions, table: Table, files: list[str], query: str, nu
             raise
         except CommitFailedException as error:
             failed = error
-    raise IcebergError(f"Iceberg table {options.iceberg}: others kept committing: {failed}")
+    raise IcebergError(f"Iceberg table {options.iceberg}: other writers committed each time: {failed}")
 
 
 def _forbid_retries(table: Table) -> None:

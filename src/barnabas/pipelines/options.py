@@ -253,11 +253,15 @@ class SourceOptions(Options):
         if self.format in REGISTERED and not self.subject:
             self.subject = f"{self.topic}-value"
         if self.dead_letter and self.format not in (*_DECLARED, "text", *REGISTERED):
-            raise refuse("dead_letter", self.dead_letter, f"every record is good as {self.format}: remove it")
+            raise refuse(
+                "dead_letter", self.dead_letter, f"every record is valid as {self.format}: remove it"
+            )
         if self.dead_letter and self.static:
             raise refuse("dead_letter", self.dead_letter, "a static source has none: remove it")
         if self.refresh and not self.static:
-            raise refuse("refresh", self.refresh, "a stream is read as it comes: remove it, or set static")
+            raise refuse(
+                "refresh", self.refresh, "a stream reads new records as they arrive: remove it, or set static"
+            )
         if self.refresh and not self.refresh_s:
             raise refuse("refresh", self.refresh, "write a number and a unit: `30 seconds`, `5 minutes`")
         if self.shared and self.static:

@@ -215,9 +215,7 @@ class SinkOptions(Options):
         if self.dead_letter_limit < 1:
             raise refuse("dead_letter_limit", self.dead_letter_limit, "write 1 or more")
         if self.dead_letter_limit != DEAD_LETTERS_OF_A_BATCH and not self.dead_letter:
-            raise refuse(
-                "dead_letter_limit", self.dead_letter_limit, "it goes with dead_letter: set that too"
-            )
+            raise refuse("dead_letter_limit", self.dead_letter_limit, "it needs dead_letter: set that too")
 
 
 class _Topic(SinkKind):

@@ -120,7 +120,7 @@ def _table(rows: DataFrame, options: SinkOptions) -> TableSink:
     table = sink_kind(options.kind)
     assert isinstance(table, TableSink)
     if DELETED in rows.columns and "key" in table.takes and not options.keys:
-        raise refuse("key", "", f"rows are deleted by it ({DELETED}): name the key's columns")
+        raise refuse("key", "", f"the sink needs it to delete rows ({DELETED}): name the key's columns")
     return table
 
 
@@ -148,7 +148,11 @@ def _records(rows: DataFrame, options: SinkOptions, registry: str) -> DataFrame:
 def _only_to(topics: list[str], rows: DataFrame) -> DataFrame:
     """Return `rows` with a check: a row whose column topic is not in `topics` fails the job."""
     if "topic" not in rows.columns:
-        raise refuse("topic", ",".join(topics), "the column topic has to say which, and there is none")
+        raise refuse(
+            "topic",
+            ",".join(topics),
+            "each row must name its topic in a column topic, and there is no such column",
+        )
     topic = F.col("topic")
     slip = F.concat(
         F.lit("column topic is "),

@@ -84,7 +84,7 @@ def _step(location: Location, statement: str) -> Step:
         )
     if statement[:6].upper() == "SELECT":
         raise PipelineError(
-            f"{location}: this SELECT goes nowhere: begin it with CREATE TEMPORARY VIEW name AS"
+            f"{location}: no sink writes the rows of this SELECT: begin it with CREATE TEMPORARY VIEW name AS"
         )
     return Step(view[2] if view else None, location, statement)
 

@@ -67,7 +67,7 @@ def from_value(value: bytes) -> PipelineStatus:
         status = PipelineStatus.of(found)
         age = (datetime.now(UTC) - datetime.fromisoformat(status.updated)).total_seconds()
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"it is no status of a pipeline: {error}") from None
+        raise ValueError(f"it is not the status of a pipeline: {error}") from None
     if status.state in ("running", "stopping") and age > SILENT_S:
         status.state = "silent"
     return status

@@ -60,7 +60,7 @@ def _load(context: ssl.SSLContext, path: str) -> None:
     except ssl.SSLError as error:
         raise ConfigError(
             f"--tls {path} cannot be used ({error.reason or error}): it must be a PEM file with a private "
-            "key that is not encrypted, and its certificate behind it"
+            "key that is not encrypted, followed by its certificate"
         ) from None
     except OSError as error:
         raise ConfigError(f"--tls {path} cannot be read: {error.strerror}") from None

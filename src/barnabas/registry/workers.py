@@ -127,7 +127,7 @@ class Workers:
     def _run(self, job: tuple[Any, ...], deadline: float) -> Any:
         with self._lock:
             if self._closed:
-                raise RegistryError(Code.OPERATION_TIMEOUT, "the registry stops: ask again")
+                raise RegistryError(Code.OPERATION_TIMEOUT, "the registry stops: try again")
             worker = self._idle.pop() if self._idle else None  # the last used one has most schemas cached
             worker = worker or _Worker()
             self._busy.add(worker)
@@ -154,7 +154,7 @@ class Workers:
 
 
 def _too_late() -> RegistryError:
-    return RegistryError(Code.OPERATION_TIMEOUT, "the schema could not be read in time: ask again")
+    return RegistryError(Code.OPERATION_TIMEOUT, "the schema could not be read in time: try again")
 
 
 #: of all registries of this process

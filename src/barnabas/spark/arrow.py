@@ -107,9 +107,9 @@ def _times(_: TopicPartition, fields: Fields) -> pa.Array:
     if beyond.size:  # of a producer that took nanoseconds for milliseconds, say
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"the record at offset {fields.offset[beyond[0]]} has the time {fields.timestamp[beyond[0]]}, in "
-            "milliseconds, which is more than Spark can hold; to read on, choose in .schema(...) the columns "
-            "but timestamp",
+            f"the record at offset {fields.offset[beyond[0]]} has the time {fields.timestamp[beyond[0]]}, "
+            "in milliseconds, which is more than Spark can hold; to continue, choose all columns except "
+            "timestamp in .schema(...)",
         )
     return pa.array(fields.timestamp).cast(pa.timestamp("ms", tz="UTC")).cast(_ARROW_TIMESTAMP)
 

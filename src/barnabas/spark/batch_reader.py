@@ -70,7 +70,7 @@ class TopicReader(DataSourceReader):
                 is_chosen = ending.by_partition is not None or (ending.is_timestamp and end[tp] < latest[tp])
                 if is_chosen or self._options.starting.is_timestamp:
                     option = self._options.starting.option
-                    raise refuse(option, start[tp], f"{tp} is to end before that, at {end[tp]}")
+                    raise refuse(option, start[tp], f"the read of {tp} ends before that, at {end[tp]}")
                 losses.append(f"{tp}: the log ends at {end[tp]}, before {start[tp]}")
                 start[tp] = end[tp]
         if losses:

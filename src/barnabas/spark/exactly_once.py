@@ -214,8 +214,8 @@ def _replay(
     """
     if mark is not None and mark.batch > what.batch:
         raise ReplayError(
-            f"{what}: batch {mark.batch} is written already, and a sink's batches must rise; if the "
-            "checkpoint was set back or is a copy, start the query with a new one"
+            f"{what}: batch {mark.batch} is written already, and the batch numbers of a sink must increase; "
+            "if the checkpoint is an old one or a copy, start the query with a new checkpoint"
         )
     if mark is None or mark.batch < what.batch:  # the batch is whole
         written: TaskContent = TaskContent()
@@ -237,10 +237,10 @@ def _replay(
 def _refuse_changed(changed: str, options: WriteOptions) -> None:
     if options.fail_on_changed_replay:
         raise ReplayError(
-            f"{changed}; run it as it was, or keep what was written with the "
-            "option barnabas.failOnChangedReplay=false"
+            f"{changed}; run it unchanged, or keep the written rows with the option "
+            "barnabas.failOnChangedReplay=false"
         )
-    _logger.warning("%s; keeping what was written, since barnabas.failOnChangedReplay=false", changed)
+    _logger.warning("%s; keeping the written rows, because barnabas.failOnChangedReplay=false", changed)
 
 
 class _Transaction:

@@ -158,7 +158,7 @@ def encode(
     if not set(key) <= set(names):
         raise refuse("key", ",".join(key), f"the columns are {', '.join(names)}")
     if deletes and not key:
-        raise refuse("key", "", f"a tombstone for a row that is {DELETED} needs one: name the key's columns")
+        raise refuse("key", "", f"a tombstone for a row with {DELETED} needs a key: name the key's columns")
     row = F.struct(*(F.col(f"`{name}`") for name in names))
     if format == "text":
         if "value" not in names:

@@ -32,8 +32,10 @@ def report_data_loss(what: str, *, fail: bool) -> None:
     `what` describes the records.
     """
     if fail:
-        raise DataLossError(f"{what}; to go on with what is left, set the option failOnDataLoss=false")
-    _logger.warning("%s; continuing, since failOnDataLoss=false", what)
+        raise DataLossError(
+            f"{what}; to continue with the remaining records, set the option failOnDataLoss=false"
+        )
+    _logger.warning("%s; continuing, because failOnDataLoss=false", what)
 
 
 class OpenRanges:

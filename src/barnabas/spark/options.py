@@ -328,7 +328,7 @@ def _selection(given: _Given) -> dict[str, Any]:
     if name == "subscribe":
         topics = tuple(dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip()))
         if not topics:
-            raise refuse(name, value, "name topics, by commas")
+            raise refuse(name, value, "name topics, separated by commas")
         return {"topics": topics}
     if name == "subscribePattern":
         topic_pattern(name, value)

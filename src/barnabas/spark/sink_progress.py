@@ -235,8 +235,8 @@ def check_goes_on(
         last = next((m.batch for n, m in marks.items() if n == topic and m.topic_id == topic_id), None)
     if last is not None and last > what.batch:
         raise ReplayError(
-            f"{what}: batch {last} is written already, and a sink's batches must rise; if the checkpoint was "
-            "set back or is a copy, start the query with a new one"
+            f"{what}: batch {last} is written already, and the batch numbers of a sink must increase; if the "
+            "checkpoint is an old one or a copy, start the query with a new checkpoint"
         )
     if topic is not None and not adopt:
         _check_not_elsewhere(what, topic, last, marks)

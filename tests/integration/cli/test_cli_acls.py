@@ -55,7 +55,7 @@ def test_rules_are_granted_listed_checked_and_revoked(run):
     ("words", "told"),
     [
         (["grant", "alice", "read"], "name a resource"),
-        (["grant", "alice", "fly", "--topic", "t"], "fly is nothing that can be done to a topic"),
+        (["grant", "alice", "fly", "--topic", "t"], "fly is not an operation on a topic"),
         (["grant", "alice", "all", "--cluster", "--prefixed"], "cannot be used with --cluster"),
         (["check", "alice", "read"], "name a resource"),
     ],

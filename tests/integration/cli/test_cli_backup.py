@@ -32,4 +32,4 @@ def test_what_is_missing_is_told_in_one_line(tmp_path):
     assert "--data" in call("backup", tmp_path / "x", code=2)
     assert "log.dirs" in call("backup", tmp_path / "x", "--data", tmp_path / "none", code=1)
     (tmp_path / "bad").write_text("x")
-    assert "no backup" in call("restore", tmp_path / "bad", "--data", tmp_path / "none", code=1)
+    assert "not a backup" in call("restore", tmp_path / "bad", "--data", tmp_path / "none", code=1)

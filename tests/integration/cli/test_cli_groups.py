@@ -164,9 +164,9 @@ def test_a_group_is_deleted_and_then_not_there(barnabas, group):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["g", "--all-topics"], "say where to, once"),
-        (["g", "--all-topics", "--to-earliest", "--to-latest"], "say where to, once"),
-        (["g", "--to-earliest"], "say which partitions"),
+        (["g", "--all-topics"], "choose one new position"),
+        (["g", "--all-topics", "--to-earliest", "--to-latest"], "choose one new position"),
+        (["g", "--to-earliest"], "name the partitions"),
         (["g", "--all-topics", "--to-earliest", "--dry-run", "--execute"], "choose --dry-run or --execute"),
         (["g", "--topic", "t:x", "--to-earliest"], "write NAME or NAME:0,1,2"),
         (["g", "--all-topics", "--by-duration", "soon"], "for example 90s"),

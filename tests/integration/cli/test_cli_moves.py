@@ -91,7 +91,7 @@ def test_a_move_that_is_refused_is_told(barnabas, barnabas_topic, plan):
     path = plan((barnabas_topic, 0, [2]), (barnabas_topic, 1, [1]))
     told = barnabas("topics", "reassign", "execute", path, code=1).err
     assert "2 partitions could not be moved" in told
-    assert "names broker 2, which is not there" in told
+    assert "names broker 2, which is not in the cluster" in told
 
 
 def test_throttles_are_set_and_lifted(barnabas, barnabas_topic, barnabas_broker):

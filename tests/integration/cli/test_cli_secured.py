@@ -188,7 +188,7 @@ def test_a_file_of_another_is_not_replaced_by_that_of_a_new_user(run: Run, file:
     (file.parent / "password").write_text("looking-glass\n")
     before = file.read_text()
     for user, words in (
-        ("client", "is there, and is not client's"),
+        ("client", "is not a file with the login of client"),
         ("../bob", "cannot be the name of a file"),
     ):
         ended = run("users", "add", user, "--password-file", file.parent / "password", "--config", file)

@@ -116,7 +116,7 @@ def test_what_is_no_dead_letter_goes_nowhere(console, make_topic, barnabas_broke
         producer.send(topic, "fine", partition=0)
         producer.send(topic, "lost", partition=0, headers=[("__barnabas.errors.topic", gone.encode())])
     asked = {"do": "redrive", "topic": topic, "partition": 0, "execute": True}
-    assert "no dead letter" in console.change(**asked, offset=0).body["error"]
+    assert "not a dead letter" in console.change(**asked, offset=0).body["error"]
     assert f"there is no topic {gone}" in console.change(**asked, offset=1).body["error"]
     assert "no such record" in console.change(**asked, offset=9).body["error"]
 

@@ -77,7 +77,7 @@ def test_a_name_that_is_no_file_name_is_refused(admin, user):
 def test_a_file_of_something_else_stays_as_it_is(admin, text):
     path = admin.with_name("ana.properties")
     path.write_text(text)
-    with pytest.raises(NoFileError, match="is not ana's"):
+    with pytest.raises(NoFileError, match="is not a file with the login of ana"):
         write_user_file(admin, "ana", "sesame")
     assert path.read_text() == text
 

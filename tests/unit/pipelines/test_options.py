@@ -36,7 +36,7 @@ def test_a_watermark_is_a_column_and_a_delay() -> None:
         ({"topic": "t", "static": 1}, "option static=1 is not allowed: write true or false"),
         (
             {"topic": "t", "refresh": "1 minute"},
-            "refresh=1 minute is not allowed: a stream is read as it comes",
+            "refresh=1 minute is not allowed: a stream reads new records as they arrive",
         ),
         (
             {"topic": "t", "static": True, "refresh": "soon"},
@@ -52,7 +52,7 @@ def test_a_watermark_is_a_column_and_a_delay() -> None:
         ({"files": "f"}, "option format= is not allowed: choose from json, csv"),
         ({"topic": "t", "format": "json"}, "option schema is missing: json needs one"),
         ({"topic": "t", "format": "text", "schema": "a INT"}, "the columns of text are fixed: remove it"),
-        ({"topic": "t", "dead_letter": "d"}, "every record is good as raw: remove it"),
+        ({"topic": "t", "dead_letter": "d"}, "every record is valid as raw: remove it"),
         ({"topic": "t", "watermark": "at"}, "option watermark=at is not allowed: write a column and a delay"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_source_that_cannot_be_is_refused_with_the_cure(given: dict[str, objec
             {"topic": "t", "dead_letter": "bad", "dead_letter_limit": 0},
             "option dead_letter_limit=0 is not allowed: write 1 or more",
         ),
-        ({"topic": "t", "dead_letter_limit": 5}, "it goes with dead_letter: set that too"),
+        ({"topic": "t", "dead_letter_limit": 5}, "it needs dead_letter: set that too"),
     ],
 )
 def test_a_sink_that_cannot_be_is_refused_with_the_cure(given: dict[str, object], said: str) -> None:

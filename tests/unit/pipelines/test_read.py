@@ -163,7 +163,11 @@ def test_a_mistake_in_python_is_said_with_its_line(tmp_path: Path, old: str, new
         ('from = "dear"', 'from = "deer"', "p.sql:12: there is no source or step deer: did you mean dear?"),
         ('from = "dear"\n', "", "p.sql:11: sink out: option from is missing: name a view"),
         ("TEMPORARY ", "", "p.sql:18: view dear would outlive the pipeline: write CREATE TEMPORARY VIEW"),
-        ("CREATE TEMPORARY VIEW dear AS\n", "", "p.sql:18: this SELECT goes nowhere: begin it with CREATE"),
+        (
+            "CREATE TEMPORARY VIEW dear AS\n",
+            "",
+            "p.sql:18: no sink writes the rows of this SELECT: begin it with CREATE",
+        ),
         ("[sink.out]", '[sink."a/b"]', "p.sql:12: the name a/b: write letters, digits, - and _"),
         ("[source.orders]", "[source]", "p.sql:4: write a table [source.NAME] for each source"),
     ],

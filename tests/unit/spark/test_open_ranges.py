@@ -40,7 +40,7 @@ def test_a_log_that_starts_within_the_range_is_gone_on_with(caplog: pytest.LogCa
         ranges = opened((3, 9), fail=False)
         ranges.go_on_at(A, 5)
     assert ranges.position(A) == 5
-    assert "t-0: offsets 3 to 4 are gone; continuing, since failOnDataLoss=false" in caplog.text
+    assert "t-0: offsets 3 to 4 are gone; continuing, because failOnDataLoss=false" in caplog.text
 
 
 @pytest.mark.parametrize("earliest", [9, 20, 0])
@@ -51,7 +51,7 @@ def test_a_log_that_has_nothing_of_the_range_ends_it(earliest: int) -> None:
 
 
 def test_a_loss_fails_the_task_and_names_what_is_gone() -> None:
-    cure = "to go on with what is left, set the option failOnDataLoss=false"
+    cure = "to continue with the remaining records, set the option failOnDataLoss=false"
     with pytest.raises(DataLossError, match=f"t-0: offsets 3 to 8 are gone; {cure}"):
         opened((3, 9)).end_early(A)
     with pytest.raises(DataLossError, match=f"t-0 is gone; {cure}"):

@@ -112,7 +112,7 @@ def test_sparks_own_options_are_let_through() -> None:
         ({"subscribe": "a"}, "option kafka.bootstrap.servers is missing: set it to your broker"),
         (SERVERS, "set one of the options subscribe, subscribePattern, assign: there is none of them"),
         ({**READ, "assign": '{"a":[0]}'}, 'there is subscribe=orders and assign={"a":[0]}'),
-        ({**READ, "subscribe": " , "}, "option subscribe=, is not allowed: name topics, by commas"),
+        ({**READ, "subscribe": " , "}, "option subscribe=, is not allowed: name topics, separated by commas"),
         ({**SERVERS, "subscribePattern": "("}, "option subscribePattern=( is not allowed: it is not a regu"),
         ({**SERVERS, "subscribePattern": " "}, "option subscribePattern= is not allowed: write a regular"),
         ({**SERVERS, "assign": "a:0"}, "option assign=a:0 is not allowed: write the partitions"),

@@ -29,16 +29,16 @@ def check_address(url: str) -> None:
         parts = urlsplit(url)
         host = parts.hostname or ""
     except ValueError:
-        raise DocumentError("it is no URL") from None
+        raise DocumentError("it is not a URL") from None
     if parts.scheme == "file" and host in ("", "localhost") and parts.path:
         return
     if parts.username is not None:
-        raise DocumentError("it names a user, whom every log would show")
+        raise DocumentError("it contains a user name, which would appear in logs: remove it")
     if parts.scheme == "https" and host:
         return
     if parts.scheme == "http" and _is_here(host):
         return
-    raise DocumentError("write https://HOST/PATH or file:///PATH; http only of this machine")
+    raise DocumentError("write https://HOST/PATH or file:///PATH; http is allowed for this machine only")
 
 
 def read_document(url: str) -> bytes:

@@ -218,7 +218,9 @@ def _read_key(pem: bytes) -> EllipticCurvePrivateKey:
 
     key = load_pem_private_key(pem, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ConfigError("the authority's key is not one of an elliptic curve, as ours are")
+        raise ConfigError(
+            "the authority's key is not an elliptic-curve key: create the authority with `barnabas tls init`"
+        )
     return key
 
 

@@ -64,5 +64,5 @@ def parse_match(selectors: Iterable[str]) -> dict[str, Any]:
         try:
             patterns[name] = compiled(pattern)
         except ValueError as error:
-            raise ConfigError(f"match={name}=… is no regular expression of RE2: {error}") from None
+            raise ConfigError(f"match={name}=… is not a regular expression of RE2: {error}") from None
     return patterns

@@ -114,7 +114,7 @@ class _Resource(NamedTuple):
             )
         if setting.update is Update.PER_BROKER and self.path == znodes.broker_config(ALL_BROKERS):
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"{name} is a broker's own: name the broker that it is for"
+                ErrorCode.INVALID_REQUEST, f"{name} can be set for a single broker only: name the broker"
             )
         self.check_min_isr(name)
         return setting
@@ -542,7 +542,8 @@ def _altered(resource: _Resource, setting: Setting, step: ConfigChange) -> Any:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{step.name}: there is no operation {step.operation}")
     if setting.type is not Type.LIST:
         raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"{setting.name} is no list to append to or subtract from: set it"
+            ErrorCode.INVALID_CONFIG,
+            f"{setting.name} is not a list, so it has no values to append or subtract: set it",
         )
     now = resource.value(setting)
     if step.operation == AlterOperation.APPEND:

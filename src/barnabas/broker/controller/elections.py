@@ -79,7 +79,7 @@ class ElectionControl:
                         }
                         elected = _unclean(state, still, incomplete.get(partition, frozenset()))
                         log.warning(
-                            "%s: elected broker %d, as asked: records beyond offset %d may be lost",
+                            "%s: elected broker %d, as requested: records from offset %d on may be lost",
                             partition,
                             elected.leader,
                             still[elected.leader].end,

@@ -75,10 +75,10 @@ def _check(update: FeatureUpdate, finalized: FinalizedFeatures) -> None:
     is_downgrade = update.upgrade_type != UpgradeType.UPGRADE
     if update.level < level and not is_downgrade:
         raise _invalid(
-            f"{update.name} is at level {level}: to go down to {update.level}, ask for a downgrade"
+            f"{update.name} is at level {level}: to lower it to level {update.level}, request a downgrade"
         )
     if update.level > level and is_downgrade:
-        raise _invalid(f"{update.name} is at level {level}: {update.level} is no downgrade")
+        raise _invalid(f"{update.name} is at level {level}: level {update.level} is not lower")
 
 
 def _check_brokers(update: FeatureUpdate, image: ClusterImage) -> None:
@@ -93,8 +93,8 @@ def _check_brokers(update: FeatureUpdate, image: ClusterImage) -> None:
         lowest, highest = broker.features.get(update.name, (0, 0))
         if not lowest <= update.level <= highest:
             raise _invalid(
-                f"broker {broker_id} has levels {lowest} to {highest} of {update.name}, not {update.level}: "
-                "upgrade it first"
+                f"broker {broker_id} supports levels {lowest} to {highest} of {update.name}, not level "
+                f"{update.level}: upgrade it first"
             )
     holders = {r for topic in image.topics.values() for state in topic.partitions for r in state.replicas}
     away = sorted(holders - image.brokers.keys())

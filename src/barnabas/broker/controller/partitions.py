@@ -365,7 +365,7 @@ def _report(changes: Sequence[Change], elections: int) -> None:
     if leaderless:
         more = ", ..." if len(leaderless) > _NAMED else ""
         log.warning(
-            "%d partitions have no leader, since no replica in sync runs: %s%s",
+            "%d partitions have no leader, because no broker with an in-sync replica runs: %s%s",
             len(leaderless),
             ", ".join(leaderless[:_NAMED]),
             more,

@@ -47,7 +47,8 @@ def place_replicas(
     if replication_factor > known:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas of a partition need as many brokers, and {known} are known",
+            f"a partition with {replication_factor} replicas needs {replication_factor} brokers, and the "
+            f"cluster has {known}",
         )
     if not ring:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker runs that could lead a partition")
@@ -134,7 +135,9 @@ def check_assignment(
         raise refuse(f"the assignment {shown(replicas)} names a broker twice")
     for broker in replicas:
         if broker not in alive:
-            raise refuse(f"the assignment {shown(replicas)} names broker {broker}, which is not there")
+            raise refuse(
+                f"the assignment {shown(replicas)} names broker {broker}, which is not in the cluster"
+            )
     if replication_factor is not None and len(replicas) != replication_factor:
         raise refuse(
             f"the assignment {shown(replicas)} has {len(replicas)} replicas, "

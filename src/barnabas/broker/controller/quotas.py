@@ -113,9 +113,9 @@ def _may_have_children(path: str) -> bool:
 def _check_entity(entity: QuotaEntity) -> None:
     names = [name for name in entity if name is not None]
     if not names:
-        raise _refuse("a quota is of a user, a client id, both, or an address: name one")
+        raise _refuse("a quota is for a user, a client id, both, or an address: name one of these")
     if entity.ip is not None and len(names) > 1:
-        raise _refuse("a quota of an address is not of a user or a client id as well")
+        raise _refuse("a quota for an address cannot also name a user or a client id")
     for name in names:
         if isinstance(name, str) and not 1 <= len(name.encode()) <= _LONGEST_NAME:
             raise _refuse(f"the name of a user or a client id has 1 to {_LONGEST_NAME} bytes")
@@ -123,7 +123,7 @@ def _check_entity(entity: QuotaEntity) -> None:
         try:
             ipaddress.ip_address(entity.ip)
         except ValueError:
-            raise _refuse(f"'{entity.ip}' is no address: write one such as 192.0.2.7") from None
+            raise _refuse(f"'{entity.ip}' is not an address: write one such as 192.0.2.7") from None
 
 
 def _changed(

@@ -228,7 +228,9 @@ class TopicControl:
             check_partition_count(added)
             replicas = _place_replicas(image, added, factor, self._random)
         elif len(request.assignments) != added:
-            raise refuse(f"{added} partitions are to be added, and {len(request.assignments)} assigned")
+            raise refuse(
+                f"the request adds {added} partitions, but assigns replicas for {len(request.assignments)}"
+            )
         else:
             known = known_brokers(image)
             replicas = [check_assignment(r, known, factor) for r in request.assignments]

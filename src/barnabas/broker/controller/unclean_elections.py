@@ -160,9 +160,9 @@ class UncleanElections:
         for brokers, partitions in waiting.items():
             if told.get(brokers) != len(partitions):
                 log.warning(
-                    "%d partitions have no leader and wait for %s, which may have committed records that no "
-                    "other replica has: %s%s. If that is lost for good, `barnabas topics elect --unclean "
-                    "--all` gives those records up",
+                    "%d partitions have no leader and wait for %s, which may have committed records that "
+                    "no other replica has: %s%s. If the missing replicas are lost permanently, `barnabas "
+                    "topics elect --unclean --all` elects other leaders, without these records",
                     len(partitions),
                     f"{'broker' if len(brokers) == 1 else 'brokers'} {', '.join(map(str, brokers))}",
                     ", ".join(map(str, partitions[:_NAMED])),

@@ -119,7 +119,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         while (message := await next_message(login, exchange, answer)) is not None:
             response = await self._call(SaslAuthenticateRequest(auth_bytes=message))
             if response.error_code:
-                raise SaslError(f"it refuses this broker's login by {login.mechanism}")
+                raise SaslError(f"it rejects this broker's login by {login.mechanism}")
             answer = response.auth_bytes
             if response.session_lifetime_ms > 0:
                 self.good_for = response.session_lifetime_ms / 1000
@@ -127,7 +127,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     async def _call(self, request: Request) -> Any:
         version = self.common_version(request, None)
         if version is None:
-            raise ProtocolError("the peer knows no SASL that this broker knows")
+            raise ProtocolError("the peer supports no version of the SASL requests that this broker supports")
         return await self._ask(request, version)
 
     def common_version(self, request: Request, at_most: int | None) -> int | None:
@@ -212,7 +212,7 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def _answered(self, frame: Readable) -> None:
         if not self._unanswered:
-            raise ProtocolError("an answer to nothing that was asked")
+            raise ProtocolError("a response that belongs to no request")
         header = self._unanswered[0].header
         response = _parse(header, frame)
         request = self._unanswered.popleft()

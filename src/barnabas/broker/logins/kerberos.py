@@ -109,8 +109,8 @@ def _read(text: str) -> _Rule:
     found = _RULE.fullmatch(text)
     if found is None:
         raise ConfigError(
-            f"{_SETTING} has '{text[:60]}', which is no rule: write DEFAULT, or "
-            "RULE:[NUMBER:FORMAT](MATCH)s/PATTERN/REPLACEMENT/g, by commas"
+            f"{_SETTING} has '{text[:60]}', which is not a rule: write DEFAULT, or "
+            "RULE:[NUMBER:FORMAT](MATCH)s/PATTERN/REPLACEMENT/g, separated by commas"
         )
     parts = int(found["parts"])
     if any(int(number) > min(parts, 2) for number in _PART.findall(found["format"])):
@@ -119,7 +119,9 @@ def _read(text: str) -> _Rule:
         match = None if found["match"] is None else compile_java(found["match"])
         pattern = None if found["pattern"] is None else compile_java(found["pattern"])
     except re.error as error:
-        raise ConfigError(f"{_SETTING} has '{text[:60]}', which has no regular expression: {error}") from None
+        raise ConfigError(
+            f"{_SETTING} has '{text[:60]}', which has an invalid regular expression: {error}"
+        ) from None
     replacement = found["replacement"] or ""
     if pattern and any(int(number or 0) > pattern.groups for _, number in _REFERENCE.findall(replacement)):
         raise ConfigError(f"{_SETTING} has '{text[:60]}': the pattern has only {pattern.groups} groups")

@@ -120,7 +120,7 @@ class SubjectRules:
             if rule is None:
                 raise ConfigError(
                     f"ssl.principal.mapping.rules cannot be read from '{text[at : at + 60]}' on: write "
-                    "RULE:PATTERN/NAME/, RULE:PATTERN/NAME/L or DEFAULT, by commas"
+                    "RULE:PATTERN/NAME/, RULE:PATTERN/NAME/L or DEFAULT, separated by commas"
                 )
             self._rules.append(_Rule(None) if rule["default"] else _read(rule))
             at = rule.end()
@@ -137,5 +137,5 @@ def _read(rule: re.Match[str]) -> _Rule:
         return _Rule(compile_java(rule["pattern"]), rule["name"], rule["case"])
     except re.error as error:
         raise ConfigError(
-            f"ssl.principal.mapping.rules has '{rule['pattern']}', which is no regular expression: {error}"
+            f"ssl.principal.mapping.rules has '{rule['pattern']}', which is not a regular expression: {error}"
         ) from None

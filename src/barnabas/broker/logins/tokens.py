@@ -71,9 +71,9 @@ class TokenRules(NamedTuple):
             raise SaslError(f"the token is valid from {begin - now:.0f} s on")
         _time(claims, "iat")
         if self.issuer is not None and claims.get("iss") != self.issuer:
-            raise SaslError("the token is of another issuer than sasl.oauthbearer.expected.issuer")
+            raise SaslError("the token's issuer is not sasl.oauthbearer.expected.issuer")
         if self.audiences and not {*_strings(claims, "aud")} & {*self.audiences}:
-            raise SaslError("the token is for others than sasl.oauthbearer.expected.audience")
+            raise SaslError("the token's audience does not contain sasl.oauthbearer.expected.audience")
         user = claims.get(self.user_claim)
         if not isinstance(user, str) or not user.strip() or len(user) > _MOST_NAME:
             raise SaslError(f"the token's {self.user_claim} names no user")
@@ -124,11 +124,15 @@ class SignedTokens:
         header, _ = _parts(token)
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in _KEY_TYPES:
-            raise SaslError("the token's alg is not allowed: use RS256, ES256 or their like")
+            raise SaslError(
+                "the token's alg is not allowed: use RS256, ES256 or another RSA or elliptic-curve signature"
+            )
         fitting = [key for key in self._keys() if _fits(key, header.get("kid"), algorithm)]
         if not fitting:
             self._on_unknown_key()
-            raise SaslError("no key of the provider fits the token: it was asked for its keys again")
+            raise SaslError(
+                "no key of the identity provider matches the token; the broker has requested the keys again"
+            )
         registry = jws.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
         registry.max_header_length = MOST_CHARACTERS
         for key in fitting[:_MOST_TRIED]:
@@ -169,7 +173,7 @@ def parse_keys(document: bytes) -> list[Key]:
         raise ConfigError("it is not JSON") from None
     entries = found.get("keys") if isinstance(found, dict) else None
     if not isinstance(entries, list):
-        raise ConfigError('it is no JWKS: {"keys": [...]}')
+        raise ConfigError('it is not a JWKS: {"keys": [...]}')
     keys = []
     for entry in entries[:_MOST_KEYS]:
         if isinstance(entry, dict) and entry.get("kty") in ALGORITHMS and entry.get("use", "sig") == "sig":
@@ -227,7 +231,7 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
-        raise SaslError(f"the token's {name} is no time")
+        raise SaslError(f"the token's {name} is not a time")
     return float(value)
 
 

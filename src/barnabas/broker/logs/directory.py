@@ -281,7 +281,8 @@ class LogDirectory:
         if found_id not in (None, topic_id):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{path} is of another topic of that name, or does not say of which: start the broker again",
+                f"{path} belongs to another topic of the same name, or does not name its topic: start the "
+                "broker again",
             )
         if found_id is not None:
             self._found[topic_partition] = found_id
@@ -358,8 +359,8 @@ class LogDirectory:
         committed = self.high_watermarks.get(topic_partition, 0)
         if log.log_end_offset < committed:
             logger.error(
-                "%s: records of offsets %d to %d, which had been acknowledged, are gone: a power cut takes "
-                "what was not fsynced; else the log's files were damaged",
+                "%s: records of offsets %d to %d, which had been acknowledged, are missing: a power cut "
+                "loses records that were not fsynced; without a power cut, the log's files were damaged",
                 topic_partition,
                 log.log_end_offset,
                 committed - 1,
@@ -430,7 +431,9 @@ class LogDirectory:
         try:
             self.env.fs.rename(future.files.path, aside)
         except OSError as error:
-            logger.warning("%s cannot be removed, the next start does it: %s", future.files.path, error)
+            logger.warning(
+                "%s cannot be removed now, so the next start removes it: %s", future.files.path, error
+            )
             return None
         return TreeRemoval(self.env.fs, aside)
 
@@ -812,7 +815,7 @@ def _claim(
     try:
         found = checkpoints.decode_properties(read_small_file(fs, file))
         if found.get("version") not in ("0", "1") or "cluster.id" not in found:
-            raise ValueError("it does not say whose directory this is")
+            raise ValueError("it does not name the cluster")
     except FileNotFoundError:
         found = {}
         if any(_PARTITION_FOLDER.fullmatch(entry.name) for entry in fs.entries(path)):

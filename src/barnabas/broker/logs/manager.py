@@ -176,7 +176,7 @@ class LogManager:
                 return directory
         if path in self.unopened:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline")
-        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of this broker's log directories")
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of this broker's log directories")
 
     def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
         """Choose the directory for a replica that may be created later. A restart forgets the choice."""
@@ -331,9 +331,9 @@ class LogManager:
             if unknown:
                 more = ", ..." if unknown[5:] else ""
                 log.error(
-                    "%s: %d folders belong to no topic of this broker and are left alone: %s%s; if they "
-                    "are topics of yours, the metadata was set back: stop the broker and run "
-                    "`barnabas log check`",
+                    "%s: %d folders belong to no topic of this broker and are left alone: %s%s; if you "
+                    "need these topics, the metadata is out of date: stop the broker and run `barnabas log "
+                    "check`",
                     directory.path,
                     len(unknown),
                     ", ".join(map(str, unknown[:5])),
@@ -448,13 +448,15 @@ class LogManager:
                 self._postponed[topic_partition] = _Postponed(topic_id, config, is_gone=True)
             else:
                 self._postponed.pop(topic_partition, None)
-            log.error("%s/%s is gone, and cannot begin anew: %s", directory.path, topic_partition, error)
+            log.error(
+                "%s/%s is missing, and cannot be created again: %s", directory.path, topic_partition, error
+            )
             return
         del self._unreadable[topic_partition]
         self._postponed.pop(topic_partition, None)
         self.incomplete.note(topic_partition, topic_id, mark, directory.adopt(opened))
         log.error(
-            "%s/%s begins anew, empty, and is copied from the partition's leader: %s",
+            "%s/%s is created again, empty, and is copied from the partition's leader: %s",
             directory.path,
             topic_partition,
             mark.reason,
@@ -663,7 +665,7 @@ class LogManager:
         try:
             directory.futures[topic_partition] = await self._disk.run(load)
         except KafkaError as error:
-            log.warning("%s cannot be opened, its copying begins anew: %s", path, error.message)
+            log.warning("%s cannot be opened, so the copying starts again: %s", path, error.message)
             self._run(TreeRemoval(directory.env.fs, path))
             try:
                 start = current.log_start_offset
@@ -758,7 +760,7 @@ class LogManager:
         try:
             removal = directory.delete(topic_partition)
         except KafkaError as error:
-            log.error("%s cannot be deleted, the next start does it: %s", topic_partition, error)
+            log.error("%s cannot be deleted now, so the next start deletes it: %s", topic_partition, error)
             self._undeleted.add(topic_id)
             return
         if removal is not None:
@@ -1151,4 +1153,4 @@ def _load_log(
 def _report(done: asyncio.Future[None]) -> None:
     error = None if done.cancelled() else done.exception()
     if error is not None:
-        log.error("files could not be deleted, the next start does it: %s", error)
+        log.error("files could not be deleted, so the next start deletes them: %s", error)

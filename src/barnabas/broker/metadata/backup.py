@@ -147,12 +147,12 @@ def decode(data: bytes) -> Backup:
             raise BackupError("its checksum is wrong")
         head, *nodes = map(json.loads, body.split(b"\n"))
         if head["barnabas-metadata-backup"] != 1 or head["nodes"] != len(nodes):
-            raise BackupError("it is of another version")
+            raise BackupError("it has the format of another version")
         return Backup(head["cluster"], head["taken_ms"], head["controller_epoch"], dict(nodes))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, BackupError):
             raise
-        raise BackupError(f"it is no backup of a cluster's metadata ({error})") from error
+        raise BackupError(f"it is not a backup of a cluster's metadata ({error})") from error
 
 
 def read_backup(fs: FileSystem, path: str) -> Backup:

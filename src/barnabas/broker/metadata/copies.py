@@ -139,9 +139,7 @@ def choose(copies: Sequence[Found]) -> Found | None:
     furthest = max(copy.reached for copy in present)
     if whole is None or furthest > whole.generation:
         reasons = "; ".join(f"{copy.path} {copy.described()}" for copy in present)
-        raise StoreUnavailableError(
-            f"no copy of the metadata is known to hold everything ({reasons}): {_REPAIR}"
-        )
+        raise StoreUnavailableError(f"no copy of the metadata is known to be complete ({reasons}): {_REPAIR}")
     return whole
 
 

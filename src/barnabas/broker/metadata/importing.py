@@ -81,7 +81,7 @@ def check_lone(fs: FileSystem, folders: Sequence[str]) -> None:
     if not have_been_in_cluster(fs, folders):
         return
     raise StoreUnavailableError(
-        f"{', '.join(folders)} is a broker's of a cluster, whose metadata is in ZooKeeper: remove "
+        f"{', '.join(folders)} belongs to a broker of a cluster, whose metadata is in ZooKeeper: remove "
         f"{', '.join(embedded_files(fs, folders))}, and start the broker with zookeeper.connect set to where "
         "it is"
     )

@@ -150,8 +150,8 @@ async def check_not_lost(store: MetadataStore, fs: FileSystem, folders: Sequence
         with contextlib.suppress(OSError):
             if exists(fs, f"{folder}/{checkpoints.META_PROPERTIES}"):
                 raise ConfigError(
-                    f"there is no cluster at zookeeper.connect, and {folder} is a broker's of one: correct "
-                    "the setting, or have `barnabas cluster restore` make the cluster again"
+                    f"there is no cluster at zookeeper.connect, and {folder} belongs to a broker of a "
+                    "cluster: correct the setting, or have `barnabas cluster restore` make the cluster again"
                 )
 
 

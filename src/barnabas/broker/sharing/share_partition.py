@@ -388,7 +388,9 @@ class SharePartition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         flight = self._in_flight
         if flight is None:
-            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "the member has acquired nothing here")
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD_STATE, "the member has acquired no records of this partition"
+            )
         flight.limits = self._limits
         flight.start_moved(self.partition.log.log_start_offset)
         has_change = flight.acknowledge(member, acknowledgements, self._loop.time() + self.lock_seconds)

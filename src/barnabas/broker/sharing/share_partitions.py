@@ -98,7 +98,9 @@ class SharePartitions:
         """
         found = self.find_in_use(group, topic_id, index)
         if found is None:
-            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "the member has acquired nothing here")
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD_STATE, "the member has acquired no records of this partition"
+            )
         return found
 
     def find_in_use(self, group: str, topic: TopicKey, index: int) -> SharePartition | None:

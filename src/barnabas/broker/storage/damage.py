@@ -29,9 +29,9 @@ def lost_records(topic_partition: TopicPartition, end: Offset, safe_end: Offset,
     """Return the error for offsets `end` to `safe_end` - 1, which were durable and cannot be read now."""
     return KafkaError(
         ErrorCode.CORRUPT_MESSAGE,
-        f"records from offset {end} on are damaged or gone, which had been safe on disk up to {safe_end - 1} "
-        f"({reason}): stop the broker and run `barnabas log check`, which says how {topic_partition} can be "
-        "served again",
+        f"records from offset {end} on are damaged or missing, although the records up to {safe_end - 1} "
+        f"were on disk ({reason}): stop the broker and run `barnabas log check`, which says how "
+        f"{topic_partition} can be served again",
     )
 
 

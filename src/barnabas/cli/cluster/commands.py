@@ -191,8 +191,8 @@ def start(
         secured.settings_with(values)  # refuse now what contradicts it
     elif folder.is_secured:
         raise ClusterFolderError(
-            f"the cluster in {data} was made with --secure, and would be open to everybody without: start it "
-            "with --secure, or choose another folder by --data"
+            f"the cluster in {data} was created with --secure, and without it every client could read and "
+            "change the data: start it with --secure, or choose another folder by --data"
         )
     store: ClusterStore
     if layout.is_own_zookeeper:
@@ -441,7 +441,7 @@ def restore(sources: tuple[Path, ...], address: str | None, directories: tuple[P
     source, chosen = max(found, key=lambda item: item[1].age)
     for other, each in found:
         if each.cluster_id != chosen.cluster_id:
-            raise click.ClickException(f"{other} and {source} are of two clusters")
+            raise click.ClickException(f"{other} and {source} belong to two different clusters")
         when = datetime.fromtimestamp(each.taken_ms / 1000, UTC).isoformat(timespec="seconds")
         gone = sorted(set(each.topics) - set(chosen.topics))
         more = f", not in the latest: {', '.join(gone[:5])}{', ...' if gone[5:] else ''}" if gone else ""

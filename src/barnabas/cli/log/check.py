@@ -172,7 +172,7 @@ def _check_not_shared(path: Path) -> None:
         raise DirectoryShared(
             f"{path} has the folders of several brokers: name one of them, such as {path}/broker-1. If the "
             f"metadata in {path} is damaged, move {FILE_NAMES[0]} and {FILE_NAMES[1]} away, and start the "
-            "brokers: the message has the command that makes it again"
+            "brokers: the message of `barnabas start` has the command that creates the metadata again"
         )
 
 

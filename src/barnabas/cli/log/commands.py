@@ -112,12 +112,12 @@ def check(directories: tuple[Path, ...], as_json: bool) -> None:
                 click.echo(finding.text())
     if damaged and found.is_clustered:
         raise DamagedLog(
-            f"{damaged} findings; `barnabas log discard` throws a damaged replica away, and the broker "
-            "copies it again from the partition's leader; where there is no other replica, `barnabas log "
-            "repair --dry-run` says what can be saved"
+            f"{damaged} findings; `barnabas log discard` moves a damaged replica aside, and the broker "
+            "copies it again from the partition's leader; if there is no other replica, `barnabas log "
+            "repair --dry-run` shows which records can be saved"
         )
     if damaged:
-        raise DamagedLog(f"{damaged} findings; `barnabas log repair --dry-run` says what can be done")
+        raise DamagedLog(f"{damaged} findings; `barnabas log repair --dry-run` shows what can be repaired")
 
 
 @log.command(
@@ -188,7 +188,7 @@ def discard(partition: str, directories: tuple[Path, ...], dry_run: bool, as_jso
     from barnabas.cli.log.check import PARTITION_FOLDER, check_not_in_use
 
     if (match := PARTITION_FOLDER.fullmatch(partition)) is None:
-        raise click.UsageError(f"{partition!r} is no partition: write TOPIC-PARTITION, like orders-0")
+        raise click.UsageError(f"{partition!r} is not a partition: write TOPIC-PARTITION, like orders-0")
     topic_partition = TopicPartition(match["topic"], int(match["partition"]))
     paths = [path.absolute() for path in directories]
     for path in paths:
@@ -196,8 +196,8 @@ def discard(partition: str, directories: tuple[Path, ...], dry_run: bool, as_jso
     fs, folders = OsFileSystem(), [str(path) for path in paths]
     if not belong_to_cluster(fs, folders):
         raise click.ClickException(
-            f"{', '.join(folders)} is a lone broker's: nobody else has {partition}. `barnabas log repair` "
-            "serves what is whole of it"
+            f"{', '.join(folders)} belongs to a broker that runs alone: no other broker has {partition}. "
+            "`barnabas log repair` keeps its complete batches"
         )
     found = find_replica(fs, folders, topic_partition)
     if not found:

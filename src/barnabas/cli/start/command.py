@@ -235,9 +235,9 @@ def _refuse_to_open(folders: Iterable[Path]) -> None:
             if not (folder / "admin.properties").exists():
                 continue
             raise ConfigError(
-                "this data was made with --secure, and would be open to everybody without: start with "
-                "--secure, or set listeners and authorizer.class.name yourself; to open it for good, move "
-                f"{folder} away"
+                "this data was created with --secure, and without it every client could read and change the "
+                "data: start with --secure, or set listeners and authorizer.class.name yourself; to remove "
+                f"the protection permanently, move {folder} away"
             )
 
 

@@ -95,7 +95,7 @@ def _as_uuid(schema: Any, value: Any, path: str) -> Any:
     try:
         found = uuid.UUID(value)
     except ValueError:
-        raise UnfitError(f"{path}: {told(value)} is no UUID") from None
+        raise UnfitError(f"{path}: {told(value)} is not a UUID") from None
     return value if schema["type"] == "string" else found.bytes
 
 

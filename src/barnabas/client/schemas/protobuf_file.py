@@ -150,7 +150,7 @@ def _known(name: str) -> FileDescriptorProto:
     if name in _CONFLUENT:
         return _confluent(name)
     if _WELL_KNOWN.fullmatch(name) is None:
-        raise ValueError(f"it imports {shown(name, 100)}, which it does not refer to")
+        raise ValueError(f"it imports {shown(name, 100)}, for which it has no reference")
     file = FileDescriptorProto()
     import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2").DESCRIPTOR.CopyToProto(file)
     return file

@@ -23,7 +23,7 @@ class Principal(NamedTuple):
         """
         kind, colon, name = text.partition(":")
         if not (kind and colon and name):
-            raise ValueError(f"'{text}' is no principal: write User:NAME")
+            raise ValueError(f"'{text}' is not a principal: write User:NAME")
         return cls(name, kind)
 
 
@@ -40,4 +40,4 @@ def check_name(name: str) -> None:
         ValueError: the name is reserved.
     """
     if name == ANONYMOUS.name:
-        raise ValueError(f"nobody may log in as {name}: whoever has not logged in is called so")
+        raise ValueError(f"no client can log in as {name}: clients that have not logged in have this name")

@@ -50,21 +50,21 @@ def scram(
     fields = _fields(challenge)
     both = fields.get("r", "")
     if not both.startswith(ours) or len(both) == len(ours):
-        raise SaslError("the server's nonce does not go on from the client's")
+        raise SaslError("the server's nonce does not begin with the client's nonce")
     try:
         salt = base64.b64decode(fields["s"], validate=True)
         iterations = int(fields["i"])
     except (KeyError, ValueError):
         raise SaslError("the server's first SCRAM message is malformed") from None
     if not 1 <= iterations <= MOST_ITERATIONS:
-        raise SaslError(f"the server asks for {iterations} iterations")
+        raise SaslError(f"the server demands {iterations} iterations, which is not allowed")
     unsigned = f"c=biws,r={both}"
     signed = f"{bare},{challenge},{unsigned}".encode()
     salted = hashlib.pbkdf2_hmac(variant.hash, password.encode(), salt, iterations)
     final = yield f"{unsigned},p={base64.b64encode(_proof(variant, salted, signed)).decode()}".encode()
     verdict = _fields(final.decode(errors="replace"))
     if "e" in verdict:
-        raise SaslError(f"the server refuses: {verdict['e'][:100]}")
+        raise SaslError(f"the server rejects the login: {verdict['e'][:100]}")
     server_key = hmac.digest(salted, b"Server Key", variant.hash)
     expected = base64.b64encode(hmac.digest(server_key, signed, variant.hash)).decode()
     if not hmac.compare_digest(verdict.get("v", "").encode(), expected.encode()):

@@ -541,8 +541,8 @@ def test_kerberos_names_are_a_brokers_own_and_of_listeners_that_it_does_not_have
             "dynamically for an existing listener",
         ),
         (f"listener.name.PLAINTEXT.gssapi.{RULES}", "DEFAULT", "dynamically for an existing listener"),
-        (RULES, "RULE:x", "which is no rule"),
-        (f"listener.name.later.{RULES}", "RULE:x", "which is no rule"),
+        (RULES, "RULE:x", "which is not a rule"),
+        (f"listener.name.later.{RULES}", "RULE:x", "which is not a rule"),
     ],
 )
 def test_kerberos_names_that_a_broker_could_not_use_are_refused(

@@ -230,7 +230,7 @@ ORDER = record(
         (logical("bytes", "decimal", precision=4, scale=2), "1.234", "2 of them behind the point"),
         (logical("bytes", "decimal", precision=4, scale=2), "NaN", "2 of them behind the point"),
         (logical("bytes", "decimal", precision=4), "1e999999999", "with at most 4 digits"),
-        (logical("string", "uuid"), "x", 'value: "x" is no UUID'),
+        (logical("string", "uuid"), "x", 'value: "x" is not a UUID'),
         (ORDER, "x" * 500, r"value: \"x{70,80}.* does not fit; write an object \(shop.Order\)"),
     ],
     ids=lambda each: str(each)[:40],

@@ -39,7 +39,7 @@ def test_a_value_that_the_schema_accepts_is_json_behind_the_id():
         ('{"id": "o-1", "more": 1}', "value: Additional properties are not allowed ('more' was unexpected)"),
         ('{"id": "o-1", "lines": [{}, {"n": 0}]}', "value.lines[1].n: 0 is less than the minimum of 1"),
         ("{", "value: it is not JSON"),
-        ("NaN", "value: it is not JSON: NaN is no number of JSON"),
+        ("NaN", "value: it is not JSON: NaN is not a number of JSON"),
         ("1e999", "value: it is not JSON: 1e999 is too large a number"),
         ("[" * 100_000, "value: it is nested too deeply"),
         (b'"\xff"', "value: it is not UTF-8"),

@@ -60,7 +60,7 @@ def test_a_reference_may_have_any_name(name):
 
 
 def test_an_import_that_is_missing_is_named():
-    with pytest.raises(ValueError, match=r"imports other\.proto, which it does not refer to"):
+    with pytest.raises(ValueError, match=r"imports other\.proto, for which it has no reference"):
         ProtobufFile(schema(file_of("other.proto")))
 
 

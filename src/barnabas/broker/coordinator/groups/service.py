@@ -208,7 +208,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
         prefix = f"{request.group_instance_id or caller.client_id}-{' ' * _UNIQUE}"
         stored = (prefix, request.protocol_type, *(protocol.name for protocol in request.protocols))
         if not all(map(is_storable, stored)):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a record has no room for the ids or the protocols")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "an id or a protocol name is longer than 32,767 bytes"
+            )
         group = self._read(request.group_id, lambda shard: shard.groups.get(request.group_id))
         if isinstance(group, ConsumerGroup) and group.is_empty:
             return self._join_instead(request, caller)

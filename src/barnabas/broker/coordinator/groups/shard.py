@@ -148,7 +148,7 @@ class GroupShard:
     def replay_pending(self, producer_id: ProducerId, record: GroupsRecord) -> None:
         """Keep an offset of an open transaction, which becomes valid when the transaction commits."""
         if not isinstance(record, OffsetRecord):
-            logger.warning("__consumer_offsets holds a transaction's record that is no offset")
+            logger.warning("__consumer_offsets has a record of a transaction that is not an offset")
             return
         self.commits.replay_pending(producer_id, record)
         self._ensure_group(record.key.group_id)

@@ -157,7 +157,7 @@ class MarkerQueue:
         overtaken = {str(tp): code.name for tp, code in outcomes.items() if code in _OVERTAKEN}
         if overtaken:
             logger.error(
-                "the markers of transaction %r are refused, it stays prepared: %s",
+                "the markers of transaction %r are rejected, so it stays prepared: %s",
                 transactional_id,
                 overtaken,
             )

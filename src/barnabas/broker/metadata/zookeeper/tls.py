@@ -36,7 +36,7 @@ def check_tls(config: BrokerConfig) -> None:
     for name in config.given:
         if name.startswith(_SETTINGS) and name != "zookeeper.ssl.client.enable":
             raise ConfigError(
-                f"{name} is set, and ZooKeeper is spoken to without TLS: set "
+                f"{name} is set, but connections to ZooKeeper do not use TLS: set "
                 f"zookeeper.ssl.client.enable=true, or remove {name}"
             )
 

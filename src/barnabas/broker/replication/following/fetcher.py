@@ -356,7 +356,7 @@ class ReplicaFetcher:
 
     def _failed(self, error: Exception) -> None:
         """Handle an unexpected exception: log it, and continue to copy in a new session after a pause."""
-        log.error("copying from broker %d met an error", self.leader, exc_info=error)
+        log.error("copying from broker %d has failed", self.leader, exc_info=error)
         self._lost(error)
 
     def _may_send(self) -> bool:

@@ -125,7 +125,9 @@ async def _find_after_creation(
 ) -> FindCoordinatorResponse:
     errors = await auto_creation.create([kind.topic])
     for error in errors.values():
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{kind.topic} cannot be made: {error.message}")
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{kind.topic} cannot be created: {error.message}"
+        )
     return _find(view.image, context, request, kind)
 
 

@@ -182,7 +182,7 @@ class Login:
         kind = Principal if exchange.token_id is None else TokenPrincipal
         principal = kind(exchange.user)
         if self._principal not in (None, principal):
-            raise SaslError(f"it was {self._principal} before, and may not become another user")
+            raise SaslError(f"it logged in as {self._principal} before, and cannot log in as another user")
         self._principal = principal
         self._exchange = None
         lifetime_ms = self._lifetime_ms(exchange)

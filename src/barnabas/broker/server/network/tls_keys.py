@@ -166,7 +166,7 @@ class TlsKeys:
         days_left = (expiry.timestamp() - self._view.clock.now_ms() / 1000) / _DAY
         if days_left < 0:
             log.error(
-                "the certificate of the listener %s has expired on %s: clients refuse it",
+                "the certificate of the listener %s expired on %s: clients reject it",
                 self._listener,
                 expiry.date(),
             )

@@ -69,7 +69,7 @@ class TokenKeys:
             self.keys = await self._threads.run(_read, self._url)
         except (DocumentError, ConfigError) as error:
             raise ConfigError(f"{_URL}={self._url} cannot be used: {error}") from None
-        log.info("%d keys of the identity provider check the tokens of OAUTHBEARER", len(self.keys))
+        log.info("read %d keys of the identity provider, which check OAUTHBEARER tokens", len(self.keys))
         self._task = start_task(self._renew(), "token keys")
 
     async def stop(self) -> None:

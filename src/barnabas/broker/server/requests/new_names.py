@@ -77,7 +77,7 @@ class NewNames:
                 )
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"{self._setting}={most}: use {self._what} that there are, or delete some",
+                f"{self._setting}={most}: use existing {self._what}, or delete some",
             )
         self._told.discard(principal)
         names[name] = None

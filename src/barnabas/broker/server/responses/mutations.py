@@ -70,7 +70,7 @@ class MutationBudget:
         if self._left is not None and not self._left.admit(partitions):
             raise KafkaError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                "the client has made and deleted more partitions than its controller_mutation_rate allows",
+                "the client has created and deleted more partitions than its controller_mutation_rate allows",
             )
 
     @property

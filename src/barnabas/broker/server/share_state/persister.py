@@ -270,7 +270,7 @@ class CoordinatorPersister:
             for error in (await self._create([SHARE_GROUP_STATE_TOPIC])).values():
                 raise KafkaError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                    f"{SHARE_GROUP_STATE_TOPIC} cannot be made: {error.message}",
+                    f"{SHARE_GROUP_STATE_TOPIC} cannot be created: {error.message}",
                 )
         partition = TopicPartition(SHARE_GROUP_STATE_TOPIC, self._local.partition_for(str(key)))
         state = self._view.image.partition(partition)

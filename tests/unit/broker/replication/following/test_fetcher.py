@@ -383,7 +383,7 @@ def test_an_unforeseen_error_does_not_end_the_copying(scenario, caplog):
         leader.produce(b"a")
         await cluster.settle()
         assert follower.content() == [(0, 0)]
-        assert "copying from broker 1 met an error" in caplog.text
+        assert "copying from broker 1 has failed" in caplog.text
 
     scenario(story)
 

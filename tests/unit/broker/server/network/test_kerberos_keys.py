@@ -142,7 +142,7 @@ def test_a_setting_of_tickets_that_has_no_effect_is_told(
             config(
                 sasl_kerberos_service_name="kafka", sasl_kerberos_principal_to_local_rules="DEFAULT,RULE:x"
             ),
-            "has 'RULE:x', which is no rule",
+            "has 'RULE:x', which is not a rule",
         ),
     ],
 )

@@ -76,7 +76,7 @@ class Named:
 
 @pytest.mark.parametrize(
     ("user", "reason"),
-    [("ANONYMOUS", "nobody may log in as ANONYMOUS"), ("anonymous", None), ("alice", None)],
+    [("ANONYMOUS", "no client can log in as ANONYMOUS"), ("anonymous", None), ("alice", None)],
 )
 def test_nobody_logs_in_by_the_name_of_those_who_have_not(user, reason):
     async def scenario():

@@ -94,7 +94,7 @@ class At:
 
 @pytest.mark.parametrize(
     ("days", "level", "told"),
-    [(9.5, None, ""), (10.5, "WARNING", "expires in 29 days"), (40.5, "ERROR", "has expired on")],
+    [(9.5, None, ""), (10.5, "WARNING", "expires in 29 days"), (40.5, "ERROR", "expired on")],
 )
 def test_the_end_of_a_certificate_is_told_in_time_and_once_a_day(
     tmp_path: Path,

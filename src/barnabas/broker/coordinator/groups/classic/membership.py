@@ -72,7 +72,10 @@ class ClassicMembership:
         if not group.supports(request.protocol_type, protocols):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if sum(len(protocol.metadata) for protocol in protocols) > self._most_bytes():
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the log would refuse the member's metadata")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "the member's metadata is larger than max.message.bytes of __consumer_offsets allows",
+            )
         self._held.check(() if member is None else member.protocols, protocols)
         if request.member_id:
             return self._join_known(group, request, caller, protocols)
