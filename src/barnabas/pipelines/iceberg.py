@@ -138,6 +138,7 @@ def _commit(options: SinkOptions, table: Table, files: list[str], query: str, nu
     """Add the files to the table. Return False if another attempt has written the batch.
 
     Raises:
+        CommitStateUnknownException: the catalog did not say whether the commit succeeded.
         IcebergError: other programs committed to the table at each of `_COMMITS` attempts.
     """
     known = {"barnabas.query": query, "barnabas.batch": str(number)}
