@@ -108,7 +108,10 @@ class PartitionControl:
             self.begin()
 
     def begin(self) -> None:
-        """Start a task that updates leaders and ISRs of all partitions. If it runs, let it run once more."""
+        """Start a task that updates leaders and ISRs of all partitions.
+
+        If the task already runs, let it run once more.
+        """
         self._is_due = True
         if self._settling is None or self._settling.done():
             self._settling = start_task(self._settle_while_due(), "partition leaders", is_vital=True)

@@ -332,7 +332,7 @@ class LogFiles:
     def lower_recovery_point(self, offset: Offset) -> bool:
         """Lower the recovery point to `offset` before a truncation. Return whether it was higher.
 
-        If it was higher, also call `SealedSegments.sync`.
+        If it was higher, the caller must also call `SealedSegments.sync`.
         """
         if offset >= self.recovery_point:
             return False

@@ -199,7 +199,11 @@ class Partition:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def follower(self, leader_epoch: LeaderEpoch) -> Follower | None:
-        """Return the follower role in `leader_epoch`; None if this replica leads, or is in another epoch."""
+        """Return the follower role in `leader_epoch`.
+
+        Return None if this replica leads, is in another leader epoch, or if the partition is closed
+        (`take_down`).
+        """
         role = self._role
         if (
             isinstance(role, Leader)

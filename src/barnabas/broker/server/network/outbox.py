@@ -1,8 +1,8 @@
 """Sends replies to one client, in order.
 
 The kernel sends most record batches from the page cache (sendfile), as fast as the client receives them. So
-the broker does not copy a large response or hold it in memory. uvloop has no sendfile, so this class and the
-transport write to the same socket. This class writes only while the transport's buffer is empty.
+the broker does not copy a large response or hold it in memory. uvloop has no sendfile, so `Outbox` and the
+transport write to the same socket. `Outbox` writes only while the transport's buffer is empty.
 """
 
 from __future__ import annotations

@@ -109,7 +109,9 @@ class TelemetryClients:
                 return candidate
 
     def find(self, client_id: bytes, about: Mapping[str, str]) -> ClientInstance:
-        """Return the client with this id, after an update of its subscription. If it is unknown, create it.
+        """Return the client with this id, after an update of its subscription.
+
+        If the client is unknown, create it.
 
         If there are too many clients, remove the one that has been silent for longest. Also remove some
         silent clients.
