@@ -111,7 +111,7 @@ def run(
     beside: Companion | None = None,
     users: Users = NO_USERS,
 ) -> None:
-    """Run `serve` on a new event loop."""
+    """Run `serve` on a new event loop, with the same arguments."""
     event_loop.run(serve(config, on_ready, beside, users=users))
 
 

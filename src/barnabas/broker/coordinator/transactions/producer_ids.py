@@ -22,7 +22,7 @@ class ProducerIds:
         self._turn = asyncio.Lock()
 
     async def next(self) -> ProducerId:
-        """Return an unused producer id. If the block is used up, wait for a new one.
+        """Return an unused producer id. If the present block of ids is used up, first request a new block.
 
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS, the controller allocates no block now. Clients retry
