@@ -21,7 +21,7 @@ _DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 def queue(view: ClusterView, group: str, members: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Return the records of a share group. Also add the number of locked records to each of its `members`.
 
-    The counts are None for partitions that no member uses, and on brokers that do not tell them.
+    The numbers of records of a partition are None if no member uses it, or if the broker does not tell them.
     """
     offsets = view.admin.share_offsets(group)
     told = view.admin.share_records(group, offsets)
