@@ -250,7 +250,8 @@ class Controller:
     async def _step_down(self) -> None:
         """Announce the isolation, and delete the controller's node, so that another broker is elected.
 
-        If the metadata store cannot be reached, the end of the session has the same effect.
+        If the metadata store cannot be reached, the end of the session has the same effect. If the session
+        goes on, `_join` deletes the node.
         """
         await self.registration.update(is_isolated=True)
         with contextlib.suppress(StoreError):
@@ -379,6 +380,8 @@ class Controller:
         if self._may_run() and await self._election.run():
             elected_at = self._view.clock.monotonic()
             log.info("broker %d is the controller, in epoch %d", self._broker.id, self._writes.epoch)
+        if not self.active and not self._may_run():
+            await self._election.give_up()  # `_step_down` failed if the store could not be reached then
         if self._writes.is_controller:
             await self.configs.settle_min_isr()
             self.partitions.begin()

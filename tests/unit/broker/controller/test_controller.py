@@ -268,6 +268,34 @@ def test_broker_whose_id_was_taken_while_it_was_away_has_to_stop() -> None:
     asyncio.run(scenario())
 
 
+def test_controller_that_becomes_isolated_without_the_store_makes_way_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Simulation seed 310005: its session outlived the break, and the cluster had no controller any more."""
+
+    async def scenario() -> None:
+        server = MemoryServer()
+        first = await join(server, BrokerConfig(node_id=1))
+        second = await join(server, BrokerConfig(node_id=2))
+        for member in (first, second):
+            await member.controller.enter()
+
+        async def away(*args: object) -> None:
+            raise StoreUnavailableError("on purpose")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(first.store, "exists", away)
+            first.store.session.enter(SessionState.SUSPENDED)
+            first.controller.note_isolation(True)
+            await until(lambda: first.controller._stepping_down and first.controller._stepping_down.done())
+        assert not second.controller.active
+        first.store.session.enter(SessionState.CONNECTED)
+        await until(lambda: second.controller.active)
+        assert not first.controller.active
+
+    asyncio.run(scenario())
+
+
 # --- elections ---
 
 
