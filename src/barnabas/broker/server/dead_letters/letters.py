@@ -7,8 +7,10 @@ copies records, a dead letter also has the key, the value and the headers of the
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from operator import attrgetter
 from typing import NamedTuple
 
 from barnabas.base.types import FIRST_BROKER_PRODUCER_ID, Buffer, Offset, ProducerId
@@ -131,14 +133,22 @@ def offsets_of(source: Source, batch: Buffer) -> list[Offset]:
     return sorted(offsets)
 
 
-def settled(due: Iterable[DeadLetters], offsets: Sequence[Offset]) -> list[Span]:
-    """Return the offsets that are in `offsets` and in one of the ranges of `due`, as spans."""
+def settled(due: Sequence[DeadLetters], offsets: Iterable[Offset]) -> list[Span]:
+    """Return the offsets that are in `offsets` and in one of the ranges of `due`, as spans.
+
+    Both arguments must be sorted.
+    """
     spans: list[Span] = []
-    for run in due:
-        for offset in offsets:
-            if run.first <= offset <= run.last:
-                _extend(spans, offset)
+    for offset in offsets:
+        if is_due(due, offset):
+            _extend(spans, offset)
     return spans
+
+
+def is_due(due: Sequence[DeadLetters], offset: Offset) -> bool:
+    """Whether the record at an offset is due; `due` is sorted."""
+    index = bisect_right(due, offset, key=attrgetter("first")) - 1
+    return index >= 0 and offset <= due[index].last
 
 
 def _letter(source: Source, run: DeadLetters, offset: Offset, record: Record | None, now_ms: int) -> Record:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -14,11 +12,12 @@ from barnabas.broker.interbroker import BrokerClient
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.server.dead_letters.leaders import Leader, LocalLeader, Place, RemoteLeader
+from barnabas.broker.server.dead_letters.leaders import LastBatch, Leader, LocalLeader, Place, RemoteLeader
 from barnabas.broker.server.dead_letters.letters import (
     LetterBatch,
     Source,
     Span,
+    is_due,
     make_batch,
     offsets_of,
     settled,
@@ -145,6 +144,17 @@ class DeadLetterQueues:
             )
         return Place(TopicPartition(name, partition % len(topic.partitions)), topic.id)
 
+    def former(self, place: Place, partition: int) -> list[Place]:
+        """Return the other places that dead letters from a source partition with this index may have had.
+
+        The queue had fewer partitions then.
+        """
+        name, index = place.topic
+        topic = self.view.image.topics.get(name)
+        counts = range(1, len(topic.partitions) + 1 if topic is not None else 1)
+        indexes = dict.fromkeys(partition % count for count in counts)
+        return [Place(TopicPartition(name, each), place.topic_id) for each in indexes if each != index]
+
     def leader(self, place: Place) -> Leader:
         """Return the present leader of a partition of a dead-letter queue.
 
@@ -222,12 +232,14 @@ class LetterWriter:
         """
         key = self._source.key
         place = await self._queues.find(key.group, key.partition)
+        if self._sent is not None and self._place is not None and place.topic_id == self._place.topic_id:
+            place = self._place  # the queue may have more partitions now, and the former one has the batch
         if place != self._place:
             self._place, self._sequence, self._sent = place, None, None
         leader = self._queues.leader(place)
         if self._sent is None:
             if self._sequence is None:
-                written = settled(due, await self._recover(leader))
+                written = settled(due, await self._recover(place))
                 if written:
                     return written
             batch = await self._make(place, due)
@@ -244,14 +256,14 @@ class LetterWriter:
         self._sent = None
         if self._is_in_doubt:
             self._sequence = None  # until it is certain that the log has this batch, not the predecessor's
-            offsets = await self._recover(leader)
+            offsets = await self._recover(place)
             self._is_in_doubt = False
             return settled(due, offsets)
         assert self._sequence is not None
         self._sequence = (self._sequence + batch.letters) % SEQUENCE_LIMIT
         return batch.spans
 
-    async def _recover(self, leader: Leader) -> Sequence[Offset]:
+    async def _recover(self, place: Place) -> Sequence[Offset]:
         """Read the producer's next sequence number, and then check that this leader was not replaced.
 
         The order matters. If another leader takes over after the check, the log accepts only one batch with
@@ -259,17 +271,25 @@ class LetterWriter:
         while its successor wrote several batches would write their dead letters again.
 
         Returns:
-            The source offsets in the producer's last batch, while `_is_in_doubt` is set; otherwise nothing.
+            The source offsets in the producer's last batch, in ascending order, while `_is_in_doubt` is set;
+            otherwise nothing. If the queue got more partitions, the last batch can be in a former partition.
 
         Raises:
             KafkaError: the last batch cannot be read, or another leader has taken over.
         """
-        last = await leader.last_batch(self._source.producer_id, with_records=self._is_in_doubt)
+        last = await self._last_batch(place)
+        offsets = [] if last is None else offsets_of(self._source, last.records)
+        if self._is_in_doubt:
+            for former in self._queues.former(place, self._source.key.partition):
+                found = await self._last_batch(former)
+                offsets += [] if found is None else offsets_of(self._source, found.records)
         await self._check_leader()
         self._sequence = 0 if last is None else (last.last_sequence + 1) % SEQUENCE_LIMIT
-        if last is None or not last.records:
-            return ()
-        return offsets_of(self._source, last.records)
+        return sorted(offsets)
+
+    async def _last_batch(self, place: Place) -> LastBatch | None:
+        leader = self._queues.leader(place)
+        return await leader.last_batch(self._source.producer_id, with_records=self._is_in_doubt)
 
     def _failed(self, error: KafkaError, was_uncertain: bool) -> None:
         """Decide whether the next `write` sends the same batch again after `error`, or makes a new batch.
@@ -354,15 +374,10 @@ def _decoded(data: bytes, due: Sequence[DeadLetters], end: Offset) -> tuple[dict
             payload = batch_payload(header, batch, _MOST_DECOMPRESSED)
             decompressed += len(payload)
             for record in decode_records(payload, count, base, header.base_timestamp):
-                if _is_due(due, record.offset):
+                if is_due(due, record.offset):
                     found[record.offset] = record
         except KafkaError:  # damaged, or too large
             for offset in range(max(base, due[0].first), min(end, due[-1].last + 1)):
                 found.setdefault(offset, _EMPTY)
             break
     return found, end
-
-
-def _is_due(due: Sequence[DeadLetters], offset: Offset) -> bool:
-    index = bisect_right(due, offset, key=attrgetter("first")) - 1
-    return index >= 0 and offset <= due[index].last

@@ -51,7 +51,10 @@ def scenario(test):
 class World:
     """A source partition and a dead-letter queue on one broker. Each writer is the life of one leader."""
 
-    def __init__(self, group: dict[str, str] | None = None, queue: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, group: dict[str, str] | None = None, queue: dict[str, str] | None = None, index: int = 0
+    ) -> None:
+        self.key = KEY._replace(partition=index)
         clock = ManualClock()
         environment = simulated_environment(clock=clock)
         directory = LogDirectory.open(
@@ -59,12 +62,13 @@ class World:
         )
         queue = {**QUEUE, **(queue or {})}
 
-        def partition(name: str, topic_id: bytes, config: TopicConfig) -> Partition:
-            log = directory.create(TopicPartition(name, 0), topic_id, config)
+        def partition(name: str, index: int, topic_id: bytes, config: TopicConfig) -> Partition:
+            log = directory.create(TopicPartition(name, index), topic_id, config)
             return Partition(log, LED, ME, on_flush_due=lambda partition: None)
 
-        self.source = partition("t", SOURCE, TopicConfig())
-        self.letters = partition("dlq.t", DLQ, TopicConfig.from_text(queue))
+        self.source = partition("t", index, SOURCE, TopicConfig())
+        self.partitions = [partition("dlq.t", n, DLQ, TopicConfig.from_text(queue)) for n in range(2)]
+        self.letters = self.partitions[0]
         image = ClusterImage(
             topics={
                 "t": TopicImage("t", SOURCE, (LED,)),
@@ -97,7 +101,13 @@ class World:
         return {}
 
     def find(self, topic_id: bytes, index: int) -> Partition:
-        return {SOURCE: self.source, DLQ: self.letters}[topic_id]
+        return self.source if topic_id == SOURCE else self.partitions[index]
+
+    def grow(self) -> None:
+        """Give the dead-letter queue a second partition."""
+        topics = dict(self.view.image.topics)
+        topics["dlq.t"] = TopicImage("dlq.t", DLQ, (LED, LED))
+        self.view.image = self.view.image._replace(topics=topics)
 
     def append(self, count: int, size: int = 1, **fields: Any) -> None:
         records = [Record(b"k", b"%d" % n * size, self.view.clock.now_ms()) for n in range(count)]
@@ -111,7 +121,7 @@ class World:
             if epoch != self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
 
-        return self.queues.writer(KEY, self.source, is_in_doubt, check_leader)
+        return self.queues.writer(self.key, self.source, is_in_doubt, check_leader)
 
     def letter_records(self) -> list[Record]:
         """Return the dead letters in the queue."""
@@ -418,3 +428,29 @@ async def test_a_queue_that_is_made_anew_gets_the_dead_letters_of_then():
     place = await world.queues.find("g", 0)
     assert place.topic_id == SOURCE
     assert await writer.write([run(0)]) == ((0, 0),)
+
+
+@scenario
+async def test_a_batch_without_an_answer_is_repeated_where_it_was_sent_though_its_queue_has_grown():
+    world = World(index=1)
+    world.append(2)
+    writer = world.writer()
+    world.failures = [(ErrorCode.NETWORK_EXCEPTION, True)]
+    with pytest.raises(KafkaError):
+        await writer.write([run(0)])
+    world.grow()
+    assert await writer.write([run(0), run(1)]) == ((0, 0),)
+    assert await writer.write([run(1)]) == ((1, 1),)
+    assert [partition.log.high_watermark for partition in world.partitions] == [1, 1]
+
+
+@scenario
+async def test_a_new_leader_looks_into_the_former_partition_of_a_queue_that_has_grown():
+    world = World(index=1)
+    world.append(2)
+    await world.writer().write([run(0)])  # and dead before it is stored
+    world.grow()
+    writer = world.writer(is_in_doubt=True)
+    assert await writer.write([run(0), run(1)]) == [(0, 0)]
+    assert await writer.write([run(1)]) == [(1, 1)]
+    assert [partition.log.high_watermark for partition in world.partitions] == [1, 1]
