@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from soak.checker import bounds, groups, reads, shares, topics, transactions, waiting, writes
+from soak.checker import bounds, groups, letters, reads, shares, topics, transactions, waiting, writes
 from soak.checker.excuses import Excuse, sift
 from soak.checker.findings import KINDS, Finding, counted
 from soak.checker.model import History
@@ -28,6 +28,6 @@ def check(histories: Iterable[Iterable[Event]]) -> list[Finding]:
     history = History(histories)
     return [
         finding
-        for part in (writes, reads, transactions, groups, shares, bounds, topics, waiting)
+        for part in (writes, reads, transactions, groups, shares, letters, bounds, topics, waiting)
         for finding in part.check(history)
     ]

@@ -92,6 +92,22 @@ class ShareSettings(NamedTuple):
     #: the delivery count limit
     limit: int
     isolation: str
+    #: whether the group has a dead-letter queue
+    has_letters: bool = False
+
+
+class DeadLetter(NamedTuple):
+    """A record of a dead-letter queue (KIP-1191)."""
+
+    #: where it is
+    place: Place
+    offset: int
+    #: the group that gave the record up, and the record
+    source: ShareRecord
+    #: how often the record was delivered
+    deliveries: int
+    #: the id of the record; empty if the dead letter has only headers
+    id: str
 
 
 @dataclass
@@ -105,6 +121,8 @@ class ShareHistory:
     sessions: dict[tuple[str, str], list[ShareRequest]] = field(default_factory=dict)
     #: by group: the start offset of each partition in the end
     start_offsets: dict[str, dict[Place, int]] = field(default_factory=dict)
+    #: all dead letters in the end
+    letters: dict[ShareRecord, list[DeadLetter]] = field(default_factory=dict)
     _unanswered: dict[str, list[int]] | None = None
 
     def unanswered(self, group: str, since: int) -> int:
@@ -159,10 +177,19 @@ class ShareReader:
             self._history.deliveries.setdefault(key, []).append(delivery)
 
     def settings(self, event: Event) -> None:
-        settings = ShareSettings(event["lock"], event["limit"], event["isolation"])
+        settings = ShareSettings(
+            event["lock"], event["limit"], event["isolation"], event.get("has_letters", False)
+        )
         self._history.settings[event["group"]] = settings
 
     def offsets(self, event: Event) -> None:
         self._history.start_offsets[event["group"]] = {
             (topic, partition): offset for topic, partition, offset in event["offsets"]
         }
+
+    def letters(self, event: Event) -> None:
+        place = event["topic"], event["partition"]
+        for at, group, topic, partition, offset, count, identity in event["letters"]:
+            source = group, (topic, partition), offset
+            letter = DeadLetter(place, at, source, count, identity)
+            self._history.letters.setdefault(source, []).append(letter)

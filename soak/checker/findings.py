@@ -40,6 +40,10 @@ KINDS = {
     "count-fell": "a record of a share group has a lower delivery count than before",
     "lost-in-share-group": "a share group skipped a record that no member has finished",
     "stalled-share-group": "a share group did not come to the end of its partitions when all was quiet",
+    "dead-letter-twice": "a record that a share group gave up has two dead letters",
+    "dead-letter-lost": "a record that a share group gave up has no dead letter",
+    "dead-letter-without-cause": "a record that a share group did not give up has a dead letter",
+    "dead-letter-differs": "a dead letter does not have its record's contents or a possible delivery count",
     "stalled-client": "a client waited for ever in a single call",
     "stalled-producer": "a producer got nothing done when all was quiet",
 }

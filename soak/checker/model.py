@@ -502,6 +502,9 @@ class _Reader:
     def _share_offsets(self, event: Event) -> None:
         self._shares.offsets(event)
 
+    def _letters(self, event: Event) -> None:
+        self._shares.letters(event)
+
     def _open(self, session: Session) -> Session:
         self._sessions[session.place] = session
         self._history.sessions.append(session)

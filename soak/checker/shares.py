@@ -67,7 +67,7 @@ def _acknowledged(
             continue
         others = [each for each in deliveries if each is not delivery]
         may_be_late = is_deleted or _may_be_finished(
-            history, delivery.request.process.group, others, settings.limit
+            history, delivery.request.process.group, others, settings.limit, before=verdict.answered
         )
         for other in others:
             if other.lease is None or other.asked <= delivery.at:
@@ -78,10 +78,10 @@ def _acknowledged(
                     f"{what} went to {_member(other)} after {_member(delivery)} had acknowledged it",
                     _evidence(delivery, other) | {"called": verdict.at, "answered": verdict.answered},
                 )
-            elif other.at < verdict.at and not may_be_late:
+            elif (other.at < verdict.at or verdict.kind in FINAL) and not may_be_late:
                 yield Finding(
                     "locked-twice",
-                    f"{what} went to {_member(other)} before {_member(delivery)} acknowledged it",
+                    f"{what} went to {_member(other)}, and {_member(delivery)} acknowledged it",
                     _evidence(delivery, other) | {"called": verdict.at},
                 )
 
@@ -168,12 +168,15 @@ def _unfinished(history: History, group: str, place: Place, start: int) -> Itera
             )
 
 
-def _may_be_finished(history: History, group: str, deliveries: Sequence[Delivery], limit: int) -> bool:
-    """Whether a member may have finished the record, or the broker may have given it up.
+def _may_be_finished(
+    history: History, group: str, deliveries: Sequence[Delivery], limit: int, *, before: int = NEVER
+) -> bool:
+    """Whether a member may have finished the record before a time, or the broker may have given it up.
 
     Any request without an answer may have delivered it once.
     """
-    if any(_may_finish(verdict) for delivery in deliveries for verdict in delivery.verdicts):
+    verdicts = (each for delivery in deliveries for each in delivery.verdicts if each.at < before)
+    if any(map(_may_finish, verdicts)):
         return True
     count, since = max(((each.count, each.at) for each in deliveries), default=(0, -1))
     return count + history.shares.unanswered(group, since) >= limit

@@ -234,8 +234,8 @@ class Reader:
 
 
 def identity(value: bytes | None, headers: Iterable[tuple[str, bytes]] | None) -> str:
-    """Return the id of a record with this value and these headers."""
-    return (dict(headers or ())[ID] if value is None else value).decode()
+    """Return the id of a record with this value and these headers; empty if the record has none."""
+    return (dict(headers or ()).get(ID, b"") if value is None else value).decode()
 
 
 def flat(offsets: Offsets) -> list[tuple[str, int, int]]:

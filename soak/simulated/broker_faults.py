@@ -12,6 +12,9 @@ from soak.simulated.cluster import SimulatedCluster
 from soak.simulated.plan import SESSION_TIMEOUT
 from soak.simulated.stage import FOLDERS, Stage
 
+#: in seconds, how long a fault waits for a dead letter, and how often it looks
+_LETTER_PATIENCE, _LETTER_PAUSE = 3.0, 0.002
+
 Fault: TypeAlias = Callable[[Random], Coroutine[Any, Any, None]]
 
 
@@ -44,7 +47,7 @@ class BrokerFaults:
         ]
         if len(self._cluster) > 1:
             found += [self._pause_broker, self._pause_broker, self._hang_disk, self._kill_controller]
-            found.append(self._lose_replica)
+            found += [self._lose_replica, self._strike_at_letter]
         return found
 
     @property
@@ -96,21 +99,43 @@ class BrokerFaults:
         await self._with_one(random, self._hang_one)
 
     async def _kill_controller(self, random: Random) -> None:
-        await self._with_one(random, self._kill_one, only_controller=True)
+        await self._with_one(
+            random, self._kill_one, among=lambda b: b.broker is not None and b.broker.controller.active
+        )
 
     async def _lose_replica(self, random: Random) -> None:
         await self._with_one(random, self._lose_replica_of_one)
+
+    async def _strike_at_letter(self, random: Random) -> None:
+        """Kill or pause a leader when a dead letter is in the log, and its record is not archived yet: the
+        leader of the record's partition, or of the dead-letter queue.
+        """
+        involved = await self._await_letter()
+        if involved:
+            fault = random.choice([self._kill_one, self._pause_one])
+            await self._with_one(random, fault, among=lambda broker: broker.id in involved)
+
+    async def _await_letter(self) -> set[int]:
+        """Wait until a dead letter is in a log. Return the ids of the brokers that lead the partitions."""
+        before = self._cluster.letters()
+        for _ in range(round(_LETTER_PATIENCE / _LETTER_PAUSE)):
+            await asyncio.sleep(_LETTER_PAUSE)
+            now = self._cluster.letters()
+            grown = {broker for (broker, name), end in now.items() if end > before.get((broker, name), end)}
+            if grown:
+                return grown | self._cluster.leaders_with_letters()
+            before = now
+        return set()
 
     async def _with_one(
         self,
         random: Random,
         fault: Callable[[SimulatedBroker, Random], Coroutine[Any, Any, None]],
         *,
-        only_controller: bool = False,
+        among: Callable[[SimulatedBroker], bool] = lambda broker: True,
     ) -> None:
-        free = [broker for number, broker in self._cluster.brokers.items() if number not in self._in_trouble]
-        if only_controller:
-            free = [b for b in free if b.broker is not None and b.broker.controller.active]
+        brokers = filter(among, self._cluster.brokers.values())
+        free = [broker for broker in brokers if broker.id not in self._in_trouble]
         if not free:
             return
         broker = random.choice(free)

@@ -13,10 +13,11 @@ from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.broker import Broker
+from barnabas.broker.sharing.share_partition import SharePartition
 from soak.simulated.broker import SimulatedBroker
 from soak.simulated.decisions import Decisions
 from soak.simulated.plan import SESSION_TIMEOUT, settings
-from soak.simulated.stage import REPLICAS, Lead, Stage
+from soak.simulated.stage import LETTERS, MADE_LETTERS, REPLICAS, Lead, Stage
 
 _STARTS = 50
 
@@ -157,6 +158,25 @@ class SimulatedCluster:
         if lead is None or not self._stage.leads(broker_id, topic, partition):
             return None
         return f"{self.brokers[broker_id].process_name}, leader epoch {lead.leader_epoch}"
+
+    def letters(self) -> dict[tuple[int, TopicPartition], int]:
+        """Return the log end of each partition of a dead-letter queue, by its leader and its name."""
+        return {
+            (number, name): partition.log.log_end_offset
+            for number, broker in self.running.items()
+            for name, partition in held_by(broker).items()
+            if name.topic in (LETTERS, MADE_LETTERS) and partition.is_leader
+        }
+
+    def leaders_with_letters(self) -> set[int]:
+        """Return the ids of the brokers that lead share partitions whose records wait for dead letters."""
+        return {
+            number
+            for number, broker in self.running.items()
+            for partition in broker.replicas
+            for watcher in partition.watchers
+            if isinstance(watcher, SharePartition) and watcher.in_flight and watcher.in_flight.has_letters
+        }
 
     def leader_of_group(self, group: str) -> int | None:
         """Return the coordinator of a group by the decisions of the cluster; None if there is none."""

@@ -19,6 +19,9 @@ from soak.simulated.stage import Stage, host_of
 from soak.simulated.unsettled import UnsettledProposals
 from soak.simulated.workers import Work
 
+#: in seconds, how long before the end of its session a leader's requests to other brokers are held
+_HELD = 0.5
+
 Fault: TypeAlias = Callable[[Random], Coroutine[Any, Any, None]]
 
 
@@ -213,26 +216,34 @@ class Nemesis:
         """Cut the leader of a share partition off from the ensemble only, until it has a successor.
 
         One worker keeps to the former leader, and acknowledges late. The others find the successor.
+        Sometimes what the former leader sends to other brokers arrives only after that.
         """
         workers = [client for client in self._cast.clients.values() if isinstance(client, Work)]
         slow = random.choice(workers)  # of any group: another worker of its group may have the same partition
-        topic, partitions = random.choice(list(slow.task.topics.items()))
-        place = topic, random.randrange(partitions)
+        place = random.choice(list(slow.assigned) or [(next(iter(slow.task.topics)), 0)])
         lead = self._stage.decided(*place)
         if lead is None or lead.leader < 0:
             await asyncio.sleep(0.5)
             return
         slow.is_slow = True
-        ensemble.cut(host_of(lead.leader))
+        former = host_of(lead.leader)
+        is_held = random.random() < 0.5
+        held = [(former, host) for host in self._hosts if host != former and is_held]
+        ensemble.cut(former)
         try:
-            await asyncio.sleep(SESSION_TIMEOUT)
-            for _ in range(random.randint(5, 20)):
+            await asyncio.sleep(SESSION_TIMEOUT - _HELD)
+            for pair in held:
+                self._stage.network.cut(*pair, one_way=True)
+            await asyncio.sleep(_HELD)
+            for _ in range(random.randint(4, 8) if is_held else random.randint(5, 20)):
                 await asyncio.sleep(0.2)
                 for worker in workers:
                     if worker is not slow:
                         worker.routes.doubt_leader(place)
         finally:
-            ensemble.heal(host_of(lead.leader))
+            for pair in held:
+                self._stage.network.heal(*pair, one_way=True)
+            ensemble.heal(former)
             slow.is_slow = False
 
     async def _zombie(self, random: Random) -> None:

@@ -47,6 +47,7 @@ class Found(NamedTuple):
     offset: int
     id: str
     key: str | None
+    headers: tuple[tuple[str, bytes], ...]
 
 
 class _Session:
@@ -259,9 +260,9 @@ class Fetcher:
             )
             for record in records:
                 if record.offset >= start:
-                    headers = [(name, value or b"") for name, value in record.headers]
+                    headers = tuple((name, value or b"") for name, value in record.headers)
                     key = None if record.key is None else record.key.decode()
-                    found.append(Found(place, record.offset, identity(record.value, headers), key))
+                    found.append(Found(place, record.offset, identity(record.value, headers), key, headers))
         if batches:
             self.positions[place] = max(start, batches[-1][1].next_offset)
         return found

@@ -14,7 +14,7 @@ from soak.simulated.client import Client
 from soak.simulated.movers import Move
 from soak.simulated.readers import Consume, Transform, Watch
 from soak.simulated.rude import Rude
-from soak.simulated.stage import FOLDERS, RECYCLED, REPLICAS, Stage, rack_of
+from soak.simulated.stage import FOLDERS, LETTERS, MADE_LETTERS, RECYCLED, REPLICAS, Stage, rack_of
 from soak.simulated.workers import Work
 from soak.simulated.writers import Produce, Transact
 
@@ -28,8 +28,18 @@ TOPICS: dict[str, dict[str, str]] = {
     "latest": _SMALL
     | {"cleanup.policy": "compact", "segment.bytes": "2048", "min.cleanable.dirty.ratio": "0.05"},
     RECYCLED: _SMALL,
+    LETTERS: _SMALL | {"errors.deadletterqueue.group.enable": "true"},
 }
-PARTITIONS = {"events": 3, "ledger": 2, "copies": 2, "aged": 1, "pruned": 1, "latest": 2, RECYCLED: 1}
+PARTITIONS = {
+    "events": 3,
+    "ledger": 2,
+    "copies": 2,
+    "aged": 1,
+    "pruned": 1,
+    "latest": 2,
+    RECYCLED: 1,
+    LETTERS: 2,
+}
 
 #: moves partitions while there are faults
 MOVER = "move"
@@ -93,6 +103,7 @@ def settings(broker_id: int, brokers: int, *, fsync: bool) -> dict[str, str]:
         "group.share.heartbeat.interval.ms": "1000",
         "group.share.min.record.lock.duration.ms": "1000",
         "group.share.record.lock.duration.ms": str(round(LOCK * 1000)),
+        "errors.deadletterqueue.auto.create.topics.enable": "true",
         "share.coordinator.state.topic.num.partitions": "2",
         "share.coordinator.state.topic.segment.bytes": "16384",
         "share.coordinator.state.topic.prune.interval.ms": "2000",
@@ -219,6 +230,8 @@ def slots(seed: int, random: Random, brokers: int, *, has_mover: bool = False) -
                 "share.auto.offset.reset": "earliest",
                 "share.isolation.level": isolation,
                 "share.delivery.count.limit": str(random.choice([2, 3, 5])),
+                "errors.deadletterqueue.topic.name": random.choice([LETTERS, LETTERS, MADE_LETTERS, ""]),
+                "errors.deadletterqueue.copy.record.enable": random.choice(["true", "false"]),
             }
             for number in range(1, random.randint(3, 6)):
                 what = task(f"{group}-{number}", *topics, group=group, isolation=isolation, pause=0.1)

@@ -258,6 +258,8 @@ def _counted(histories: list[list[Event]]) -> dict[str, int]:
                 counts[what] += 1
             elif what == "poll":
                 counts["read"] += len(event["records"])
+            elif what == "letters":
+                counts["dead letters"] += len(event["letters"])
             elif what == "ended" and event["ok"]:
                 counts["committed" if event["commit"] else "aborted"] += 1
             elif what == "committed" and event["ok"]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from barnabas.base.errors import KafkaError
 from barnabas.broker.coordinator.share_state import shard
+from barnabas.broker.coordinator.share_state.persister import StateBatch
+from barnabas.broker.server.dead_letters.queue import LetterWriter
+from barnabas.broker.server.share_state import persister
+from barnabas.broker.sharing import in_flight
 from barnabas.broker.sharing.acknowledging import Acknowledging
-from barnabas.broker.sharing.in_flight import AVAILABLE, InFlight
+from barnabas.broker.sharing.dead_lettering import DeadLettering
+from barnabas.broker.sharing.in_flight import ARCHIVED, ARCHIVING, AVAILABLE, DeadLetters, InFlight
 from barnabas.broker.sharing.reading import LogBatches
 from barnabas.broker.sharing.share_partition import SharePartition
 from soak.simulated.bugs import Bugs, adding, replaced
@@ -26,7 +32,10 @@ def _answered_early() -> Iterator[None]:
 
 @_cluster_bug("share-failed-write-kept", "acknowledgements that could not be stored take effect")
 def _failed_write_kept() -> Iterator[None]:
-    with replaced((InFlight, "write_failed", lambda self, now: self.written())):
+    with replaced(
+        (InFlight, "write_failed", lambda self, now: self.written()),
+        (persister, "PATIENCE", 2.0),  # so that a write fails within a run, and before its client gives up
+    ):
         yield
 
 
@@ -113,4 +122,57 @@ def _gaps_not_stored() -> Iterator[None]:
 )
 def _leader_epoch_unchecked() -> Iterator[None]:
     with replaced((shard, "_check_leader_epoch", lambda state, leader_epoch: None)):
+        yield
+
+
+@_cluster_bug("dead-letter-twice", "the next leader does not look for the dead letters of its predecessor")
+def _letter_twice() -> Iterator[None]:
+    begin = LetterWriter.__init__
+
+    def without_doubt(self: LetterWriter, *arguments: Any) -> None:
+        begin(self, *arguments)
+        self._is_in_doubt = False
+
+    with replaced((LetterWriter, "__init__", without_doubt)):
+        yield
+
+
+@_cluster_bug("dead-letter-made-anew", "a batch of dead letters without an answer is made anew")
+def _letter_made_anew() -> Iterator[None]:
+    def forget(self: LetterWriter, error: KafkaError, was_uncertain: bool) -> None:
+        self._sent = self._sequence = None
+
+    with replaced((LetterWriter, "_failed", forget)):
+        yield
+
+
+@_cluster_bug("dead-letter-of-former-leader", "a former leader that has missed its successor writes again")
+def _letter_of_former_leader() -> Iterator[None]:
+    async def unchecked(self: SharePartition) -> None:
+        return
+
+    with replaced((SharePartition, "_check_leader", unchecked)):
+        yield
+
+
+@_bug("dead-letter-lost", "a record whose dead letter is refused is archived")
+def _letter_lost() -> Iterator[None]:
+    attempt = DeadLettering._attempt
+
+    async def given_up(self: DeadLettering, due: Sequence[DeadLetters]) -> Sequence[tuple[int, int]]:
+        return await attempt(self, due) or [(each.first, each.last) for each in due]
+
+    with replaced((DeadLettering, "_attempt", given_up)):
+        yield
+
+
+@_bug("dead-letter-after-archived", "a record is stored as archived before its dead letter is written")
+def _letter_after_archived() -> Iterator[None]:
+    stored = in_flight._stored
+
+    def archived(each: Any, first: int, last: int) -> StateBatch:
+        batch = stored(each, first, last)
+        return batch._replace(delivery_state=ARCHIVED) if batch.delivery_state == ARCHIVING else batch
+
+    with replaced((in_flight, "_stored", archived)):
         yield

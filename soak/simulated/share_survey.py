@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.broker.interbroker.errors import ChannelError
+from barnabas.broker.server.dead_letters.letters import (
+    DELIVERIES_HEADER,
+    GROUP_HEADER,
+    OFFSET_HEADER,
+    PARTITION_HEADER,
+    TOPIC_HEADER,
+)
 from barnabas.kafka.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -15,9 +22,11 @@ from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from soak.checker.model import READ_COMMITTED
 from soak.simulated.client import GROUP, Place
+from soak.simulated.fetcher import Found
 from soak.simulated.plan import LOCK, Slot
-from soak.simulated.stage import NS
+from soak.simulated.stage import LETTERS, MADE_LETTERS, NS
 from soak.simulated.survey import Survey
 
 _GROUP_RESOURCE = 32
@@ -35,6 +44,7 @@ async def configure(survey: Survey, groups: Mapping[str, Slot]) -> None:
             lock=round(LOCK * NS),
             limit=int(configs["share.delivery.count.limit"]),
             isolation=configs["share.isolation.level"],
+            has_letters=bool(configs["errors.deadletterqueue.topic.name"]),
         )
 
 
@@ -70,7 +80,7 @@ async def await_finished(survey: Survey, groups: Mapping[str, Slot]) -> None:
 
 
 async def record(survey: Survey, groups: Mapping[str, Slot]) -> None:
-    """Write the start offsets of share groups into the history."""
+    """Write the start offsets of share groups, and their dead letters, into the history."""
     deadline = survey.time() + _PATIENCE
     for group, slot in groups.items():
         while (starts := await _start_offsets(survey, group, slot)) is None:
@@ -80,6 +90,29 @@ async def record(survey: Survey, groups: Mapping[str, Slot]) -> None:
             await survey.back_off()
         offsets = [(topic, partition, offset) for (topic, partition), offset in starts.items()]
         survey.recorder.note("share_offsets", group=group, offsets=offsets)
+    await _record_letters(survey)
+
+
+async def _record_letters(survey: Survey) -> None:
+    places = [place for place in await survey.places() if place[0] in (LETTERS, MADE_LETTERS)]
+    for place, records in (await survey.contents(places, READ_COMMITTED)).items():
+        letters = [(found.offset, *_letter(found)) for found in records]
+        survey.recorder.note("letters", topic=place[0], partition=place[1], letters=letters)
+    for place in survey.unread:
+        survey.stage.complain("unreadable", f"{place} could not be read to its end")
+
+
+def _letter(found: Found) -> tuple[str, str, int, int, int, str]:
+    """Return what the checker's `DeadLetter` needs to know."""
+    headers = dict(found.headers)
+    return (
+        headers[GROUP_HEADER].decode(),
+        headers[TOPIC_HEADER].decode(),
+        int(headers[PARTITION_HEADER]),
+        int(headers[OFFSET_HEADER]),
+        int(headers[DELIVERIES_HEADER]),
+        found.id,
+    )
 
 
 async def _start_offsets(survey: Survey, group: str, slot: Slot) -> dict[Place, int] | None:

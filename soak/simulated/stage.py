@@ -19,6 +19,8 @@ PORT = 9092
 NS = 1_000_000_000
 #: the topic that is deleted and made again
 RECYCLED = "recycled"
+#: a dead-letter queue of share groups, and one that a broker creates when it has the first dead letter
+LETTERS, MADE_LETTERS = "dlq.letters", "dlq.made"
 #: the topics of which records are deleted, aged or compacted
 SHRINKING = frozenset({"aged", "pruned", "latest"})
 #: of a partition, where there are so many brokers

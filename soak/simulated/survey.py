@@ -17,7 +17,7 @@ from soak.simulated.client import GROUP, Client, Place, name_of
 from soak.simulated.fetcher import EARLIEST, LATEST, Fetcher, Found, list_offsets
 from soak.simulated.members import fetch_offsets
 from soak.simulated.plan import TOPICS, Slot
-from soak.simulated.stage import RECYCLED
+from soak.simulated.stage import LETTERS, MADE_LETTERS, RECYCLED
 
 _PATIENCE = 60.0
 #: polls that may bring nothing before a partition's end
@@ -109,7 +109,7 @@ class Survey(Client):
 
     async def last_offsets(self, isolation: str) -> dict[Place, int]:
         """The offset of the last record that a reader finds in each partition; -1 for none."""
-        contents = await self._contents(await self.places(), isolation)
+        contents = await self.contents(await self.places(), isolation)
         return {
             place: max((found.offset for found in records), default=-1) for place, records in contents.items()
         }
@@ -131,10 +131,10 @@ class Survey(Client):
     async def record(self, groups: Iterable[str]) -> None:
         """Read everything and write it into the history."""
         self.note_topics(await self.topics())
-        places = await self.places()
+        places = [place for place in await self.places() if place[0] not in (LETTERS, MADE_LETTERS)]
         # In this order: what compaction takes in between was no aborted record.
         for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
-            contents = await self._contents(places, isolation)
+            contents = await self.contents(places, isolation)
             starts = await self._offsets(places, EARLIEST)
             ends = await self._offsets(places, LATEST, committed=isolation == READ_COMMITTED)
             for place, records in contents.items():
@@ -173,7 +173,7 @@ class Survey(Client):
                 return found
             await self.back_off()
 
-    async def _contents(self, places: list[Place], isolation: str) -> dict[Place, list[Found]]:
+    async def contents(self, places: list[Place], isolation: str) -> dict[Place, list[Found]]:
         """Read all records of the partitions. `unread` gets the partitions whose end
         the reads do not reach.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from zlib import crc32
 
 from soak.checker.deliveries import ACCEPT, REJECT, RELEASE, RENEW
@@ -54,6 +55,11 @@ class Work(Client):
         self._with_fetch = _Verdicts()
         #: what is acknowledged later: when, and what
         self._later: list[tuple[float, _Verdicts]] = []
+
+    @property
+    def assigned(self) -> Iterable[Place]:
+        """The partitions from which the worker may fetch."""
+        return self._member.assigned
 
     async def run(self) -> None:
         await self.find_coordinator(self.task.group, GROUP)

@@ -241,3 +241,22 @@ def test_aborted_record_that_a_read_committed_group_gets():
     jobs.fetch("one", (0, 1))
     jobs.acknowledge("one", (0, ACCEPT))
     assert "aborted-read" in jobs.found(start=1)
+
+
+def test_acknowledgement_that_a_former_leader_has_stored_while_another_member_had_the_record():
+    jobs = Jobs()
+    jobs.fetch("one", (0, 1))
+    late = jobs.request("one", (0, ACCEPT))
+    jobs.fetch("two", (0, 1), lease="leader 2")
+    jobs.answer("one", late)
+    assert jobs.found(start=1) == ["locked-twice"]
+
+
+def test_acknowledgement_without_an_answer_until_another_member_has_finished_the_record():
+    jobs = Jobs()
+    jobs.fetch("one", (0, 1))
+    late = jobs.request("one", (0, ACCEPT))
+    jobs.fetch("two", (0, 1), lease="leader 2")
+    jobs.acknowledge("two", (0, ACCEPT))
+    jobs.answer("one", late)
+    assert jobs.found(start=1) == []
