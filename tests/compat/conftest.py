@@ -2,7 +2,8 @@
 
 `make compat` runs these tests. They are skipped with a reason if Apache Kafka's jars are not available.
 `BARNABAS_COMPAT_BROKER=kafka make compat` runs the same tests with Apache Kafka. A test that fails there
-demands something that Kafka does not do.
+demands something that Kafka does not do. `BARNABAS_KAFKA_VERSION=4.4.0` chooses the version of Kafka's tools,
+clients and broker.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from bench.artifacts import Unavailable, kafka_classpath, spark_connector_jars
+from bench.artifacts import KAFKA_VERSION, Unavailable, kafka_classpath, spark_connector_jars
 from bench.peers import PEERS, Kafka, Peer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TOOL_SECONDS = 60
+#: the tool for settings, which Kafka 4.4 has in another package
+CONFIGS = "kafka.admin.ConfigCommand" if KAFKA_VERSION < "4.4" else "org.apache.kafka.tools.ConfigCommand"
 # A tool lives for a second or two: start fast, do not optimise.
 JAVA = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
 LOG_CONFIGURATION = (

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Callable
 
 import pytest
+from tests.compat.conftest import CONFIGS
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
 
 
 @pytest.fixture

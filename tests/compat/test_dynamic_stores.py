@@ -9,13 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.compat.conftest import Java, ToolFailed
+from tests.compat.conftest import CONFIGS, Java, ToolFailed
 
 from barnabas.base.tls.certificates import Authority
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.run import BrokerServer
 
-CONFIGS = "kafka.admin.ConfigCommand"
 NAME = "listener.name.ssl.ssl.keystore"
 
 

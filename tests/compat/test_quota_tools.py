@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from bench.peers import Peer
-from tests.compat.conftest import Java, ToolFailed
+from tests.compat.conftest import CONFIGS, Java, ToolFailed
 
 pytestmark = pytest.mark.timeout(300)
 
-CONFIGS = "kafka.admin.ConfigCommand"
 
 #: what is set, in this order, and described afterwards
 ENTITIES = [

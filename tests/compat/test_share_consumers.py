@@ -6,13 +6,13 @@ import re
 
 import pytest
 from confluent_kafka import Producer
+from tests.compat.conftest import CONFIGS
 from tests.integration.conftest import Wire, use_share_groups
 
 from barnabas.testing import BarnabasBroker
 
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.compat.conftest import CONFIGS
 from tests.integration.conftest import Wire
 
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -17,7 +18,6 @@ from barnabas.kafka.protocol.messages.share_group_heartbeat import ShareGroupHea
 GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
-CONFIGS = "kafka.admin.ConfigCommand"
 PATIENCE = 60.0
 
 

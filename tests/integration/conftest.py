@@ -114,8 +114,14 @@ class Wire:
         return bytes(data)
 
 
-def use_share_groups(wire: Wire, level: int = 2) -> None:
-    """Enable share groups in the cluster, or disable them."""
+def use_share_groups(wire: Wire, level: int | None = None) -> None:
+    """Enable share groups in the cluster at a level, or disable them: 0.
+
+    By default at the highest level that the broker supports. Apache Kafka 4.2 does not support level 2.
+    """
+    if level is None:
+        offered = wire(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
+        (level,) = [each.max_version for each in offered.supported_features if each.name == "share.version"]
     for kind in (UPGRADE, SAFE_DOWNGRADE):  # the one that applies
         update = FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=kind)
         wire(UpdateFeaturesRequest(feature_updates=[update]))
