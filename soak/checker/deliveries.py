@@ -15,6 +15,10 @@ NEVER = 2**63
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 #: those after which a record is not delivered again
 FINAL = frozenset({ACCEPT, REJECT})
+#: errors of acknowledgements that have no effect. After other errors, a former leader may have stored them
+_WITHOUT_EFFECT = frozenset(
+    {"INVALID_RECORD_STATE", "INVALID_REQUEST", "INVALID_SHARE_SESSION_EPOCH", "SHARE_SESSION_NOT_FOUND"}
+)
 
 ShareRecord: TypeAlias = tuple[str, "Place", int]
 """A share group, a partition and an offset."""
@@ -50,6 +54,11 @@ class Verdict:
     @property
     def is_accepted(self) -> bool:
         return self.is_answered and self.error is None
+
+    @property
+    def may_count(self) -> bool:
+        """Whether the broker may have stored the acknowledgement, although its member cannot know that."""
+        return self.error not in _WITHOUT_EFFECT
 
 
 @dataclass(slots=True)

@@ -74,7 +74,7 @@ def _may_be_given_up(history: History, source: ShareRecord) -> bool:
     if last is not None and not shares.unanswered(group, last.asked) and _is_accepted(last, settings.lock):
         return False
     rejections = (each for delivery in deliveries for each in delivery.verdicts if each.kind == REJECT)
-    if any(each.is_accepted or not each.is_answered for each in rejections):
+    if any(each.may_count for each in rejections):
         return True
     count, since = max(((each.count, each.at) for each in deliveries), default=(0, -1))
     return count + shares.unanswered(group, since) >= settings.limit
@@ -96,6 +96,4 @@ def _is_accepted(delivery: Delivery, lock: int) -> bool:
 
 
 def _may_be_accepted(delivery: Delivery) -> bool:
-    return any(
-        each.kind == ACCEPT and (each.is_accepted or not each.is_answered) for each in delivery.verdicts
-    )
+    return any(each.kind == ACCEPT and each.may_count for each in delivery.verdicts)

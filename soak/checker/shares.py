@@ -183,7 +183,7 @@ def _may_be_finished(
 
 
 def _may_finish(verdict: Verdict) -> bool:
-    return verdict.kind in FINAL and (verdict.is_accepted or not verdict.is_answered)
+    return verdict.kind in FINAL and verdict.may_count
 
 
 def _member(delivery: Delivery) -> str:

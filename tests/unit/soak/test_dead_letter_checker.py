@@ -139,11 +139,16 @@ def test_an_acceptance_without_an_answer_needs_no_dead_letter():
 def test_a_refused_rejection_is_no_cause():
     jobs = Queued(limit=5)
     jobs.fetch("one", (0, 1))
-    jobs.acknowledge("one", (0, REJECT), error="NOT_LEADER_OR_FOLLOWER")
-    jobs.fetch("two", (0, 1), lease="leader 2")
-    jobs.acknowledge("two", (0, ACCEPT))
+    jobs.acknowledge("one", (0, REJECT), error="INVALID_RECORD_STATE")
     jobs.bury(0)
-    assert jobs.found() == ["dead-letter-without-cause"]
+    assert jobs.found() == ["dead-letter-without-cause", "lost-in-share-group"]
+
+
+def test_an_acceptance_that_a_former_leader_may_have_stored_needs_no_dead_letter():
+    jobs = Queued()
+    jobs.fetch("one", (0, 1))
+    jobs.acknowledge("one", (0, ACCEPT), error="NOT_LEADER_OR_FOLLOWER")
+    assert jobs.found() == []
 
 
 def test_a_dead_letter_has_the_contents_of_another_record():
