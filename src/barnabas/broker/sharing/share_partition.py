@@ -306,7 +306,10 @@ class SharePartition:
         return AcquiredRecords(records, acquired)
 
     def _store_gaps(self) -> None:
-        """Store the start offset if it has moved past gaps, because no acknowledgement will store it."""
+        """Store the start offset if it has moved past gaps or deleted records.
+
+        No acknowledgement will store it.
+        """
         assert self._in_flight is not None
         if self._in_flight.start > self._stored_start:
             self._in_flight.note_start()
@@ -367,8 +370,11 @@ class SharePartition:
     def _check_partition(self) -> None:
         if self.is_ended:
             self.end(self.partition.unavailable or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        elif self._in_flight is not None and self._in_flight.start_moved(self.partition.log.log_start_offset):
-            self.wake()
+        elif (flight := self._in_flight) is not None:
+            if flight.start_moved(self.partition.log.log_start_offset):
+                self.wake()
+            if flight.start == flight.end:
+                self._store_gaps()
 
     # --- acknowledgements ---
 

@@ -310,6 +310,20 @@ async def test_the_log_start_moves_over_records_in_flight():
 
 
 @scenario
+async def test_a_log_start_behind_the_last_record_in_flight_is_stored():
+    """Simulation seed 320022: no acknowledgement followed, so the group seemed to lag for ever."""
+    queue = Queue()
+    queue.append(2)
+    queue.append(2)
+    await queue.acquire("a")
+    await queue.acknowledge(2, 3, member="a")
+    queue.partition.log.advance_log_start(2)
+    queue.share_partition.progressed(0)
+    await queue.settle()
+    assert queue.persister.writes[-1] == (4, 0, [])
+
+
+@scenario
 async def test_control_records_are_not_delivered_and_do_not_hold_the_start_offset():
     queue = Queue()
     queue.append(1, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
