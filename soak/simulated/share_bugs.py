@@ -10,7 +10,6 @@ from barnabas.broker.coordinator.share_state import shard
 from barnabas.broker.coordinator.share_state.persister import StateBatch
 from barnabas.broker.server.dead_letters.queue import LetterWriter
 from barnabas.broker.server.share_state import persister
-from barnabas.broker.sharing import in_flight
 from barnabas.broker.sharing.acknowledging import Acknowledging
 from barnabas.broker.sharing.dead_lettering import DeadLettering
 from barnabas.broker.sharing.in_flight import ARCHIVED, ARCHIVING, AVAILABLE, DeadLetters, InFlight
@@ -64,7 +63,7 @@ def _locks_kept() -> Iterator[None]:
 
 @_bug("share-owner-unchecked", "a member acknowledges records that it does not have any more")
 def _owner_unchecked() -> Iterator[None]:
-    with replaced((InFlight, "_check_owner", lambda self, member, first, last: None)):
+    with replaced((InFlight, "_check_owner", lambda self, member, parts: None)):
         yield
 
 
@@ -168,11 +167,13 @@ def _letter_lost() -> Iterator[None]:
 
 @_bug("dead-letter-after-archived", "a record is stored as archived before its dead letter is written")
 def _letter_after_archived() -> Iterator[None]:
-    stored = in_flight._stored
+    stored = InFlight._stored
 
-    def archived(each: Any, first: int, last: int) -> StateBatch:
-        batch = stored(each, first, last)
-        return batch._replace(delivery_state=ARCHIVED) if batch.delivery_state == ARCHIVING else batch
+    def archived(self: InFlight, spans: Sequence[tuple[int, int]]) -> tuple[StateBatch, ...]:
+        return tuple(
+            each._replace(delivery_state=ARCHIVED) if each.delivery_state == ARCHIVING else each
+            for each in stored(self, spans)
+        )
 
-    with replaced((in_flight, "_stored", archived)):
+    with replaced((InFlight, "_stored", archived)):
         yield
