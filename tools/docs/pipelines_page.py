@@ -9,9 +9,9 @@ from barnabas.pipelines.sink_options import SinkOptions
 _HEAD = """\
 # The options of a pipeline file
 
-The same in Python (`pipeline(name=...)`, `@source(topic=...)`, `@sink(topic=...)`) and in the TOML header of
-a SQL file (`name = ...`, `[source.NAME]`, `[sink.NAME]`). [Pipelines](../use/pipelines.md) shows
-them at work.
+The options are the same in Python (`pipeline(name=...)`, `@source(topic=...)`, `@sink(topic=...)`) and in the
+TOML header of a SQL file (`name = ...`, `[source.NAME]`, `[sink.NAME]`). [Pipelines](../use/pipelines.md)
+uses them in examples.
 """
 
 
@@ -19,7 +19,7 @@ def pipeline_reference() -> str:
     """Return the page in Markdown."""
     return (
         _HEAD
-        + _table("The pipeline", "All are optional.", PipelineOptions)
+        + _table("The pipeline", "All of these options are optional.", PipelineOptions)
         + _table("A source", "Either `topic` or `files` says where the rows come from.", SourceOptions)
         + _table(
             "A sink",
@@ -39,8 +39,8 @@ def _metrics() -> str:
     )
     head = "| metric | labels | kind | meaning |\n|---|---|---|---|\n"
     return (
-        "\n## Metrics\n\nWhat `barnabas pipeline run --metrics HOST:PORT` serves to Prometheus. The numbers "
-        f"are of each query's last batch.\n\n{head}{rows}"
+        "\n## Metrics\n\n`barnabas pipeline run --metrics HOST:PORT` serves these metrics to Prometheus. "
+        f"Rates, lags and sizes are those of each query's last batch.\n\n{head}{rows}"
     )
 
 

@@ -17,15 +17,16 @@ The names, types and meanings are Apache Kafka's. The broker rejects settings th
 they would have no effect. [differences.md](differences.md) lists the defaults that differ from Kafka's.
 
 `barnabas start --set NAME=VALUE` overrides `--config FILE`, and both override the defaults. FILE is TOML,
-where a setting is a key (`log.retention.hours = 24`), or Kafka's own `server.properties`. There the broker
-ignores settings that apply only to Kafka itself, with a warning. It rejects a file that requires an
-unsupported feature, and names file, line and reason.
+where a setting is a key (`log.retention.hours = 24`), or Kafka's own `server.properties`. In a
+`server.properties`, the broker ignores settings that apply only to Kafka itself, with a warning. If a file
+requires an unsupported feature, the broker does not start, and its error names file, line and reason.
 
 Settings marked *at run time* can also change while the broker runs, for one broker or for all of them
 (`barnabas configs --help`), and take effect at once. The broker reads the others at its start.
 
-The value of a topic's setting is the first of these that exists: the topic's own, that of its broker, that of
-all brokers, the broker's value at start, the default. Sizes are in bytes and times in the unit of the name.
+The value of a topic's setting is the first of these that exists: the topic's own value, the value of this
+broker, the value of all brokers, the broker's value at start, the default. Sizes are in bytes. Times are in
+the unit that the setting's name contains.
 """
 
 _INTEGERS = (Type.INT, Type.SHORT, Type.LONG)
@@ -41,16 +42,17 @@ def configuration_reference() -> str:
         + "\nOther spellings: "
         + ", ".join(f"`{other}` for `{name}`" for other, name in BrokerConfig.spellings.items())
         + ".\n\n## Topic settings\n\n"
-        + "All of them can change at run time. The column *Broker's* has the broker settings that\n"
-        + "give the default; the first one that is set applies.\n\n"
+        + "All topic settings can change at run time. The column *Broker's* has the broker settings that\n"
+        + "give the default; the first of them that is set applies.\n\n"
         + _table(TopicConfig.declared.values(), "Broker's", _names)
         + "\n## Group settings\n\n"
-        + "They apply to groups of the consumer protocol and to share groups. They can change at run time,\n"
-        + "also before the group exists.\n\n"
+        + "These settings apply to groups of the consumer protocol and to share groups. They can change at\n"
+        + "run time, also before the group exists.\n\n"
         + _table(GroupConfig.declared.values(), "Broker's", _names)
         + "\n## Settings of client metrics\n\n"
-        + "They belong to resources of the type `client-metrics` (KIP-714), which `barnabas configs alter`\n"
-        + "and Kafka's `kafka-client-metrics.sh` create, and can change at run time.\n\n"
+        + "These settings belong to resources of the type `client-metrics` (KIP-714), which\n"
+        + "`barnabas configs alter` and Kafka's `kafka-client-metrics.sh` create. They can change at run\n"
+        + "time.\n\n"
         + _table(ClientMetricsConfig.declared.values(), "Broker's", _names)
     )
 

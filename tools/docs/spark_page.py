@@ -14,26 +14,27 @@ from barnabas.spark.options import READ_OPTIONS, REFUSED_SETTINGS, WRITE_OPTIONS
 _HEAD = """\
 # The Spark data source
 
-`format("barnabas")` reads and appends topics, in batch and in streams, against any broker that speaks the
+`format("barnabas")` reads and appends topics, in batch jobs and in streams, with any broker that speaks the
 Kafka protocol. The extra `spark` is all it needs: PySpark finds the data source by itself. Names and
-meanings are those of Spark's own Kafka connector, so that `format("kafka")` becomes `format("barnabas")`.
+meanings are those of Spark's own Kafka connector. In an existing job, replace `format("kafka")` by
+`format("barnabas")`.
 
 ## Reading
 
 """
 
 _READING_LESS = """
-Reading less: Spark does not tell Python data sources which columns a query uses, but `.schema(...)` does:
-`.schema("value binary, offset bigint")` reads only these two. With
+To read less: Spark does not tell Python data sources which columns a query uses, but `.schema(...)` does.
+For example, `.schema("value binary, offset bigint")` reads only these two columns. With
 `spark.sql.python.filterPushdown.enabled=true` a batch applies filters on `partition`, `topic`, `offset` and
 the lower end of `timestamp` before it reads; Spark applies other filters afterwards.
 
 An error of `failOnDataLoss` lists the lost offsets of each partition. The checkpoint has each topic's id
 beside its offsets (`{"orders":{"0":23,"id":"..."}}`). Another id shows that the topic was deleted and created
-again; the query reads such a topic from its start. With brokers without topic ids, a log that ends before the
-next offset shows the same. If the id is the same and the log ends before the next offset, the log was
-truncated, for example by an unclean election. Then the query continues at its end. A query's progress shows
-its lag, as `latestOffset` beside `endOffset`; `barnabas.spark.progress.lag` computes it.
+again; the query reads such a topic from its start. If the brokers have no topic ids, a log that ends before
+the next offset has the same meaning. If the id is the same and the log ends before the next offset, the log
+was truncated, for example by an unclean election. Then the query continues at its end. A query's progress
+shows its lag, as `latestOffset` beside `endOffset`; `barnabas.spark.progress.lag` computes it.
 """
 
 _WRITING = """
@@ -51,9 +52,9 @@ _EXACTLY_ONCE = """
 With `barnabas.delivery=exactly-once`, consumers with `isolation.level=read_committed` read each row once,
 even if a Python worker, an executor, the driver or a broker dies during this time. A stream needs only its
 checkpoint. Each task writes its rows and the number of its batch in one transaction; a retried task finds the
-number and writes nothing. Each batch write has an identity of its own, so its retried tasks write once; with
-`barnabas.sinkId` and `barnabas.batchId` a whole write can be retried, for example in `foreachBatch` (with
-another `sinkId` for each topic):
+number and writes nothing. Each batch write has an identity of its own, so its retried tasks write once. With
+`barnabas.sinkId` and `barnabas.batchId` you can also repeat a whole write, for example in `foreachBatch`
+(with another `sinkId` for each topic):
 
 ```python
 def write(rows, batch_id):
@@ -71,17 +72,19 @@ Limits and requirements:
   machine, with any `parallelism`, `minPartitions` and `maxRecordsPerPartition`, provided that its code is
   unchanged and its rows are deterministic. If a checkpoint of an older Barnabas does not contain the plan and
   several plans are possible, the query fails.
-- After a shuffle Spark plans the tasks; if the query keeps no state, and in `foreachBatch`, it does so by the
-  number of the cluster's cores. If that number may change, set
+- After a shuffle, Spark plans the tasks. If the query keeps no state, or in `foreachBatch`, the number of
+  tasks depends on the number of the cluster's cores. If that number may change, set
   `spark.sql.adaptive.coalescePartitions.parallelismFirst=false`, as pipelines do. A batch write with
   `barnabas.batchId` has no checkpoint: also set `endingOffsets` and `parallelism` on its input.
 - A retried task fails if its rows are not those that it has written (by number and content, in any order),
   unless `barnabas.failOnChangedReplay` is false: then the written rows are kept.
 - The batch numbers are offsets of the groups `barnabas-spark-QUERYID-TASK`, which are also the transactional
   ids, and `barnabas-spark-QUERYID-batches`: if there are ACLs, allow both kinds by that prefix. Brokers
-  delete them after `offsets.retention.minutes` (7 days): restart a killed query before that.
+  delete them after `offsets.retention.minutes` (7 days): restart a killed query before that
+  time.
 - Progress belongs to the query (by its checkpoint) and to the topic (by its id). A batch that does not match
-  it fails before it writes a row; [the table](#when-a-checkpoint-and-a-topic-do-not-match) lists the cases.
+  the progress fails before it writes a row; [the table](#when-a-checkpoint-and-a-topic-do-not-match) lists
+  the cases.
 - A task must write all its rows within `kafka.transaction.timeout.ms` (5 minutes here; brokers allow 15 by
   default). After a kill, read_committed consumers wait for the restarted query or for this long.
 - Speculative execution is safe but useless: a second attempt of a task fences the first.
@@ -108,7 +111,8 @@ only while the brokers keep the old marks.
 _CLIENT = """
 ## kafka.*
 
-Every other `kafka.NAME` is a setting `NAME` of librdkafka, which writes and commits. These are refused:
+Every other `kafka.NAME` is a setting `NAME` of librdkafka, which writes and commits. The data
+source rejects these:
 
 """
 
@@ -127,7 +131,7 @@ those of security (`security.protocol`, `ssl.*`, `sasl.*` with PLAIN, SCRAM-SHA-
 OAUTHBEARER, `https.ca.*`), and those in the table. The Java consumer's `fetch.max.wait.ms` and
 `request.timeout.ms` are other names of `fetch.wait.max.ms` and `socket.timeout.ms`. Settings that
 librdkafka needs to find a group's offsets (`metadata.*`, `reconnect.*`, `socket.*` ...) are accepted, too.
-The client looks up partitions at each trigger, with any `metadata.max.age.ms`. Reading refuses every other
+The client looks up partitions at each trigger, with any `metadata.max.age.ms`. Reading rejects every other
 setting, because it would have no effect. When a broker closes a connection because its authentication has
 expired, the client reconnects.
 
@@ -136,7 +140,7 @@ expired, the client reconnects.
 """
 
 _ONLY_WHEN_WRITING = """
-With TLS or SASL, reading also refuses:
+With TLS or SASL, reading also rejects:
 
 """
 
@@ -154,21 +158,21 @@ _LIMITS = """
 ## What differs from Spark's own connector
 
 - A batch write needs `mode("append")`: Spark requires it of Python data sources.
-- Spark refuses output mode `update` for Python data sources. Use `complete`, or `foreachBatch` with a
+- Spark rejects output mode `update` for Python data sources. Use `complete`, or `foreachBatch` with a
   batch write: `rows.write.format("barnabas").options(...).mode("append").save()`.
-- An option that this page does not name is refused, not ignored.
+- The data source rejects an option that this page does not name; it does not ignore it.
 - Small partitions share a Spark task, down to `parallelism` tasks. Its default is the number of the driver's
   cores, because a Python data source cannot see the cluster's; a pipeline sets it. `minPartitions` keeps
   partitions apart.
-- Writing is at least once by default, as with Spark's own connector, which cannot do more.
+- Writing is at least once by default, as with Spark's own connector, which has no exactly-once delivery.
 - The headers of a record that has none are NULL. Arrow writers and Python functions are slow with NULL
   arrays; `spark.sql.execution.arrow.maxBytesPerBatch=2147483647` avoids that.
 - If Spark says "Failed to find the data source: barnabas", `python -c 'import pyspark_barnabas'` shows the
   cause. A stream must be started in the thread that created its session.
 - If the first two streams of a Spark process start at the same moment, they can damage state that they share:
   then every task fails with "Task not serializable" or "Illegal size 5 of collection, expected 6" until
-  Spark is started again. `barnabas.spark.session.let_streams_start_together(spark)`, called before, prevents
-  this; pipelines call it.
+  Spark is started again. To prevent this, call `barnabas.spark.session.let_streams_start_together(spark)`
+  before; pipelines call it.
 - Reading checks the batches' checksums (`kafka.check.crcs=false` omits this), and reads only from
   leaders. It accepts only messages of format 2, which brokers have written since version 0.11.
 - Spark starts its workers with `PYSPARK_PYTHON`, else with the PATH's `python3`. Barnabas must be installed
@@ -201,7 +205,7 @@ def spark_reference() -> str:
         + _DEFAULTS
         + _settings("reading", CONSUMER_DEFAULTS)
         + _settings("writing", PRODUCER_DEFAULTS)
-        + _settings("writing exactly once, besides", TRANSACTION_DEFAULTS)
+        + _settings("writing exactly once, in addition", TRANSACTION_DEFAULTS)
         + _IDEMPOTENCE
         + _LIMITS
     )

@@ -21,12 +21,12 @@ from barnabas.kafka.security.sasl_client import ClientExchange, plain, scram
 ONLY_LIBRDKAFKA = {
     "ssl.engine.location": "there are no OpenSSL engines here; use ssl.key.location",
     "ssl.providers": "there are no OpenSSL providers here; use ssl.key.location",
-    "ssl.curves.list": "OpenSSL's own choice is taken; remove it",
-    "ssl.sigalgs.list": "OpenSSL's own choice is taken; remove it",
-    "sasl.oauthbearer.assertion.private.key.file": "tokens are got by client credentials only",
-    "sasl.oauthbearer.assertion.private.key.pem": "tokens are got by client credentials only",
-    "sasl.oauthbearer.assertion.file": "tokens are got by client credentials only",
-    "sasl.oauthbearer.metadata.authentication.type": "tokens are got by client credentials only",
+    "ssl.curves.list": "Barnabas uses OpenSSL's own choice; remove it",
+    "ssl.sigalgs.list": "Barnabas uses OpenSSL's own choice; remove it",
+    "sasl.oauthbearer.assertion.private.key.file": "Barnabas gets tokens by client credentials only",
+    "sasl.oauthbearer.assertion.private.key.pem": "Barnabas gets tokens by client credentials only",
+    "sasl.oauthbearer.assertion.file": "Barnabas gets tokens by client credentials only",
+    "sasl.oauthbearer.metadata.authentication.type": "Barnabas gets tokens by client credentials only",
 }
 
 _SECRET = re.compile(r"pass|jaas|secret|token|\.(key|pem)$")

@@ -168,23 +168,26 @@ class SourceOptions(Options):
         "",
     )
     schema: str = option(
-        "The columns of json, csv, parquet and orc: `id BIGINT NOT NULL, at TIMESTAMP`. A record of json or "
-        "csv that lacks a NOT NULL one does not parse. Of avro and jsonschema: the reader's schema, as "
-        "JSON. The default, and for protobuf always, is the subject's newest when the pipeline starts.",
+        "The columns of json, csv, parquet and orc: `id BIGINT NOT NULL, at TIMESTAMP`. A record of json "
+        "or csv that lacks a NOT NULL column does not parse. For avro and jsonschema: the reader's schema, "
+        "as JSON. The default is the subject's newest schema when the pipeline starts. Protobuf always "
+        "uses this one.",
         "",
     )
     subject: str = option(
-        "Of registered formats: the registry's name for the schema; by default the topic's, TOPIC-value.", ""
+        "For registered formats: the registry's name for the schema. The default is TOPIC-value.", ""
     )
-    message: str = option("Of protobuf: the message's name; by default the first of the schema.", "")
+    message: str = option(
+        "For protobuf: the name of the message. The default is the first message of the schema.", ""
+    )
     envelope: str = option(
         "`debezium`: the records are Debezium's change events, as json or registered. The columns are the "
         "table's (`schema`, of json), and `_deleted`, which tells sinks with a key to delete rows.",
         "",
     )
     time_unit: str = option(
-        "Of `debezium` as json: ms, us or ns, the unit of numbers for columns of type TIMESTAMP. Omit it if "
-        "events have their schema (the converter's schemas.enable), which names the unit.",
+        "For `debezium` as json: ms, us or ns, the unit of numbers for columns of type TIMESTAMP. Omit it "
+        "if events have their schema (the converter's schemas.enable), which names the unit.",
         "",
     )
     dead_letter: str = option(
@@ -194,17 +197,19 @@ class SourceOptions(Options):
         "The column of event time, and the time by which rows can be late: `at 10 minutes`.", ""
     )
     static: bool = option(
-        "Read the contents at the start, and not a stream: for a table to join with, or a batch that ends.",
+        "Read the contents that exist at the start, instead of a stream: for a table to join with, or for a "
+        "batch that ends.",
         False,
     )
     refresh: str = option(
-        "Of a static source that a stream is joined with: the interval at which to read new contents, "
-        "`5 minutes`. The default is never.",
+        "For a static source that is joined with a stream: the interval at which to read new contents, `5 "
+        "minutes`. The default is never.",
         "",
     )
     shared: bool = option(
-        "Read and parse once for the dead letters and for the sinks to topics, PostgreSQL and Delta whose "
-        "rows come from this source alone, without state: one query, SOURCE.shared, writes to all of them.",
+        "Read and parse the source once for all of these: the dead letters, and the sinks to topics, "
+        "PostgreSQL and Delta whose rows come from this source alone, without state. One query, "
+        "SOURCE.shared, writes to all of them.",
         False,
     )
     options: Texts = option(

@@ -96,11 +96,11 @@ class SinkOptions(Options):
         '`sqlite="/data/shop.db"` is the same.',
         {},
     )
-    table: str = option("Of PostgreSQL and JDBC: the table, which must exist.", "")
-    driver: str = option("Of JDBC: the driver's class; by default the usual one for the URL.", "")
-    user: str = option("Of JDBC: the user of the database.", "")
+    table: str = option("For PostgreSQL and JDBC: the table, which must exist.", "")
+    driver: str = option("For JDBC: the driver's class. The default is the usual class for the URL.", "")
+    user: str = option("For JDBC: the user of the database.", "")
     password_env: str = option(
-        "Of JDBC: the environment variable that has the password; by default BARNABAS_JDBC_PASSWORD.", ""
+        "For JDBC: the environment variable that has the password. The default is BARNABAS_JDBC_PASSWORD.", ""
     )
     format: str = option(
         "The format of a record's value: json (the default) or csv of all columns; text, of the column "
@@ -109,26 +109,28 @@ class SinkOptions(Options):
         "",
     )
     schema: str = option(
-        "Of registered formats: the schema (JSON, or .proto text), which the sink registers if necessary. "
-        "The default is the subject's newest.",
+        "For registered formats: the schema (JSON, or .proto text), which the sink registers if necessary. "
+        "The default is the subject's newest schema.",
         "",
     )
-    subject: str = option("Of registered formats: the registry's name for the schema.", "")
+    subject: str = option("For registered formats: the registry's name for the schema.", "")
     subject_strategy: str = option(
-        "Of registered formats without a `subject`: TopicNameStrategy (the default: TOPIC-value), "
+        "For registered formats without a `subject`: TopicNameStrategy (the default: TOPIC-value), "
         "RecordNameStrategy (the record's full name, of jsonschema its title) or TopicRecordNameStrategy "
         "(TOPIC-NAME).",
         "",
     )
-    message: str = option("Of protobuf: the message's name; by default the first of the schema.", "")
+    message: str = option(
+        "For protobuf: the name of the message. The default is the first message of the schema.", ""
+    )
     references: Texts = option(
         'Schemas that `schema` refers to, by name: `{"item.proto": "items-value/1"}`, subject and version.',
         {},
     )
     key: str = option(
-        "Columns, separated by commas. Of topics: the record's key, as text unless it is binary; several "
-        "columns become a JSON object. Of PostgreSQL and JDBC: the columns of a unique index; a row replaces "
-        "the one with the same key.",
+        "Columns, separated by commas. For topics: the record's key, as text unless it is binary; several "
+        "columns become a JSON object. For PostgreSQL and JDBC: the columns of a unique index. A row "
+        "replaces the row with the same key.",
         "",
     )
     mode: str = option(
@@ -136,19 +138,19 @@ class SinkOptions(Options):
         "replaces the contents of the Parquet files, the Delta table or the Iceberg table.",
         "append",
     )
-    delivery: str = option("Of topics: at-least-once (the default) or exactly-once.", "")
+    delivery: str = option("For topics: at-least-once (the default) or exactly-once.", "")
     dead_letter: str = option(
-        "Of topics, PostgreSQL, JDBC and Delta: the topic for rows that the sink rejects (a constraint, a "
+        "For topics, PostgreSQL, JDBC and Delta: the topic for rows that the sink rejects (a constraint, a "
         "value out of range, a record too large). Without it such a row stops the pipeline.",
         "",
     )
     dead_letter_limit: int = option(
-        "The largest number of rows of one batch that go there. A batch with more stops the pipeline, and "
-        "the sink writes nothing of it.",
+        "The largest number of rows of one batch that go to the topic `dead_letter`. A batch with more "
+        "stops the pipeline, and the sink writes nothing of it.",
         DEAD_LETTERS_OF_A_BATCH,
     )
     partition_by: str = option(
-        "Of Parquet and Delta: the columns that become folders, separated by commas. Of Iceberg: the "
+        "For Parquet and Delta: the columns that become folders, separated by commas. For Iceberg: the "
         "partitions of a table that the sink creates, such as `day(at), item`, with the transforms year, "
         "month, day, hour and truncate[N].",
         "",

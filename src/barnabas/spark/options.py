@@ -51,8 +51,9 @@ READ_OPTIONS = {
     "also new ones.",
     "assign": 'Partitions to read: {"orders":[0,1]}.',
     "startingOffsets": 'earliest, latest, {"orders":{"0":23,"1":-2}} (-2 earliest, -1 latest), or group: '
-    "the committed offset of kafka.group.id, or earliest without one. "
-    "The default is earliest in batch, latest in a stream. A restarted stream continues where it was.",
+    "the committed offsets of the group kafka.group.id (earliest for a partition "
+    "without one). The default is earliest in batch, latest in a stream. A restarted "
+    "stream continues where it was.",
     "startingTimestamp": "Start at the first record of this time or later; milliseconds since 1970.",
     "startingOffsetsByTimestamp": 'startingTimestamp by partition: {"orders":{"0":1700000000000}}.',
     "startingOffsetsByTimestampStrategy": "error (default) or latest: the start if no record has this time "
@@ -74,7 +75,8 @@ READ_OPTIONS = {
     "driver's cores.",
     "failOnDataLoss": "true (default): the query fails when records were deleted before it read them.",
     "includeHeaders": "true: adds the column headers. The default is false.",
-    "kafkaConsumer.pollTimeoutMs": "The time, in milliseconds, that a task waits for the brokers (120000).",
+    "kafkaConsumer.pollTimeoutMs": "The time, in milliseconds, that a task waits for the brokers. The "
+    "default is 120000.",
     "groupIdPrefix": "The group in requests if kafka.group.id is not set. Reading joins no group.",
     "commitOffsets": "true: commits the processed offsets of a stream to the group kafka.group.id, so that "
     "tools can show its lag. The stream itself never reads them. The default is false.",
@@ -89,7 +91,8 @@ WRITE_OPTIONS = {
     "barnabas.delivery": "at-least-once (default) or exactly-once: see below.",
     "barnabas.sinkId": "exactly-once in batch: a name for the target; batchId counts within it.",
     "barnabas.batchId": "exactly-once in batch: the number of this write. The rows of a number are written "
-    "once, with any number of attempts; numbers must rise.",
+    "once, with any number of attempts. Each new number must be higher than the "
+    "previous one.",
     "barnabas.failOnChangedReplay": "exactly-once: true (default): the query fails when a repeated task has "
     "other rows than it has already written.",
     "barnabas.adoptTopic": "exactly-once: true: a query continues, with its next batch, in a topic that it "

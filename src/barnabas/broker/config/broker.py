@@ -31,8 +31,8 @@ from barnabas.broker.config.listener_settings import ListenerSetting, overrides
 from barnabas.broker.config.topic import TopicConfig
 
 _NO_TICKETS = (
-    "Has no effect: a broker with a keytab needs no tickets. Kafka's tools may set it; a broker that takes "
-    "tickets by GSSAPI says so in its log."
+    "Has no effect, because a broker with a keytab needs no tickets. If a broker with GSSAPI has this "
+    "setting, it logs a warning."
 )
 
 
@@ -304,13 +304,16 @@ class BrokerConfig(Settings):
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
         10_000,
         minimum=1,
-        doc="The longest such wait, which doubles with each failure.",
+        doc="The longest time before the broker tries again to read the keys, in milliseconds. The time "
+        "doubles with each failure.",
     )
     sasl_oauthbearer_expected_issuer: str | None = string(
-        "sasl.oauthbearer.expected.issuer", None, doc="The iss that a token must have, exactly."
+        "sasl.oauthbearer.expected.issuer", None, doc="The value that the claim iss of a token must have."
     )
     sasl_oauthbearer_expected_audience: tuple[str, ...] = text_list(
-        "sasl.oauthbearer.expected.audience", (), doc="A token must have one of these as aud."
+        "sasl.oauthbearer.expected.audience",
+        (),
+        doc="The claim aud of a token must have one of these values.",
     )
     sasl_oauthbearer_allow_unverified_issuer: bool = boolean(
         "sasl.oauthbearer.allow.unverified.issuer",
@@ -354,7 +357,8 @@ class BrokerConfig(Settings):
     ssl_keystore_type: str = string(
         "ssl.keystore.type",
         "PEM",
-        doc="The format of ssl.keystore.location: PEM or PKCS12; what the file is counts.",
+        doc="The format of ssl.keystore.location: PEM or PKCS12. The broker finds the format of the file "
+        "itself.",
     )
     ssl_keystore_location: str | None = string(
         "ssl.keystore.location",
@@ -380,7 +384,8 @@ class BrokerConfig(Settings):
     ssl_truststore_type: str = string(
         "ssl.truststore.type",
         "PEM",
-        doc="The format of ssl.truststore.location: PEM or PKCS12; what the file is counts.",
+        doc="The format of ssl.truststore.location: PEM or PKCS12. The broker finds the format of the file "
+        "itself.",
     )
     ssl_truststore_location: str | None = string(
         "ssl.truststore.location",
@@ -411,7 +416,7 @@ class BrokerConfig(Settings):
         "ssl.client.auth",
         "none",
         choices=("none", "requested", "required"),
-        doc="The demand for a client's certificate at a listener with TLS: none, requested or required.",
+        doc="Whether a listener with TLS demands a certificate of clients: none, requested or required.",
     )
     ssl_principal_mapping_rules: str = string(
         "ssl.principal.mapping.rules",
@@ -560,7 +565,7 @@ class BrokerConfig(Settings):
         minimum=1,
         update=Update.CLUSTER_WIDE,
         doc="The largest number of new connections a second; further ones wait. If there are several "
-        "listeners, connections to the one of the brokers do not wait.",
+        "listeners, connections to the inter-broker listener do not wait.",
     )
 
     # --- quotas ---
@@ -680,7 +685,7 @@ class BrokerConfig(Settings):
         "flush.ms",
         default=None,
         synonyms=("log.flush.scheduler.interval.ms",),
-        doc="The default of a topic's flush.ms; unset, log.flush.scheduler.interval.ms.",
+        doc="The default of a topic's flush.ms. Unset means log.flush.scheduler.interval.ms.",
     )
     log_flush_scheduler_interval_ms: int = long(
         "log.flush.scheduler.interval.ms",
@@ -713,31 +718,37 @@ class BrokerConfig(Settings):
         "retention.ms",
         default=None,
         synonyms=("log.retention.minutes", "log.retention.hours"),
-        doc="The default of a topic's retention.ms; unset, log.retention.minutes.",
+        doc="The default of a topic's retention.ms. Unset means log.retention.minutes.",
     )
     log_retention_minutes: int | None = integer(
-        "log.retention.minutes", None, doc="Retention in minutes; unset, log.retention.hours."
+        "log.retention.minutes",
+        None,
+        doc="The default of a topic's retention.ms, in minutes. Unset means log.retention.hours.",
     )
-    log_retention_hours: int = integer("log.retention.hours", 168, doc="Retention in hours.")
+    log_retention_hours: int = integer(
+        "log.retention.hours", 168, doc="The default of a topic's retention.ms, in hours."
+    )
     log_segment_bytes: int = _topic_default("log.segment.bytes", "segment.bytes")
     log_roll_jitter_ms: int | None = _topic_default(
         "log.roll.jitter.ms",
         "segment.jitter.ms",
         default=None,
         synonyms=("log.roll.jitter.hours",),
-        doc="The default of a topic's segment.jitter.ms; unset, log.roll.jitter.hours.",
+        doc="The default of a topic's segment.jitter.ms. Unset means log.roll.jitter.hours.",
     )
     log_roll_jitter_hours: int = integer(
-        "log.roll.jitter.hours", 0, minimum=0, doc="Segment jitter in hours."
+        "log.roll.jitter.hours", 0, minimum=0, doc="The default of a topic's segment.jitter.ms, in hours."
     )
     log_roll_ms: int | None = _topic_default(
         "log.roll.ms",
         "segment.ms",
         default=None,
         synonyms=("log.roll.hours",),
-        doc="The default of a topic's segment.ms; unset, log.roll.hours.",
+        doc="The default of a topic's segment.ms. Unset means log.roll.hours.",
     )
-    log_roll_hours: int = integer("log.roll.hours", 168, minimum=1, doc="A segment's greatest age in hours.")
+    log_roll_hours: int = integer(
+        "log.roll.hours", 168, minimum=1, doc="The default of a topic's segment.ms, in hours."
+    )
 
     log_cleaner_delete_retention_ms: int = _topic_default(
         "log.cleaner.delete.retention.ms", "delete.retention.ms"
@@ -829,8 +840,8 @@ class BrokerConfig(Settings):
     replica_fetch_min_bytes: int = integer(
         "replica.fetch.min.bytes",
         1,
-        doc="The amount, in bytes, with which the leader answers a follower before "
-        "replica.fetch.wait.max.ms has passed.",
+        doc="The number of bytes with which the leader answers a follower before replica.fetch.wait.max.ms "
+        "has passed.",
     )
     replica_fetch_wait_max_ms: int = integer(
         "replica.fetch.wait.max.ms",
@@ -917,8 +928,9 @@ class BrokerConfig(Settings):
         "barnabas.slow.request.ms",
         0,
         minimum=0,
-        doc="The broker logs a request that takes this time or longer, in milliseconds, unless the "
-        "request waits because its client or its group requires it. 0 means that it logs none.",
+        doc="The broker logs a request that takes this time or longer, in milliseconds. The time in which "
+        "the request waits for records or for its group does not count. 0 means that the broker logs "
+        "no request.",
     )
     producer_id_expiration_ms: int = integer(
         "producer.id.expiration.ms",
@@ -1008,13 +1020,13 @@ class BrokerConfig(Settings):
         "group.consumer.min.heartbeat.interval.ms",
         5000,
         minimum=1,
-        doc="The shortest heartbeat interval a group may be given, in milliseconds.",
+        doc="The shortest heartbeat interval that a group can have, in milliseconds.",
     )
     group_consumer_max_heartbeat_interval_ms: int = integer(
         "group.consumer.max.heartbeat.interval.ms",
         15_000,
         minimum=1,
-        doc="The longest heartbeat interval a group may be given, in milliseconds.",
+        doc="The longest heartbeat interval that a group can have, in milliseconds.",
     )
     group_consumer_session_timeout_ms: int = integer(
         "group.consumer.session.timeout.ms",
@@ -1027,13 +1039,13 @@ class BrokerConfig(Settings):
         "group.consumer.min.session.timeout.ms",
         45_000,
         minimum=1,
-        doc="The shortest session timeout a group of the consumer protocol may be given, in milliseconds.",
+        doc="The shortest session timeout that a group of the consumer protocol can have, in milliseconds.",
     )
     group_consumer_max_session_timeout_ms: int = integer(
         "group.consumer.max.session.timeout.ms",
         60_000,
         minimum=1,
-        doc="The longest session timeout a group of the consumer protocol may be given, in milliseconds.",
+        doc="The longest session timeout that a group of the consumer protocol can have, in milliseconds.",
     )
     group_consumer_regex_refresh_interval_ms: int = integer(
         "group.consumer.regex.refresh.interval.ms",
@@ -1059,13 +1071,13 @@ class BrokerConfig(Settings):
         "group.share.min.heartbeat.interval.ms",
         5000,
         minimum=1,
-        doc="The shortest heartbeat interval a share group may be given, in milliseconds.",
+        doc="The shortest heartbeat interval that a share group can have, in milliseconds.",
     )
     group_share_max_heartbeat_interval_ms: int = integer(
         "group.share.max.heartbeat.interval.ms",
         15_000,
         minimum=1,
-        doc="The longest heartbeat interval a share group may be given, in milliseconds.",
+        doc="The longest heartbeat interval that a share group can have, in milliseconds.",
     )
     group_share_session_timeout_ms: int = integer(
         "group.share.session.timeout.ms",
@@ -1077,34 +1089,34 @@ class BrokerConfig(Settings):
         "group.share.min.session.timeout.ms",
         45_000,
         minimum=1,
-        doc="The shortest session timeout a share group may be given, in milliseconds.",
+        doc="The shortest session timeout that a share group can have, in milliseconds.",
     )
     group_share_max_session_timeout_ms: int = integer(
         "group.share.max.session.timeout.ms",
         60_000,
         minimum=1,
-        doc="The longest session timeout a share group may be given, in milliseconds.",
+        doc="The longest session timeout that a share group can have, in milliseconds.",
     )
     group_share_record_lock_duration_ms: int = integer(
         "group.share.record.lock.duration.ms",
         30_000,
         minimum=1000,
         maximum=3_600_000,
-        doc="The time, in milliseconds, for which a member of a share group has a record to itself.",
+        doc="The time, in milliseconds, after which the lock of a member of a share group on a record ends.",
     )
     group_share_min_record_lock_duration_ms: int = integer(
         "group.share.min.record.lock.duration.ms",
         15_000,
         minimum=1000,
         maximum=30_000,
-        doc="The shortest lock of records a share group may be given, in milliseconds.",
+        doc="The shortest lock of records that a share group can have, in milliseconds.",
     )
     group_share_max_record_lock_duration_ms: int = integer(
         "group.share.max.record.lock.duration.ms",
         60_000,
         minimum=30_000,
         maximum=3_600_000,
-        doc="The longest lock of records a share group may be given, in milliseconds.",
+        doc="The longest lock of records that a share group can have, in milliseconds.",
     )
     group_share_delivery_count_limit: int = integer(
         "group.share.delivery.count.limit",
@@ -1118,14 +1130,14 @@ class BrokerConfig(Settings):
         2,
         minimum=2,
         maximum=5,
-        doc="The lowest limit of deliveries a share group may be given.",
+        doc="The lowest limit of deliveries that a share group can have.",
     )
     group_share_max_delivery_count_limit: int = integer(
         "group.share.max.delivery.count.limit",
         10,
         minimum=5,
         maximum=25,
-        doc="The highest limit of deliveries a share group may be given.",
+        doc="The highest limit of deliveries that a share group can have.",
     )
     group_share_partition_max_record_locks: int = integer(
         "group.share.partition.max.record.locks",
@@ -1140,14 +1152,14 @@ class BrokerConfig(Settings):
         100,
         minimum=100,
         maximum=2000,
-        doc="The lowest number of locked records in a partition a share group may be given.",
+        doc="The lowest limit of locked records in a partition that a share group can have.",
     )
     group_share_max_partition_max_record_locks: int = integer(
         "group.share.max.partition.max.record.locks",
         4000,
         minimum=2000,
         maximum=10_000,
-        doc="The highest number of locked records in a partition a share group may be given.",
+        doc="The highest limit of locked records in a partition that a share group can have.",
     )
     group_share_max_share_sessions: int = integer(
         "group.share.max.share.sessions",
@@ -1165,7 +1177,8 @@ class BrokerConfig(Settings):
         "errors.deadletterqueue.topic.name.prefix",
         "dlq.",
         update=Update.CLUSTER_WIDE,
-        doc="The prefix that the name of each dead-letter queue must have. Empty: no prefix is required.",
+        doc="The prefix that the name of each dead-letter queue must have. If it is empty, the name can "
+        "have any prefix.",
     )
     share_coordinator_state_topic_num_partitions: int = integer(
         "share.coordinator.state.topic.num.partitions",

@@ -46,7 +46,7 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
     )
     share_record_lock_duration_ms: int = _overriding(
         "group.share.record.lock.duration.ms",
-        "The time, in milliseconds, for which a member has a record to itself.",
+        "The time, in milliseconds, after which a member's lock on a record ends.",
     )
     share_delivery_count_limit: int = _overriding(
         "group.share.delivery.count.limit",
@@ -80,7 +80,8 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
         "",
         items=(r"(?!__)[a-zA-Z0-9._-]{0,249}", "write the name of a topic that does not begin with __"),
         doc="The dead-letter queue of a share group (KIP-1191): the topic for records that the group gives "
-        "up. Empty: there is none. The topic needs `errors.deadletterqueue.group.enable`.",
+        "up. If it is empty, the group has no dead-letter queue. The topic needs "
+        "`errors.deadletterqueue.group.enable`.",
     )
     errors_deadletterqueue_copy_record_enable: bool = boolean(
         "errors.deadletterqueue.copy.record.enable",

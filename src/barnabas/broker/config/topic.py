@@ -32,8 +32,8 @@ class TopicConfig(Settings, update=Update.CLUSTER_WIDE):
         ("delete",),
         choices=("delete", "compact"),
         synonyms=("log.cleanup.policy",),
-        doc="The removal of old records: delete by age and size, or compact all but the last record "
-        "of a key.",
+        doc="The removal of old records: delete removes them by age and size, and compact keeps the last "
+        "record of each key.",
     )
     compression_type: str = string(
         "compression.type",
