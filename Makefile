@@ -47,7 +47,7 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard requirements/*.lock)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing Barnabas and what it is tested with (once) ..."
 	@$(HASHED) -r requirements/build.lock
-	@$(HASHED) --no-compile -r requirements/dev.lock  # pip would compile 8,500 files on one core
+	@$(BIN)/python -m tools.install requirements/dev.lock $(HASHED) --no-compile  # pip would compile 8,500 files on one core
 	@$(OURS) -e '.[spark,dev]'
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some files are of other Pythons
 	@$(BIN)/python -m compileall -q src  # an editable install has no bytecode: start-up would compile each time

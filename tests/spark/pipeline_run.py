@@ -41,8 +41,8 @@ class PipelineRunner:
         return list(made)
 
     def close(self) -> None:
-        for table in self._spark.catalog.listTables():
-            self._spark.catalog.dropTempView(table.name)
+        for view in self._spark.sql("SHOW VIEWS").collect():
+            self._spark.catalog.dropTempView(view.viewName)
 
 
 def supervise(query: Query, restarts: int = 10) -> Supervisor:

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tools.install import parts
 from tools.lock import LOCKS, ROOT, canonical, pins
 
 #: what only `barnabas[gssapi]` needs, which builds against the system's Kerberos: not of `make setup`
@@ -54,3 +55,10 @@ def test_setup_installs_nothing_that_has_no_hash() -> None:
     uses = [line for line in lines if "$(INSTALL)" in line]
     assert [line.partition(" = ")[0] for line in uses] == ["HASHED", "OURS"]
     assert "--require-hashes --no-deps" in uses[0] and "--no-index" in uses[1]
+
+
+def test_processes_that_install_at_once_have_each_package_once_with_all_its_hashes() -> None:
+    text = (LOCKS / "dev.lock").read_text()
+    divided = [pins(part) for part in parts(text)]
+    assert sum(map(len, divided)) == len(LOCKED["dev"])
+    assert {name: entry for part in divided for name, entry in part.items()} == LOCKED["dev"]

@@ -60,7 +60,8 @@ from barnabas.kafka.protocol.messages.txn_offset_commit import (
 )
 from barnabas.kafka.records import Record, all_records, encode_batch
 
-DAY = 86_400
+#: seconds: a fourth of a real day, because a broker does something in each second
+DAY = 21_600
 SETTINGS = {
     "node.id": "1",
     "listeners": "PLAINTEXT://broker:9092",
@@ -74,7 +75,7 @@ SETTINGS = {
     "log.flush.start.offset.checkpoint.interval.ms": "600000",
     "producer.id.expiration.ms": str(2 * DAY * 1000),
     "transactional.id.expiration.ms": str(3 * DAY * 1000),
-    "offsets.retention.minutes": str(4 * 24 * 60),
+    "offsets.retention.minutes": str(4 * DAY // 60),
 }
 #: their hashes, and so their order in a set, depend on PYTHONHASHSEED
 NAMES = [f"topic-{name}" for name in ("a", "b", "c", "d", "e", "f", "g", "h")]
