@@ -197,7 +197,7 @@ def revoke(
 @json_option
 @bootstrap_option
 def list_acls(of_user: str | None, as_json: bool, bootstrap_server: str, **named: str | bool | None) -> None:
-    """List rules. --topic and the like select those of one resource."""
+    """List rules. Options such as --topic select the rules of one resource."""
     from barnabas.client.acls import describe_acls
     from barnabas.client.reach import require_broker
 

@@ -141,8 +141,8 @@ def describe(broker: int, as_json: bool, bootstrap_server: str) -> None:
         barnabas brokers drain 3 --dry-run > plan.json
         """,
         "Moves every replica of the broker to the other brokers, and no other replica. If possible, a "
-        "replica goes to a rack without another replica of its partition. Then you can stop the broker for "
-        "good. Ctrl-C ends the waiting, not the moves: see `barnabas topics reassign list` and `barnabas "
+        "replica goes to a rack without another replica of its partition. Then you can remove the "
+        "broker. Ctrl-C ends the waiting, not the moves: see `barnabas topics reassign list` and `barnabas "
         "topics reassign cancel`.",
     )
 )

@@ -114,8 +114,9 @@ def describe(changed: bool, as_json: bool, bootstrap_server: str, **resource: An
         barnabas configs alter --broker 1 --set log.retention.ms=86400000
         barnabas configs alter --broker-defaults --set log.retention.ms=86400000
         """,
-        "A broker setting that can change while the broker runs takes effect at once. The broker refuses any "
-        "other: set it at `barnabas start`. A broker's own value overrides the one in --broker-defaults.",
+        "A broker setting that can change while the broker runs takes effect at once. The broker rejects "
+        "any other setting: set it at `barnabas start`. A broker's own value overrides the one in "
+        "--broker-defaults.",
     )
 )
 @_resource_options

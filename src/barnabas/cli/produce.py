@@ -74,11 +74,11 @@ class _Limit(NamedTuple):
         "Each line is a record, without the LF or CRLF that ends it. With --json each line is an object: "
         '{"value": "v", "key": "k", "headers": [["h", "v"]], "timestamp": 1767225600000, "partition": 0}. '
         'Only value must be there; bytes that are not UTF-8 are {"base64": "..."}. The partitioner chooses '
-        "the partition by the key, as for every other record; with --keep-partitions the object does. With "
-        "--raw all the input is one record. With --value-schema values are JSON, which that registered "
-        "schema (Avro, JSON Schema or Protobuf) encodes; with --key-schema keys are. SCHEMA is an id, "
-        "SUBJECT/VERSION, or SUBJECT for its latest version. Records are sent idempotently. The exit code is "
-        "0 only when all of them are acknowledged.",
+        "the partition by the key, as for every other record; with --keep-partitions, the object names it. "
+        "With --raw all the input is one record. With --value-schema values are JSON, which that "
+        "registered schema (Avro, JSON Schema or Protobuf) encodes; with --key-schema keys are. SCHEMA is "
+        "an id, SUBJECT/VERSION, or SUBJECT for its latest version. Records are sent idempotently. The "
+        "exit code is 0 only when all of them are acknowledged.",
     )
 )
 @click.argument("topic", type=NAME, shell_complete=topic_names)

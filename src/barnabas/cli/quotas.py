@@ -35,7 +35,9 @@ _of_options = options(
         for kind, words in _KINDS
         for option in (
             click.option(f"--of-{kind}", type=NAME, help=f"The quotas of this {words}."),
-            click.option(f"--any-{kind}", is_flag=True, help=f"The quotas of each {words} without its own."),
+            click.option(
+                f"--any-{kind}", is_flag=True, help=f"The quotas of each {words} that has none of its own."
+            ),
         )
     )
 )

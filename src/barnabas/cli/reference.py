@@ -16,10 +16,11 @@ def cli_reference() -> str:
         "",
         "`--help` prints the same text for each command.",
         "",
-        "- Exit codes: 0 success, 1 failure, 2 wrong call, 130 interrupted. A failure is one line on stderr.",
-        "- `| head` is no failure. When the reader of its stdout has ended, a command that prints results "
-        "exits with 0 and prints no message. A command that changes something finishes its work. "
-        "`log check` and `transactions find-hanging` still exit with 1 when they find something.",
+        "- Exit codes: 0 success, 1 failure, 2 wrong option or argument, 130 interrupted. A failure is one "
+        "line on stderr.",
+        "- `| head` does not make a command fail. When the reader of its stdout has ended, a command that "
+        "prints results exits with 0 and prints no message. A command that changes something finishes its "
+        "work. `log check` and `transactions find-hanging` still exit with 1 when they find something.",
         "- Tables are for people: columns are as wide as their contents, also in a pipe. `--json` is for "
         "programs. Keys are in snake case (`base_offset`), and names end with their unit "
         "(`size_bytes`, `started_ms`). Unknown values are null, and text is UTF-8. Records keep Kafka's "

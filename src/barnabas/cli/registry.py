@@ -30,8 +30,8 @@ _LEVELS = (
         """,
         "Give clients the URL as schema.registry.url. When the registry answers requests, it prints one "
         "line: `ready http://127.0.0.1:8081`. Until a broker answers, it waits. The topic has all of its "
-        "data, so any number of registries can share one. `barnabas start --registry` runs one beside a "
-        "broker. It needs the extra registry, and protobuf for Protobuf: "
+        "data, so any number of registries can share one topic. `barnabas start --registry` runs one "
+        "beside a broker. It needs the extra registry, and protobuf for Protobuf: "
         f"{pip_install('registry', 'protobuf', quote='`')}.",
     )
 )

@@ -277,10 +277,10 @@ def _print_topic(
         barnabas topics elect orders:1 --unclean
         barnabas topics elect --unclean --all
         """,
-        "A partition's preferred leader is the first of its replicas. A broker that comes back leads nothing "
-        "until such an election; with auto.leader.rebalance.enable the controller starts it. An unclean "
-        "election accepts the loss of records. Use it for a partition without a leader if all replicas with "
-        "all records are lost for good.",
+        "A partition's preferred leader is the first of its replicas. A broker that comes back leads "
+        "nothing until such an election; with auto.leader.rebalance.enable the controller starts it. An "
+        "unclean election accepts the loss of records. Use it for a partition without a leader if all "
+        "replicas with all records are lost permanently.",
     )
 )
 @click.argument("places", metavar="[NAME[:0,1,2]]...", nargs=-1, type=NAME, shell_complete=topic_names)

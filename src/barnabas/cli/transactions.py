@@ -215,8 +215,8 @@ def find_hanging(
         barnabas transactions find-hanging
         barnabas transactions abort --topic orders --partition 2 --start-offset 4711
         """,
-        "Use this only for a hanging transaction. The command refuses to abort a transaction that its "
-        "producer or coordinator will still end, unless you give --force.",
+        "Use this only for a hanging transaction. Without --force, the command does not abort a "
+        "transaction that its producer or coordinator will still end.",
     )
 )
 @click.option(

@@ -34,7 +34,7 @@ _LOCAL = {
     "_DESTROY_BROKER": "the broker that was asked has left the cluster: try again",
     "_UNKNOWN_TOPIC": "there is no such topic",
     "_UNKNOWN_PARTITION": "there is no such partition",
-    "_AUTHENTICATION": "the broker refused the credentials",
+    "_AUTHENTICATION": "the broker rejected the credentials",
 }
 
 _BY_CODE = {int(code): code for code in ErrorCode}

@@ -30,7 +30,10 @@ _BROKER = (
     Metric("kafka_server_brokertopicmetrics_bytesin_total", _C, _TOPIC, "Bytes of batches appended as leader."),
     Metric("kafka_server_brokertopicmetrics_bytesout_total", _C, _TOPIC, "Bytes of batches sent to consumers."),
     Metric("kafka_server_brokertopicmetrics_totalproducerequests_total", _C, _TOPIC, "Requested appends to partitions."),
-    Metric("kafka_server_brokertopicmetrics_failedproducerequests_total", _C, _TOPIC, "Appends to partitions that the broker refused."),
+    Metric("kafka_server_brokertopicmetrics_failedproducerequests_total", _C, _TOPIC, "Appends to "
+                                                                                      "partitions that "
+                                                                                      "the broker "
+                                                                                      "rejected."),
     Metric("kafka_server_brokertopicmetrics_totalfetchrequests_total", _C, _TOPIC, "Reads of partitions for consumers."),
     Metric("kafka_server_brokertopicmetrics_failedfetchrequests_total", _C, _TOPIC, "Reads of partitions for consumers that ended with an error."),
     Metric("kafka_server_brokertopicmetrics_replicationbytesin_total", _C, _TOPIC, "Bytes of batches copied from leaders."),
@@ -57,7 +60,8 @@ _BROKER = (
     Metric("kafka_server_replicamanager_reassigningpartitions", _G, (), "Partitions led here that are being reassigned."),
     Metric("kafka_server_replicamanager_isrshrinks_total", _C, (), "Shrinks of the ISR of a partition led here: a replica left it."),
     Metric("kafka_server_replicamanager_isrexpands_total", _C, (), "Expansions of the ISR of a partition led here: a replica joined it."),
-    Metric("kafka_server_replicamanager_failedisrupdates_total", _C, (), "ISR changes that the controller refused."),
+    Metric("kafka_server_replicamanager_failedisrupdates_total", _C, (), "ISR changes that the controller "
+                                                                         "rejected."),
     Metric("kafka_server_replicamanager_produceridcount", _G, (), "Producer ids with state in the logs here."),
     Metric("kafka_server_replicamanager_partitionswithlatetransactionscount", _G, (), "Partitions with a transaction that has been open for longer than transaction.max.timeout.ms and five minutes: it hangs (KIP-664)."),
     Metric("barnabas_replica_lag_records", _G, ("follower",), "Records of all partitions led here that a follower lacks."),

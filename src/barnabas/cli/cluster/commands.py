@@ -337,7 +337,7 @@ def resume(broker: int, data: Path) -> None:
 @_broker_argument
 @_data_option
 def restart(broker: int, data: Path) -> None:
-    """Start broker N again with its data. One that runs is stopped cleanly first."""
+    """Start broker N again with its data. A running broker is first stopped cleanly."""
     _change("restart", broker, data, f"Broker {broker} serves again")
 
 

@@ -193,7 +193,7 @@ def validate(
 def reset(
     file: Path, queries: tuple[str, ...], execute: bool, parameters: tuple[str, ...], folder: Path | None
 ) -> None:
-    """Remove the checkpoints of the pipeline in FILE. Its queries then begin again."""
+    """Remove the checkpoints of the pipeline in FILE. The next run begins from the start."""
     _require_spark()
     from barnabas.cli.progress import human_bytes
     from barnabas.pipelines.folder import Folder
