@@ -109,7 +109,10 @@ async def _creation(
 
 
 def _versions(path: str, data: bytes, version: int) -> list[Operation]:
-    """Return operations that create a node, and set its data again until the node has this version."""
+    """Return operations that create a node, and set its data again until the node has this version.
+
+    For a version above `_MOST_VERSIONS` the node ends at `_MOST_VERSIONS`.
+    """
     return [Create(path, data), *[Set(path, data)] * min(version, _MOST_VERSIONS)]
 
 

@@ -89,7 +89,7 @@ class TokenBucket:
         now: the present time, in seconds of a monotonic clock.
     """
 
-    __slots__ = ("_burst", "_limit", "_refilled_at", "_seconds", "_tokens")
+    __slots__ = ("_limit", "_refilled_at", "_seconds", "_tokens")
 
     def __init__(self, limit: float, seconds: float, now: float) -> None:
         self._limit = limit

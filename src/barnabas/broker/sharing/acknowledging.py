@@ -68,7 +68,7 @@ class Acknowledging:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names a partition twice")
                 stored = self._acknowledge(target, acknowledgements)
             except KafkaError as error:
-                self.outcomes.setdefault(target, error)
+                self.outcomes[target] = self.outcomes.get(target) or error
             else:
                 self.outcomes[target] = None
                 if stored is not None:
