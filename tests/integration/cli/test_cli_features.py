@@ -38,7 +38,7 @@ def test_what_is_no_level_is_told_at_once(barnabas, words, told):
     [
         (["upgrade", "share.version=9"], "share.version has levels 0 to 2, not 9"),
         (["upgrade", "speed.version=1"], "there is no feature speed.version"),
-        (["upgrade", "share.version=1"], "ask for a downgrade"),
+        (["upgrade", "share.version=1"], "request a downgrade"),
     ],
 )
 def test_what_the_controller_refuses_is_told(barnabas, words, told):
