@@ -34,6 +34,8 @@ _SETTINGS = struct.Struct(">hi")
 _unpack_count = struct.Struct(">i").unpack_from
 _NAME_LENGTH = struct.Struct(">h")
 _unpack_place = struct.Struct(">ii").unpack_from
+#: index, and two bytes of the varint with the size
+_unpack_flexible_place = struct.Struct(">iBB").unpack_from
 #: index, no error, base offset, log append time, log start offset
 _pack_result = struct.Struct(">ixxqqq").pack
 _NO_THROTTLE = bytes(4)
@@ -148,8 +150,12 @@ class FlexibleLayout(Layout):
             return None
         found = []
         for _ in range(count - 1):
-            (index,) = _unpack_count(frame, position)
-            size, position = read_uvarint(frame, position + 4)
+            index, low, high = _unpack_flexible_place(frame, position)
+            if high < 128 <= low:  # a size of two bytes, as of most batches: without a call
+                size = (high << 7) + low - 128
+                position += 6
+            else:
+                size, position = read_uvarint(frame, position + 4)
             if size <= HEADER_SIZE:
                 return None
             stop = position + size - 1
