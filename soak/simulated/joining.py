@@ -9,13 +9,14 @@ from simulation.virtual_time import VirtualProcess
 
 from barnabas.base.types import BrokerId, Buffer, LeaderEpoch, Offset, TopicPartition
 from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.replication.fetch_layout import Position
 from barnabas.broker.replication.following.fetch_session import Followed, Key
 from barnabas.broker.replication.following.fetcher import ReplicaFetcher
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition.follower import Follower
 from barnabas.broker.replication.partition.leader import Leader
 from barnabas.broker.storage.log import PartitionLog
-from barnabas.kafka.protocol.messages.fetch import FetchPartition, PartitionData
+from barnabas.kafka.protocol.messages.fetch import PartitionData
 from soak.simulated.bugs import replaced
 from soak.simulated.cluster import SimulatedCluster
 from soak.simulated.stage import Stage
@@ -44,7 +45,7 @@ class Joining:
                 self._check_counted(log.listener)
             return has_moved
 
-        def telling(followed: Followed, number: int, max_bytes: int) -> FetchPartition:
+        def telling(followed: Followed, number: int, max_bytes: int) -> Position:
             self._fetched[_process(), followed.key] = followed.leader_epoch
             return tell(followed, number, max_bytes)
 

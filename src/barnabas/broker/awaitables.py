@@ -50,14 +50,52 @@ class LongResponse(Generic[T]):
         return self._work.__await__()
 
 
-class SecondPhase(asyncio.Future[T]):
-    """A future of the response to a request whose effects are complete. Only its acknowledgement waits."""
+class PromptFuture(asyncio.Future[T]):
+    """A future with callbacks that are called in the turn of the event loop in which it is done.
+
+    Callbacks of `add_done_callback` are called in the next turn, and each of them costs a handle of the loop.
+    """
 
     def __init__(self) -> None:
-        super().__init__(loop=asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        super().__init__(loop=loop)
+        self._prompt: list[Callable[[asyncio.Future[T]], object]] = []
+
+    def call_at_once(self, callback: Callable[[asyncio.Future[T]], object]) -> None:
+        """Call `callback` with this future as soon as it is done; in the next turn if it is done already."""
+        if self.done():
+            self.add_done_callback(callback)
+        else:
+            self._prompt.append(callback)
+
+    def set_result(self, result: T) -> None:
+        super().set_result(result)
+        self._call()
+
+    def set_exception(self, exception: type | BaseException) -> None:
+        super().set_exception(exception)
+        self._call()
+
+    def cancel(self, msg: object = None) -> bool:
+        is_cancelled = super().cancel(msg)
+        self._call()
+        return is_cancelled
+
+    def _call(self) -> None:
+        callbacks, self._prompt = self._prompt, []
+        for callback in callbacks:
+            try:
+                callback(self)
+            except Exception as error:
+                context = {"message": "a callback of a future has failed", "exception": error, "future": self}
+                self.get_loop().call_exception_handler(context)
 
 
-class LongPoll(asyncio.Future[T]):
+class SecondPhase(PromptFuture[T]):
+    """A future of the response to a request whose effects are complete. Only its acknowledgement waits."""
+
+
+class LongPoll(PromptFuture[T]):
     """A future of the response to a request that waits for new data. The wait can be ended at any time.
 
     Args:
@@ -65,14 +103,14 @@ class LongPoll(asyncio.Future[T]):
     """
 
     def __init__(self, patient_with: int | None = None) -> None:
-        super().__init__(loop=asyncio.get_running_loop())
+        super().__init__()
         self._patient_with = patient_with
         self._end: Callable[[], object] | None = None
 
     def ended_by(self, end: Callable[[], object]) -> None:
         """Set the function that ends the wait. `end` sets the future's result to the data that is present."""
         self._end = end
-        self.add_done_callback(LongPoll._forget)
+        self.call_at_once(LongPoll._forget)
 
     def give_way(self, api_key: int) -> None:
         """End the wait, because a request of the API `api_key` is next on the connection.

@@ -14,7 +14,7 @@ from barnabas.base.environment.network import Network
 from barnabas.base.errors import ProtocolError
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
-from barnabas.broker.interbroker.connection import PeerConnection
+from barnabas.broker.interbroker.connection import EncodedRequest, PeerConnection
 from barnabas.broker.interbroker.errors import (
     ChannelClosedError,
     ChannelError,
@@ -77,7 +77,7 @@ class _Call:
 
     def __init__(
         self,
-        request: Request,
+        request: Request | EncodedRequest,
         at_most: int | None,
         timeout: float,
         future: asyncio.Future[Any],
@@ -194,7 +194,7 @@ class Channel:
 
     def submit(
         self,
-        request: Request,
+        request: Request | EncodedRequest,
         *,
         timeout_s: float | None = None,
         at_most: int | None = None,
@@ -203,6 +203,8 @@ class Channel:
         """Submit a request after all earlier ones.
 
         Return a future of its response. The future fails as `send` does.
+
+        The response to an `EncodedRequest` comes from its `decode`, if that does not return None.
 
         Args:
             request: the request.
@@ -228,8 +230,12 @@ class Channel:
             return future
         self._recycle_if_idle()
         call.timer = self._loop.call_later(timeout, self._time_out, call)
-        self._queue[call] = None
-        self._pump()
+        connection = self._connection
+        if connection is not None and not self._queue and self._has_room(connection):
+            self._transmit(connection, call)
+        else:
+            self._queue[call] = None
+            self._pump()
         if call.connection is None:
             future.add_done_callback(partial(self._given_up, call))
         return future

@@ -44,7 +44,7 @@ class BrokerClient:
     ) -> None:
         self._network = network
         self._address_of = address_of
-        self._client_id = client_id
+        self.client_id = client_id
         self._rng = rng
         self._settings = settings
         #: the TLS context of new channels; None for no TLS
@@ -65,7 +65,7 @@ class BrokerClient:
                 self._network,
                 lambda: self._address_of(broker_id),
                 name=f"broker {broker_id} ({purpose})",
-                client_id=self._client_id,
+                client_id=self.client_id,
                 rng=self._rng,
                 settings=self._settings,
                 tls=self.tls,

@@ -6,14 +6,19 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from barnabas import __version__
 from barnabas.base.errors import ErrorCode, ProtocolError
 from barnabas.base.types import Buffer
 from barnabas.broker.interbroker.login import PeerLogin, next_message
 from barnabas.kafka.protocol.frame_buffer import FrameBuffer
-from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.framing import (
+    RequestHeader,
+    encode_request,
+    parse_response,
+    response_correlation_id,
+)
 from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -28,16 +33,41 @@ _ERROR_CODE = slice(4, 6)
 _SOFTWARE_NAME = "barnabas"
 
 #: Called with the answer, or with the error that makes all further answers impossible.
-OnAnswer = Callable[[Response | Exception], None]
+OnAnswer = Callable[[Any], None]
+
+
+class EncodedRequest(Protocol):
+    """A request that encodes itself, and decodes its usual responses, faster than the general codec."""
+
+    @property
+    def api_key(self) -> int: ...
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """The lowest and the highest version in which it can be sent."""
+
+    def encode(self, correlation_id: int) -> bytes:
+        """Return the frame, with its size in front."""
+
+    def decode(self, frame: Readable) -> object | None:
+        """Return the response in a frame; None for a response that the general codec must decode."""
 
 
 class Unanswered:
     """A request that was sent and has no response yet."""
 
-    __slots__ = ("header", "on_answer", "size")
+    __slots__ = ("decode", "header", "on_answer", "size")
 
-    def __init__(self, header: RequestHeader, size: int, on_answer: OnAnswer) -> None:
+    def __init__(
+        self,
+        header: RequestHeader,
+        size: int,
+        on_answer: OnAnswer,
+        decode: Callable[[Readable], object | None] | None = None,
+    ) -> None:
         self.header = header
+        #: decodes a usual response; None if the general codec decodes all
+        self.decode = decode
         #: size of the request's frame in bytes
         self.size = size
         self.on_answer = on_answer
@@ -130,7 +160,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             raise ProtocolError("the peer supports no version of the SASL requests that this broker supports")
         return await self._ask(request, version)
 
-    def common_version(self, request: Request, at_most: int | None) -> int | None:
+    def common_version(self, request: Request | EncodedRequest, at_most: int | None) -> int | None:
         """Return the highest version of the request that both sides support; None if there is none.
 
         Args:
@@ -143,7 +173,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             version = min(version, at_most)
         return version if version >= max(lowest, request.versions[0]) else None
 
-    def send(self, request: Request, version: int, on_answer: OnAnswer) -> None:
+    def send(self, request: Request | EncodedRequest, version: int, on_answer: OnAnswer) -> None:
         """Send a request after all earlier ones.
 
         Later, `on_answer` is called with its response or an exception.
@@ -152,6 +182,12 @@ class PeerConnection(asyncio.BufferedProtocol):
             ProtocolError: the request cannot be encoded; the connection does not change.
         """
         header = RequestHeader(request.api_key, version, next(self._ids) & 0x7FFFFFFF, self._client_id)
+        if not isinstance(request, Request):
+            frame = request.encode(header.correlation_id)
+            self._unanswered.append(Unanswered(header, len(frame), on_answer, request.decode))
+            self.unanswered_bytes += len(frame)
+            self._transport.write(frame)
+            return
         chunks = [
             chunk if isinstance(chunk, Buffer) else bytes(chunk) for chunk in encode_request(header, request)
         ]
@@ -213,9 +249,13 @@ class PeerConnection(asyncio.BufferedProtocol):
     def _answered(self, frame: Readable) -> None:
         if not self._unanswered:
             raise ProtocolError("a response that belongs to no request")
-        header = self._unanswered[0].header
-        response = _parse(header, frame)
-        request = self._unanswered.popleft()
+        request = self._unanswered[0]
+        response: Any = None
+        if request.decode is not None and response_correlation_id(frame) == request.header.correlation_id:
+            response = request.decode(frame)
+        if response is None:
+            response = _parse(request.header, frame)
+        self._unanswered.popleft()
         self.unanswered_bytes -= request.size
         request.on_answer(response)
 

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
+from barnabas.broker.awaitables import PromptFuture
+
 T = TypeVar("T")
 
 
@@ -63,7 +65,10 @@ class DelayedOperation(Generic[T]):
             self._timer = self._loop.call_later(timeout_ms / 1000, self._try, True)
         self.future: asyncio.Future[T] = self._loop.create_future() if future is None else future
         # The result, the timer or the end of the connection ends the wait, and this callback cleans up.
-        self.future.add_done_callback(self._leave)
+        if isinstance(future, PromptFuture):
+            future.call_at_once(self._leave)
+        else:
+            self.future.add_done_callback(self._leave)
         for item in self._watched:
             item.watchers[self] = None
 

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.broker.interbroker.conftest import SERVED, heartbeat
 
 from barnabas.base.environment.network import SocketNetwork
-from barnabas.base.errors import ProtocolError
+from barnabas.base.errors import ErrorCode, ProtocolError
 from barnabas.base.system import event_loop
 from barnabas.broker.interbroker import (
     Channel,
@@ -22,7 +22,7 @@ from barnabas.broker.interbroker import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
-from barnabas.kafka.protocol.framing import encode_response, parse_request
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, encode_response, parse_request
 from barnabas.kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest
@@ -79,6 +79,33 @@ def test_a_response_is_handed_over_in_the_turn_in_which_it_arrives(run):
         assert told == [future.result(), "a turn later"]
         await asyncio.sleep(1)
         assert len(told) == 3
+
+    run(scenario)
+
+
+class Encoded:
+    """A heartbeat that encodes itself, and decodes only responses without an error."""
+
+    api_key = HeartbeatRequest.api_key
+    versions = (4, 4)
+
+    def encode(self, correlation_id):
+        header = RequestHeader(self.api_key, 4, correlation_id, "me")
+        return b"".join(map(bytes, encode_request(header, HeartbeatRequest(group_id="encoded"))))
+
+    def decode(self, frame):
+        return None if frame[-3:-1] != b"\0\0" else "usual"
+
+
+def test_an_encoded_request_decodes_its_usual_responses(run):
+    async def scenario(world):
+        answers = [HeartbeatResponse(), HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)]
+        world.peer.heartbeat = lambda request: answers.pop(0)
+        channel = world.channel()
+        assert await channel.submit(Encoded()) == "usual"
+        response = await channel.submit(Encoded())
+        assert response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert world.peer.heartbeats == ["encoded", "encoded"]
 
     run(scenario)
 

@@ -5,10 +5,12 @@ The leader knows the partitions of the session, so that requests have only chang
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from barnabas.base.types import UNKNOWN_OFFSET, BrokerId, LeaderEpoch, Offset, TopicId
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.replication.fetch_layout import Position, SessionLayout, UsualFetch
 from barnabas.broker.replication.partition import Partition
 from barnabas.kafka.protocol.messages.fetch import (
     FetchPartition,
@@ -21,6 +23,8 @@ from barnabas.kafka.protocol.messages.fetch import (
 #: a partition, by its topic's id and its number
 Key: TypeAlias = tuple[TopicId, int]
 
+#: a request that names more partitions is no usual one
+MOST_CHANGED = 16
 #: the request number of a partition that no request has named
 _NEVER = 2**63
 _LAST_EPOCH = 2**31 - 1
@@ -61,25 +65,32 @@ class Followed:
         """Whether the leader knows the partition in the present session."""
         return self.told_in != _NEVER
 
-    def tell(self, number: int, max_bytes: int) -> FetchPartition:
-        """Return the partition's entry for the request with this number, and note that the request has it."""
+    def tell(self, number: int, max_bytes: int) -> Position:
+        """Return the partition's position for the request with this number, and note it as told."""
         log = self.partition.log
-        if not self.is_told:
+        if self.told_in == _NEVER:
             self.told_first = number
         self.told_in = number
-        self.told_offset = log.log_end_offset
-        return FetchPartition(
-            partition=self.key[1],
-            current_leader_epoch=self.leader_epoch,
-            fetch_offset=log.log_end_offset,
-            last_fetched_epoch=log.latest_epoch,
-            log_start_offset=log.log_start_offset if log.stored_start is None else log.stored_start,
-            partition_max_bytes=max_bytes,
-        )
+        end = self.told_offset = log.log_end_offset
+        start = log.log_start_offset if log.stored_start is None else log.stored_start
+        topic_id, index = self.key
+        return topic_id, index, self.leader_epoch, end, log.latest_epoch, start, max_bytes
 
     def forget_told(self) -> None:
         """Ignore the responses to requests in flight, because they are for an earlier end of this log."""
         self.told_in = self.told_first = _NEVER
+
+
+def _partition(position: Position) -> FetchPartition:
+    _, index, leader_epoch, offset, last_epoch, start, max_bytes = position
+    return FetchPartition(
+        partition=index,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_epoch,
+        log_start_offset=start,
+        partition_max_bytes=max_bytes,
+    )
 
 
 class FollowerFetchSession:
@@ -91,6 +102,9 @@ class FollowerFetchSession:
         self.epoch = 0
         #: the partitions in the session
         self.names: dict[Key, None] = {}
+        #: the layout of the usual requests, with the settings that it has
+        self._layout: SessionLayout | None = None
+        self._config: BrokerConfig | None = None
 
     def request(
         self,
@@ -117,7 +131,7 @@ class FollowerFetchSession:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = FetchTopic(topic_id=topic_id, partitions=[])
-            topic.partitions.append(followed.tell(number, max_bytes))
+            topic.partitions.append(_partition(followed.tell(number, max_bytes)))
             self.names[followed.key] = None
         forgotten: dict[TopicId, ForgottenTopic] = {}
         for key in unwanted:
@@ -134,6 +148,43 @@ class FollowerFetchSession:
         )
         self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
         return request
+
+    def usual_request(
+        self,
+        replica: BrokerId,
+        broker_epoch: int,
+        client_id: str,
+        number: int,
+        changed: Sequence[Followed],
+        config: BrokerConfig,
+    ) -> UsualFetch | None:
+        """Return the next request of the session if it is a usual one, else None; see `request`.
+
+        Args:
+            client_id: client id in the header of the request.
+            number: number of the request, higher than that of the previous one.
+            changed: partitions to name in the request.
+            config: settings with the limits of the request.
+        """
+        if not self.id or not self.epoch or len(changed) > MOST_CHANGED:
+            return None
+        layout = self._layout
+        if layout is None or config is not self._config or layout.session_id != self.id:
+            limits = (
+                config.replica_fetch_wait_max_ms,
+                config.replica_fetch_min_bytes,
+                config.replica_fetch_response_max_bytes,
+            )
+            layout = SessionLayout(client_id.encode(), replica, broker_epoch, self.id, limits)
+            self._layout, self._config = layout, config
+        max_bytes = config.replica_fetch_max_bytes
+        positions = []
+        for followed in changed:
+            positions.append(followed.tell(number, max_bytes))
+            self.names[followed.key] = None
+        epoch = self.epoch
+        self.epoch = epoch + 1 if epoch < _LAST_EPOCH else 1
+        return UsualFetch(layout, epoch, positions)
 
     def final_request(self, replica: BrokerId, broker_epoch: int) -> FetchRequest:
         """Return the request that ends the session."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -20,12 +20,13 @@ from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, Buffer, Offset
 from barnabas.broker.interbroker import BrokerClient, ChannelError
+from barnabas.broker.replication.fetch_layout import ReceivedData, UsualFetch, UsualResponse
 from barnabas.broker.replication.following.fetch_session import Followed, FollowerFetchSession, Key
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition.follower import Follower
 from barnabas.broker.replication.throttles import Throttle
 from barnabas.broker.view import BrokerView
-from barnabas.kafka.protocol.messages.fetch import FetchResponse, PartitionData
+from barnabas.kafka.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 
 if TYPE_CHECKING:
     from barnabas.broker.storage import PartitionLog
@@ -111,6 +112,12 @@ def _is_durable(followed: Followed) -> bool:
 def _error(code: int) -> ErrorCode:
     known: ErrorCode | None = ErrorCode._value2member_map_.get(code)  # type: ignore[assignment]
     return ErrorCode.UNKNOWN_SERVER_ERROR if known is None else known
+
+
+def _results(response: FetchResponse) -> Iterator[tuple[Key, PartitionData]]:
+    for topic in response.responses:
+        for data in topic.partitions:
+            yield (topic.topic_id, data.partition_index), data
 
 
 class _Flight(NamedTuple):
@@ -375,6 +382,7 @@ class ReplicaFetcher:
         config, broker_epoch = view.config, view.broker_epoch
         self._number += 1
         self._is_urgent = False
+        request: FetchRequest | UsualFetch | None = None
         if not self._due and len(session.names) <= len(self._unwanted):
             request = session.final_request(view.node_id, broker_epoch)
             self._restart_session()
@@ -385,18 +393,24 @@ class ReplicaFetcher:
             self._broker_epoch = broker_epoch
             due = self._take_due()
             unwanted, self._unwanted = self._unwanted, {}
-            request = session.request(
-                view.node_id,
-                broker_epoch,
-                self._number,
-                due,
-                unwanted,
-                config.replica_fetch_max_bytes,
-            )
-            request.min_bytes = config.replica_fetch_min_bytes
-            request.max_bytes = config.replica_fetch_response_max_bytes
-            if request.session_epoch and len(due) <= _MOST_PARKED:
-                request.max_wait_ms = config.replica_fetch_wait_max_ms
+            if not unwanted:
+                client_id = self._dependencies.peers.client_id
+                request = session.usual_request(
+                    view.node_id, broker_epoch, client_id, self._number, due, config
+                )
+            if request is None:
+                request = session.request(
+                    view.node_id,
+                    broker_epoch,
+                    self._number,
+                    due,
+                    unwanted,
+                    config.replica_fetch_max_bytes,
+                )
+                request.min_bytes = config.replica_fetch_min_bytes
+                request.max_bytes = config.replica_fetch_response_max_bytes
+                if request.session_epoch and len(due) <= _MOST_PARKED:
+                    request.max_wait_ms = config.replica_fetch_wait_max_ms
         # Asked for each time: a broker that has left and come back has another channel.
         reply = self._dependencies.peers.channel(self.leader, "fetch").submit(
             request,
@@ -469,7 +483,7 @@ class ReplicaFetcher:
                 log.error("a fetch from broker %d has failed", self.leader, exc_info=error)
             self._lost(error)
             return
-        response: FetchResponse = flight.reply.result()
+        response: FetchResponse | UsualResponse = flight.reply.result()
         if response.error_code:
             if response.error_code in _SESSION_ERRORS and not self._failures:
                 self._failures = 1
@@ -501,30 +515,29 @@ class ReplicaFetcher:
             self._wait(self._backoff(self._vain - _MOST_VAIN))
 
     def _take_all(
-        self, number: int, response: FetchResponse
+        self, number: int, response: FetchResponse | UsualResponse
     ) -> Generator[Coroutine[Any, Any, object], None, bool]:
         """Process the leader's response. Return False if it contains none of the copied partitions."""
         is_useful = False
         began = self._loop.time()
         written: list[Followed] = []
-        for topic in response.responses:
-            for data in topic.partitions:
-                followed = self._followed.get((topic.topic_id, data.partition_index))
-                if followed is None or number < followed.told_first:
-                    continue
-                is_useful = True
-                if number < followed.told_in:
-                    self._take_bounds(followed, data)
-                else:
-                    self._take(followed, data, written)
-                if self._loop.time() - began > _TURN:
-                    yield asyncio.sleep(0)
-                    began = self._loop.time()
+        for key, data in response.results if isinstance(response, UsualResponse) else _results(response):
+            followed = self._followed.get(key)
+            if followed is None or number < followed.told_first:
+                continue
+            is_useful = True
+            if number < followed.told_in:
+                self._take_bounds(followed, data)
+            else:
+                self._take(followed, data, written)
+            if self._loop.time() - began > _TURN:
+                yield asyncio.sleep(0)
+                began = self._loop.time()
         if written:
             yield from self._wait_for_fsync(written)
         return is_useful
 
-    def _take(self, followed: Followed, data: PartitionData, written: list[Followed]) -> None:
+    def _take(self, followed: Followed, data: PartitionData | ReceivedData, written: list[Followed]) -> None:
         """Process the leader's response for one partition."""
         partition = followed.partition
         follower = partition.follower(followed.leader_epoch)
@@ -559,7 +572,7 @@ class ReplicaFetcher:
             self._due[followed] = None
         self._hold_up(followed)
 
-    def _take_bounds(self, followed: Followed, data: PartitionData) -> None:
+    def _take_bounds(self, followed: Followed, data: PartitionData | ReceivedData) -> None:
         """Apply the high watermark and the log start from a response that is otherwise outdated.
 
         The leader sends each of the two values only once, when it changes. They stay valid after a later
@@ -596,7 +609,7 @@ class ReplicaFetcher:
             if followed not in self._timers:
                 self._resume(followed)
 
-    def _truncate(self, followed: Followed, follower: Follower, data: PartitionData) -> None:
+    def _truncate(self, followed: Followed, follower: Follower, data: PartitionData | ReceivedData) -> None:
         partition_log = followed.partition.log
         epoch, diverging = partition_log.latest_epoch, data.diverging_epoch
         offset = follower.offset_to_truncate_to(diverging.epoch, diverging.end_offset)
@@ -620,7 +633,7 @@ class ReplicaFetcher:
             )
         self._due[followed] = None
 
-    def _start_over(self, followed: Followed, data: PartitionData) -> None:
+    def _start_over(self, followed: Followed, data: PartitionData | ReceivedData) -> None:
         """Begin again at the leader's log start, because the leader lacks records after this log's end.
 
         Raises:

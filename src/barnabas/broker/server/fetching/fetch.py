@@ -146,6 +146,11 @@ class Fetch:
         self._read_all(unread)
         return self._respond_if_enough(final)
 
+    def resume(self, read: Iterable[FetchTarget], unread: Iterable[FetchTarget]) -> None:
+        """Continue another fetch, which has `read` partitions without records and has `unread` to read."""
+        self._unread = dict.fromkeys(unread)
+        self._results = {t: None if t in self._unread else self._read(t, 0, False) for t in read}
+
     def steps(self) -> Iterator[None]:
         """Read the partitions that have changed, and yield after every 64 of them. Then call `is_answered`.
 

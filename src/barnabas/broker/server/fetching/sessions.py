@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Protocol
 from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId, TopicKey
-from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
 from barnabas.kafka.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
+    from barnabas.broker.replication.fetch_layout import Position
     from barnabas.broker.replication.manager import ReplicaManager
     from barnabas.broker.replication.partition import Partition
-    from barnabas.broker.replication.purgatory import DelayedOperation, Watcher
+    from barnabas.broker.replication.purgatory import Watcher
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -36,6 +37,13 @@ MIN_EVICTION_MS = 120_000
 
 #: How many partitions the sessions have at most, together: each takes about 350 bytes.
 MAX_PARTITIONS = 400_000
+
+
+class Parked(Protocol):
+    """A fetch that waits for records."""
+
+    def expire(self) -> None:
+        """Answer now. Do nothing if the fetch was answered."""
 
 
 class NewsListener(Protocol):
@@ -316,7 +324,7 @@ class ReplicaSession(FetchSession):
     """
 
     target = ReplicaTarget
-    parked: DelayedOperation[FetchResponse] | None = None
+    parked: Parked | None = None
     #: session epoch up to which the broker answers fetches without delay
     _hurried = 0
 
@@ -324,6 +332,29 @@ class ReplicaSession(FetchSession):
     def is_hurried(self) -> bool:
         """Whether the broker must answer the current fetch without delay (`hurry`)."""
         return self.epoch <= self._hurried
+
+    def may_continue(self, epoch: int) -> bool:
+        """Whether a request with this session epoch is the next one, and it may wait, and no other waits."""
+        return (
+            epoch == self.epoch < _LAST_EPOCH
+            and epoch >= self._hurried
+            and not self._fetches
+            and self.uses_topic_ids
+            and bool(self.targets)
+        )
+
+    def continue_at(self, positions: Iterable[Position]) -> None:
+        """Apply the changes of an incremental request to partitions that are in the session (`advance`)."""
+        self.epoch += 1
+        for topic, index, leader_epoch, offset, last_epoch, start, max_bytes in positions:
+            target: ReplicaTarget = self.targets[topic, index]  # type: ignore[assignment]
+            target.current_leader_epoch = leader_epoch
+            target.offset = offset
+            target.last_fetched_epoch = last_epoch
+            target.replica_start = start
+            target.max_bytes = max(0, max_bytes)
+            target.is_new = True
+            self.ready[target] = None
 
     def hurry(self, fetches: int) -> None:
         """Answer the delayed fetch now, and the next `fetches` fetches of the follower without delay."""
@@ -452,8 +483,7 @@ class FetchSessions:
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
-        for watcher in self.watchers:
-            watcher.progressed(0)  # it looks in a later turn of the event loop
+        self.note_fetch()
         session = self._of_replicas.get(replica)
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session is not None:
@@ -475,6 +505,11 @@ class FetchSessions:
             self._close_replica(replica)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return session
+
+    def note_fetch(self) -> None:
+        """Notify `watchers` of a follower's fetch. They act in a later turn of the event loop."""
+        for watcher in self.watchers:
+            watcher.progressed(0)
 
     def of_replica(self, replica: BrokerId) -> ReplicaSession | None:
         """Return the session of a follower; None if it has no session."""

@@ -22,6 +22,7 @@ from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.purgatory import DelayedOperation
 from barnabas.broker.replication.throttles import ReplicationThrottles
+from barnabas.broker.server.fetching.direct import DirectReplicaFetches
 from barnabas.broker.server.fetching.fetch import Fetch, PreferredReplica
 from barnabas.broker.server.fetching.preferred import RACK_AWARE, replica_in_rack
 from barnabas.broker.server.fetching.repeated import RepeatedFetches
@@ -36,8 +37,8 @@ from barnabas.broker.server.fetching.sessions import (
     ReplicaTarget,
     requested,
 )
-from barnabas.broker.server.requests.api import handles
-from barnabas.broker.server.requests.context import Metered, RequestContext
+from barnabas.broker.server.requests.api import Direct, Outcome, handles
+from barnabas.broker.server.requests.context import Client, Metered, RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import checked_by_handler, refusal
 from barnabas.broker.view import BrokerView
@@ -47,7 +48,7 @@ from barnabas.kafka.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from barnabas.kafka.protocol.wire import MAX_ELEMENTS
+from barnabas.kafka.protocol.wire import MAX_ELEMENTS, Readable
 from barnabas.kafka.security.acls import Access, Operation, ResourceType
 
 
@@ -96,9 +97,18 @@ def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = 
     return FetchResponse(error_code=error.code if whole is None else whole, responses=topics)
 
 
-def _direct(ports: Ports) -> RepeatedFetches:
+def _direct(ports: Ports) -> Direct:
     keep, repeat = partial(_keep, ports), partial(_repeat, ports)
-    return RepeatedFetches(FetchRequest.api_key, ports.sessions, ports.view, keep, repeat)
+    repeated = RepeatedFetches(FetchRequest.api_key, ports.sessions, ports.view, keep, repeat)
+    of_followers = DirectReplicaFetches(
+        ports.replicas, ports.sessions, ports.view, ports.throttles.leader, partial(_attempt, ports)
+    )
+
+    def answer(frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
+        outcome = of_followers(frame, client, access, began)
+        return repeated(frame, client, access, began) if outcome is None else outcome
+
+    return answer
 
 
 @handles(
@@ -282,7 +292,7 @@ def _attempt(
     poll: LongPoll[FetchResponse] = LongPoll(FetchRequest.api_key if session is None else None)
     parked = DelayedOperation([operation], max_wait_ms, operation.attempt, poll)
     poll.ended_by(parked.expire)
-    poll.add_done_callback(operation.close)
+    poll.call_at_once(operation.close)
     if session is not None:
         session.parked = parked
     return poll

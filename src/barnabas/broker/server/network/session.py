@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 from barnabas.base.environment.network import canonical_address, set_buffer_sizes
 from barnabas.base.errors import ProtocolError
 from barnabas.base.text import logger_of
-from barnabas.broker.awaitables import LongPoll
+from barnabas.broker.awaitables import LongPoll, PromptFuture
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.network.busy_polling import BusyPolling
 from barnabas.broker.server.network.endpoint import Endpoint
@@ -317,9 +317,15 @@ class ClientSession(asyncio.Protocol):
             chunks = finish(done)
             if not self._closing:
                 self._send_in_order(waiting, chunks)
-                self._continue()
+                if not isinstance(done, PromptFuture):
+                    self._continue()
+                elif self._backlog:  # in another turn, because another request may have ended this one
+                    self._loop.call_soon(self._continue)
 
-        future.add_done_callback(settled)
+        if isinstance(future, PromptFuture):
+            future.call_at_once(settled)
+        else:
+            future.add_done_callback(settled)
 
     def mute(self, seconds: float) -> None:
         """Begin no request for this number of seconds (`Client.mute`), or until the end of a longer mute."""
@@ -435,10 +441,11 @@ class ClientSession(asyncio.Protocol):
         key = int.from_bytes(frame[:2], "big")
         if not self._in_turn and key == self._beside:
             return True
-        for waiting in self._unanswered:
+        for waiting in tuple(self._unanswered):
             if isinstance(waiting.future, LongPoll):
                 waiting.future.give_way(key)
-        return False
+        is_free = not self._in_turn and not self._waiting
+        return is_free and not self._write_paused and not self._outbox.waiting
 
     def _send_in_order(self, waiting: Unanswered, chunks: Chunks | None) -> None:
         waiting.done = True
@@ -458,7 +465,7 @@ class ClientSession(asyncio.Protocol):
 
     def _continue(self) -> None:
         """Serve the queued frames as far as they can begin. If none is left, start to read again."""
-        if not self._backlog:
+        if not self._backlog or self._closing:
             return
         if len(self._backlog) > 1:
             self._outbox.cork()

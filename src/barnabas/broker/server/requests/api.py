@@ -37,10 +37,10 @@ from typing import (
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.metrics import Durations
-from barnabas.broker.awaitables import MaybeAwaitable, SecondPhase
+from barnabas.broker.awaitables import LongPoll, MaybeAwaitable, SecondPhase
 from barnabas.broker.metadata import ImageDelta
 from barnabas.broker.metadata.features import FinalizedFeatures
-from barnabas.broker.server.requests.context import Client, Handle, RequestContext
+from barnabas.broker.server.requests.context import Chunks, Client, Handle, RequestContext
 from barnabas.broker.server.requests.leadership import Leadership
 from barnabas.broker.server.requests.needs import Need
 from barnabas.broker.server.requests.new_names import BoundedNames
@@ -72,9 +72,9 @@ class Begun(NamedTuple):
     answer: MaybeAwaitable[Response | None]
 
 
-#: The encoded reply (a whole frame), or an awaitable of it. `Begun`: the handler has continued with the
-#: request. None: nothing has changed, and the handler must execute the whole request.
-Outcome: TypeAlias = bytes | SecondPhase[bytes] | Begun | None
+#: The encoded reply (a whole frame, in one or more chunks), or an awaitable of it. `Begun`: the handler has
+#: continued with the request. None: nothing has changed, and the handler must execute the whole request.
+Outcome: TypeAlias = bytes | Chunks | SecondPhase[bytes] | LongPoll[Chunks] | Begun | None
 
 
 class Direct(Protocol):

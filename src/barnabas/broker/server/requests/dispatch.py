@@ -14,7 +14,14 @@ from typing import Any, TypeAlias
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
 from barnabas.base.metrics import BOUNDS
 from barnabas.base.text import logger_of
-from barnabas.broker.awaitables import LongResponse, MaybeAwaitable, SecondPhase, resolve
+from barnabas.broker.awaitables import (
+    LongPoll,
+    LongResponse,
+    MaybeAwaitable,
+    PromptFuture,
+    SecondPhase,
+    resolve,
+)
 from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Api, Begun, Served
 from barnabas.broker.server.requests.context import Chunks, Client, ClientConnection, RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
@@ -149,17 +156,18 @@ class Dispatcher:
         frame: Readable,
         client: Client,
         began: float,
-        outcome: bytes | SecondPhase[bytes] | Begun,
+        outcome: bytes | Chunks | SecondPhase[bytes] | LongPoll[Chunks] | Begun,
     ) -> None:
         """Send the reply of a `Direct`, or wait for it."""
         if isinstance(outcome, Begun):
             self._answer_begun(served, client, began, *outcome)
             return
-        if isinstance(outcome, SecondPhase):
+        if isinstance(outcome, PromptFuture):
             finish = partial(self._finish_direct, served, frame, client, began)
-            client.park(outcome, finish, served.api.cancel_on_disconnect, served.api.key)
+            beside = served.api.key if isinstance(outcome, SecondPhase) else NOTHING
+            client.park(outcome, finish, served.api.cancel_on_disconnect, beside)
             return
-        client.reply([outcome])
+        client.reply([outcome] if isinstance(outcome, bytes) else outcome)
         # `_took`, without the call
         seconds = self._now() - began
         durations = served.durations
@@ -302,13 +310,14 @@ class Dispatcher:
             return None
 
     def _finish_direct(
-        self, served: Served, frame: Readable, client: Client, began: float, done: asyncio.Future[bytes]
+        self, served: Served, frame: Readable, client: Client, began: float, done: asyncio.Future[Any]
     ) -> Chunks | None:
         self._took(served, client, began, None)
         try:
             error = done.exception()
             if error is None:
-                return [done.result()]
+                reply = done.result()
+                return [reply] if isinstance(reply, bytes) else reply
             header, request, _ = parse_counted(frame, DIRECT_ELEMENTS)
             return encode_response(header, self._failure(served.api, request, error))
         except ProtocolError as error:

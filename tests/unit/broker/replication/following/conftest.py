@@ -24,6 +24,7 @@ from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.logs.incomplete import IncompleteReplicas
 from barnabas.broker.logs.shared_fsync import SharedFsync
 from barnabas.broker.metadata.image import BrokerImage, PartitionState
+from barnabas.broker.replication.fetch_layout import UsualFetch
 from barnabas.broker.replication.following import Following
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition.progress import LeaderContext
@@ -86,9 +87,10 @@ class Node:
             SimpleNamespace(leader=self.leader_throttle),
         )
         peers = SimpleNamespace(
+            client_id="test",
             channel=lambda broker, purpose: SimpleNamespace(
                 submit=lambda request, *, then, **_: self.cluster.submit(self, broker, request, then)
-            )
+            ),
         )
         self.following = Following(self, peers, self, self.throttle)
 
@@ -260,20 +262,23 @@ class Cluster:
 
     async def _carry(self, source, target, request, future, then):
         pair = (source.node_id, target)
-        self.requests.append((*pair, request))
+        is_usual = isinstance(request, UsualFetch)
+        if is_usual:
+            frame = request.encode(1)[4:]
+        else:
+            frame = b"".join(map(bytes, encode_request(RequestHeader(1, 17, 1, "test"), request)))[4:]
+        header, message = parse_request(frame)
+        self.requests.append((*pair, message))
         await asyncio.sleep(JOURNEY)
         if pair in self.cut or target not in self.nodes:
             if not future.done():
                 future.set_exception(NotConnectedError(f"no connection to {target}"))
                 then(future)
             return
-        header = RequestHeader(1, 17, 1, "test")
-        frame = b"".join(map(bytes, encode_request(header, request)))[4:]
-        _, request = parse_request(frame)
         context = SimpleNamespace(api_version=17, access=UNRESTRICTED)
-        answer = None if self.instead is None else self.instead(request)
+        answer = None if self.instead is None else self.instead(message)
         if answer is None:
-            answer = handler.fetch.handle(self.nodes[target].ports, context, request)
+            answer = handler.fetch.handle(self.nodes[target].ports, context, message)
         response = await resolve(answer)
         frame = b"".join(map(bytes, encode_response(header, response)))[4:]
         await asyncio.sleep(JOURNEY)
@@ -284,9 +289,11 @@ class Cluster:
                 future.set_exception(DisconnectedError("cut"))
                 then(future)
             return
-        response = parse_response(header, frame)
         if self.alter is not None:
-            response = self.alter(*pair, request, response) or response
+            response = parse_response(header, frame)
+            response = self.alter(*pair, message, response) or response
+        else:
+            response = (request.decode(frame) if is_usual else None) or parse_response(header, frame)
         if not future.done():
             future.set_result(response)
             then(future)

@@ -1,0 +1,278 @@
+"""Layout of a follower's Fetch requests and their responses (v17), for the usual ones with few partitions.
+
+A follower that has a fetch session sends such a request for each batch (ADR 25). All other requests and
+responses are for `barnabas.kafka.protocol`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from barnabas.base.types import BrokerId, Chunk, LeaderEpoch, Offset, TopicId
+from barnabas.kafka.protocol.messages.fetch import EpochEndOffset, FetchRequest
+from barnabas.kafka.protocol.wire import Readable, read_uvarint, uvarint
+
+#: the version with the follower's epoch. The next one adds its high watermark, which the leader does not use
+VERSION = 17
+#: largest number of partitions in a usual request or response: their lengths take one byte
+MOST_PARTITIONS = 64
+
+_KEY_VERSION = struct.Struct(">hh").pack(FetchRequest.api_key, VERSION)
+_ID_LENGTH = struct.Struct(">h")
+#: no tags; max_wait_ms, min_bytes, max_bytes, isolation_level, session_id
+_LIMITS = struct.Struct(">xiiibi")
+_EPOCH = struct.Struct(">iB")
+_TOPIC = struct.Struct(">16sB")
+#: index, leader epoch, offset, last fetched epoch, log start, max_bytes, no tags
+_POSITION = struct.Struct(">iiqiqiB")
+#: no forgotten topics, no rack; the tag of the replica's state, with its id and its epoch
+_REPLICA = struct.Struct(">5siqx")
+_BEFORE_REPLICA = b"\1\1\1\1\x0d"
+
+#: size, correlation id, no tags; throttle time, error code, session id
+_RESPONSE = struct.Struct(">iixihiB")
+#: the same as the follower reads it, after the correlation id
+_ANSWER = struct.Struct(">BihiB")
+#: index, error code, high watermark, last stable offset, log start, no aborted transactions, no other replica
+_RESULT = struct.Struct(">ihqqqBi")
+_NONE_ABORTED, _NO_REPLICA = 0, -1
+
+#: a partition's topic, index, leader epoch, log end, its last epoch, log start, and most bytes to receive
+Position: TypeAlias = tuple[TopicId, int, LeaderEpoch, Offset, LeaderEpoch, Offset, int]
+
+
+class SessionLayout:
+    """The bytes that all usual requests of one fetch session have in common (`Memo`)."""
+
+    __slots__ = (
+        "_end",
+        "_opening",
+        "broker_epoch",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "replica",
+        "session_id",
+    )
+
+    def __init__(
+        self,
+        client_id: bytes,
+        replica: BrokerId,
+        broker_epoch: int,
+        session_id: int,
+        limits: tuple[int, int, int],
+    ) -> None:
+        """Create the layout. `limits` are the request's max_wait_ms, min_bytes and max_bytes."""
+        self.replica = replica
+        self.broker_epoch = broker_epoch
+        self.session_id = session_id
+        self.max_wait_ms, self.min_bytes, self.max_bytes = limits
+        self._opening = _ID_LENGTH.pack(len(client_id)) + client_id + _LIMITS.pack(*limits, 0, session_id)
+        self._end = _REPLICA.pack(_BEFORE_REPLICA, replica, broker_epoch)
+
+    def close(self) -> None:
+        """Do nothing: a layout holds no resources."""
+
+    def fits(self, frame: Readable) -> bool:
+        """Whether `frame` is a request of this session, with any epoch and any partitions."""
+        return (
+            frame.startswith(self._opening, 8)
+            and frame.startswith(_KEY_VERSION)
+            and frame.endswith(self._end)
+        )
+
+    def encode(self, correlation_id: int, session_epoch: int, positions: Sequence[Position]) -> bytes:
+        """Return the frame of a request with these partitions, grouped by topic, with its size in front."""
+        parts = [self._opening, b""]
+        topics = 0
+        topic_id = None
+        for index, position in enumerate(positions):
+            if position[0] != topic_id:
+                if topics:
+                    parts.append(b"\0")
+                topics += 1
+                topic_id = position[0]
+                count = 1
+                for other in positions[index + 1 :]:
+                    if other[0] != topic_id:
+                        break
+                    count += 1
+                parts.append(_TOPIC.pack(topic_id, count + 1))
+            parts.append(_POSITION.pack(*position[1:], 0))
+        if topics:
+            parts.append(b"\0")
+        parts[1] = _EPOCH.pack(session_epoch, topics + 1)
+        parts.append(self._end)
+        content = b"".join(parts)
+        return b"".join(((len(content) + 8).to_bytes(4), _KEY_VERSION, correlation_id.to_bytes(4), content))
+
+    def read(self, frame: Readable) -> tuple[int, list[Position]] | None:
+        """Return the session epoch and the partitions of a request that `fits`; None if it is unusual.
+
+        Raises:
+            struct.error, IndexError: the frame is too short.
+        """
+        position = 8 + len(self._opening)
+        epoch, topics = _EPOCH.unpack_from(frame, position)
+        position += _EPOCH.size
+        found: list[Position] = []
+        if not 0 < topics <= MOST_PARTITIONS:
+            return None
+        for _ in range(topics - 1):
+            topic_id, count = _TOPIC.unpack_from(frame, position)
+            position += _TOPIC.size
+            if not 1 < count <= MOST_PARTITIONS:
+                return None
+            for _ in range(count - 1):
+                *wanted, tags = _POSITION.unpack_from(frame, position)
+                if tags:
+                    return None
+                found.append((topic_id, *wanted))
+                position += _POSITION.size
+            if frame[position]:
+                return None
+            position += 1
+        return (epoch, found) if position == len(frame) - len(self._end) else None
+
+
+def layout_of(frame: Readable) -> SessionLayout | None:
+    """Return the layout of the session of a request; None if it is unusual.
+
+    Raises:
+        struct.error: the frame is too short.
+    """
+    if not frame.startswith(_KEY_VERSION) or frame[-_REPLICA.size : 5 - _REPLICA.size] != _BEFORE_REPLICA:
+        return None
+    (length,) = _ID_LENGTH.unpack_from(frame, 8)
+    if length < 0:
+        return None
+    start = 8 + _ID_LENGTH.size
+    max_wait_ms, min_bytes, max_bytes, _, session_id = _LIMITS.unpack_from(frame, start + length)
+    _, replica, broker_epoch = _REPLICA.unpack_from(frame, len(frame) - _REPLICA.size)
+    layout = SessionLayout(
+        bytes(frame[start : start + length]),
+        replica,
+        broker_epoch,
+        session_id,
+        (max_wait_ms, min_bytes, max_bytes),
+    )
+    return layout if layout.fits(frame) else None
+
+
+#: a partition's topic, index, high watermark, last stable offset, log start, records, and their bytes
+Result: TypeAlias = tuple[TopicId, int, Offset, Offset, Offset, Sequence[Chunk], int]
+
+
+def encode_answer(correlation_id: int, session_id: int, results: Sequence[Result]) -> list[Chunk]:
+    """Return the frame of a response with these results, grouped by topic, as chunks with the size first."""
+    chunks: list[Chunk] = []
+    head = b""
+    size = 0
+    topics = 0
+    topic_id = None
+    for place, result in enumerate(results):
+        if result[0] != topic_id:
+            if topics:
+                head += b"\0"
+            topics += 1
+            topic_id = result[0]
+            count = 1
+            for other in results[place + 1 :]:
+                if other[0] != topic_id:
+                    break
+                count += 1
+            head += _TOPIC.pack(topic_id, count + 1)
+        head += _RESULT.pack(result[1], 0, *result[2:5], _NONE_ABORTED, _NO_REPLICA) + uvarint(result[6] + 1)
+        if result[6]:
+            chunks.append(head)
+            chunks += result[5]
+            size += len(head) + result[6]
+            head = b""
+        head += b"\0"
+    head += b"\0\0" if topics else b"\0"
+    chunks.append(head)
+    size += len(head) + _RESPONSE.size - 4
+    chunks[0] = _RESPONSE.pack(size, correlation_id, 0, 0, session_id, topics + 1) + chunks[0]  # type: ignore[operator]
+    return chunks
+
+
+_NO_DIVERGENCE = EpochEndOffset()
+
+
+class ReceivedData(NamedTuple):
+    """The usual result of one partition, as a follower reads it (`PartitionData`)."""
+
+    high_watermark: Offset
+    log_start_offset: Offset
+    records: Readable
+    error_code: int = 0
+    diverging_epoch: EpochEndOffset = _NO_DIVERGENCE
+
+
+class UsualResponse(NamedTuple):
+    """A response without errors and divergences (`FetchResponse`)."""
+
+    session_id: int
+    #: results by topic and index
+    results: list[tuple[tuple[TopicId, int], ReceivedData]]
+    error_code: int = 0
+
+
+class UsualFetch:
+    """A request that is encoded when it is sent (`EncodedRequest`)."""
+
+    __slots__ = ("_epoch", "_layout", "_positions", "max_wait_ms")
+
+    api_key = FetchRequest.api_key
+    versions = VERSION, VERSION
+
+    def __init__(self, layout: SessionLayout, session_epoch: int, positions: Sequence[Position]) -> None:
+        self.max_wait_ms = layout.max_wait_ms
+        self._layout = layout
+        self._epoch = session_epoch
+        self._positions = positions
+
+    def encode(self, correlation_id: int) -> bytes:
+        """Return the frame, with its size in front."""
+        return self._layout.encode(correlation_id, self._epoch, self._positions)
+
+    def decode(self, frame: Readable) -> UsualResponse | None:
+        """Return the response in a frame; None if it is unusual."""
+        try:
+            return read_answer(frame)
+        except (struct.error, IndexError):
+            return None
+
+
+def read_answer(frame: Readable) -> UsualResponse | None:
+    """Return the response in a frame; None if it is unusual.
+
+    Raises:
+        struct.error, IndexError: the frame is too short.
+    """
+    tags, _, error_code, session_id, topics = _ANSWER.unpack_from(frame, 4)
+    if tags or error_code or not 0 < topics <= MOST_PARTITIONS:
+        return None
+    position = 4 + _ANSWER.size
+    results: list[tuple[tuple[TopicId, int], ReceivedData]] = []
+    for _ in range(topics - 1):
+        topic_id, count = _TOPIC.unpack_from(frame, position)
+        position += _TOPIC.size
+        if not 0 < count <= MOST_PARTITIONS:
+            return None
+        for _ in range(count - 1):
+            index, code, high_watermark, _, start, aborted, _ = _RESULT.unpack_from(frame, position)
+            length, position = read_uvarint(frame, position + _RESULT.size)
+            end = position + length - 1
+            if code or aborted or not length or frame[end]:
+                return None
+            data = ReceivedData(high_watermark, start, frame[position:end])
+            results.append(((topic_id, index), data))
+            position = end + 1
+        if frame[position]:
+            return None
+        position += 1
+    return UsualResponse(session_id, results) if frame[position:] == b"\0" else None

@@ -1,0 +1,293 @@
+"""Answers usual fetches of followers directly from their bytes (ADR 25).
+
+A usual fetch continues a session, and names few partitions or none. While it waits for records, the only
+objects for it are a `_WaitingFetch` and its future. `ReplicaFetch` executes every other fetch. It also takes
+over a usual one as soon as something is unusual, for example an error, a divergence or a throttle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import Chunk
+from barnabas.broker.awaitables import LongPoll, MaybeAwaitable
+from barnabas.broker.replication.fetch_layout import (
+    MOST_PARTITIONS,
+    VERSION,
+    Result,
+    SessionLayout,
+    encode_answer,
+    layout_of,
+)
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.throttles import Throttle
+from barnabas.broker.server.fetching.replica_fetch import ReplicaFetch
+from barnabas.broker.server.fetching.sessions import FetchSessions, FetchTarget, ReplicaSession, ReplicaTarget
+from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Begun, Outcome
+from barnabas.broker.server.requests.context import Client, RequestContext
+from barnabas.broker.storage import ColdRead
+from barnabas.broker.storage.reading import NOTHING, FetchedRecords
+from barnabas.broker.view import BrokerView
+from barnabas.kafka.protocol.framing import RequestHeader, encode_response, parse_counted
+from barnabas.kafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.kafka.protocol.wire import Readable
+from barnabas.kafka.security.acls import Access, Operation
+
+_KEY = FetchRequest.api_key
+
+#: goes on with a fetch whose session has been advanced: (context, fetch, max_wait_ms, session) -> response
+GoOn: TypeAlias = Callable[[RequestContext, ReplicaFetch, int, ReplicaSession], MaybeAwaitable[FetchResponse]]
+
+
+class DirectReplicaFetches:
+    """Answers usual fetches of followers (`Direct`).
+
+    Args:
+        replicas: finds the partitions of this broker.
+        sessions: fetch sessions of the followers.
+        view: settings of this broker, and the known brokers.
+        throttle: throttle of the data that leaders send to followers (KIP-73).
+        go_on: continues with an unusual fetch.
+    """
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        sessions: FetchSessions,
+        view: BrokerView,
+        throttle: Throttle,
+        go_on: GoOn,
+    ) -> None:
+        self._replicas = replicas
+        self._sessions = sessions
+        self._view = view
+        self.throttle = throttle
+        self._go_on = go_on
+
+    def __call__(self, frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
+        try:
+            layout = client.memos.get(_KEY)
+            if not isinstance(layout, SessionLayout) or not layout.fits(frame):
+                found = layout_of(frame)
+                if found is None:
+                    return None
+                if layout is not None:
+                    layout.close()
+                client.memos[_KEY] = layout = found
+            fetched = layout.read(frame)
+        except (struct.error, IndexError):
+            return None
+        if fetched is None or not (access.is_unrestricted or access.on_cluster(Operation.CLUSTER_ACTION)):
+            return None
+        epoch, positions = fetched
+        session = self._sessions.of_replica(layout.replica)
+        if (
+            session is None
+            or session.session_id != layout.session_id
+            or not session.may_continue(epoch)
+            or layout.max_wait_ms <= 0
+            or layout.min_bytes != 1
+            or self.most_bytes(layout) <= 0
+            or not self.throttle.is_idle
+            or layout.replica not in self._view.image.brokers
+        ):
+            return None
+        targets = session.targets
+        for position in positions:
+            if position[:2] not in targets:
+                return None
+        self._sessions.note_fetch()
+        session.continue_at(positions)
+        waiting = _WaitingFetch(self, layout, session, frame)
+        try:
+            answer = waiting.begin() if len(session.ready) <= MOST_PARTITIONS else None
+        except (_UnusualError, KafkaError, ColdRead):
+            answer = None
+        return self._begun(frame, client, access, layout, session) if answer is None else answer
+
+    def most_bytes(self, layout: SessionLayout) -> int:
+        """Return the largest allowed size of the response's records, in bytes."""
+        return min(layout.max_bytes, self._view.config.fetch_max_bytes)
+
+    def general(self, layout: SessionLayout, session: ReplicaSession) -> ReplicaFetch:
+        """Return the operation that executes the request in the general way."""
+        return ReplicaFetch(
+            self._replicas,
+            session,
+            replica=layout.replica,
+            broker_epoch=layout.broker_epoch,
+            min_bytes=layout.min_bytes,
+            max_bytes=self.most_bytes(layout),
+            throttle=self.throttle,
+        )
+
+    def _begun(
+        self, frame: Readable, client: Client, access: Access, layout: SessionLayout, session: ReplicaSession
+    ) -> Begun:
+        """Go on with a fetch of which something is unusual. Its session was advanced already."""
+        header, request, _ = parse_counted(frame, DIRECT_ELEMENTS)
+        context = RequestContext(header, client)
+        context.access = access
+        operation = self.general(layout, session)
+        return Begun(header, context, request, self._go_on(context, operation, layout.max_wait_ms, session))
+
+
+class _UnusualError(Exception):
+    """`ReplicaFetch` must execute the fetch."""
+
+
+class _WaitingFetch:
+    """A usual fetch of a follower. It waits if there are no records for it (`NewsListener`)."""
+
+    __slots__ = (
+        "_is_scheduled",
+        "_layout",
+        "_loop",
+        "_number",
+        "_owner",
+        "_poll",
+        "_read",
+        "_session",
+        "_timer",
+        "_unread",
+    )
+
+    def __init__(
+        self, owner: DirectReplicaFetches, layout: SessionLayout, session: ReplicaSession, frame: Readable
+    ) -> None:
+        self._owner = owner
+        self._layout = layout
+        self._session = session
+        self._number = int.from_bytes(frame[4:8], signed=True)
+        #: the records that were read, in the order of the response
+        self._read: dict[FetchTarget, FetchedRecords] = {}
+        #: the partitions to read for the answer
+        self._unread: dict[FetchTarget, None] = {}
+        self._is_scheduled = False
+
+    def begin(self) -> list[Chunk] | LongPoll[list[Chunk]]:
+        """Note the follower's positions. Return the response if there are records, else a future of it.
+
+        Raises:
+            _UnusualError, KafkaError, ColdRead: the usual way ends here, and the request goes on in the
+                general one.
+        """
+        if self._read_all(list(self._session.ready), may_wait=False):
+            return self._response()
+        loop = self._loop = asyncio.get_running_loop()
+        poll: LongPoll[list[Chunk]] = LongPoll()
+        self._poll = poll
+        self._timer = loop.call_later(self._layout.max_wait_ms / 1000, self.expire)
+        poll.ended_by(self.expire)
+        poll.call_at_once(self._end)
+        self._session.join(self)
+        self._session.parked = self
+        return poll
+
+    def expire(self) -> None:
+        """Answer now, as at the end of the time limit."""
+        self._try(True)
+
+    def has_news(self, target: FetchTarget, new_bytes: int) -> None:
+        """Read `target` in a later turn of the event loop (`NewsListener`)."""
+        self._unread[target] = None
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._try, False)
+
+    def has_changed(self, target: FetchTarget) -> None:
+        """Read `target` when there is another reason to answer (`NewsListener`)."""
+        self._unread[target] = None
+
+    def _end(self, _poll: object) -> None:
+        self._timer.cancel()
+        self._session.leave(self)
+
+    def _try(self, is_final: bool) -> None:
+        self._is_scheduled = False
+        if self._poll.done():
+            return
+        try:
+            answer = self._answer(is_final)
+        except Exception as error:
+            self._poll.set_exception(error)
+            return
+        if answer is not None:
+            self._poll.set_result(answer)
+
+    def _answer(self, is_final: bool) -> list[Chunk] | None:
+        unread, self._unread = self._unread, {}
+        read = dict.fromkeys(self._read, NOTHING)
+        try:
+            if not self._owner.throttle.is_idle or len(read) + len(unread) > MOST_PARTITIONS:
+                raise _UnusualError
+            return self._response() if self._read_all(unread, may_wait=True) or is_final else None
+        except (_UnusualError, KafkaError):
+            operation = self._owner.general(self._layout, self._session)
+        operation.resume(read, unread)
+        response = operation.attempt(is_final)
+        if response is None:
+            operation.close()
+            self._read = read | dict.fromkeys(unread, NOTHING)
+            return None
+        return encode_response(RequestHeader(_KEY, VERSION, self._number, None), response)
+
+    def _read_all(self, targets: Iterable[FetchTarget], may_wait: bool) -> int:
+        """Read `targets`, as far as the limit of the response allows. Return the number of bytes."""
+        layout = self._layout
+        left = self._owner.most_bytes(layout)
+        size = 0
+        for target in targets:
+            if size and not left:
+                break
+            partition = target.partition
+            if (
+                partition is None
+                or partition.unavailable is not None
+                or not partition.is_leader
+                or partition.state.leader_epoch != target.current_leader_epoch
+            ):
+                raise _UnusualError
+            log = partition.log
+            end = log.log_end_offset
+            offset = target.offset
+            if target.last_fetched_epoch != log.latest_epoch or not log.log_start_offset <= offset <= end:
+                raise _UnusualError
+            assert isinstance(target, ReplicaTarget)
+            if target.is_new:
+                partition.followed(layout.replica, layout.broker_epoch, offset, target.replica_start)
+                target.is_new = False
+            records = NOTHING
+            most = min(left, target.max_bytes)
+            if offset != end and (most > 0 or not size):
+                records = log.read(offset, most, end, not size, may_wait)
+                size += records.size
+                left = max(0, left - records.size)
+            self._read[target] = records
+        return size
+
+    def _response(self) -> list[Chunk]:
+        session = self._session
+        results: list[Result] = []
+        for target, (chunks, size) in self._read.items():
+            partition, topic_id = target.partition, target.topic
+            assert partition is not None and isinstance(topic_id, bytes)
+            log = partition.log
+            high_watermark, start = log.high_watermark, log.log_start_offset
+            is_news = target.high_watermark != high_watermark or target.log_start_offset != start
+            target.high_watermark, target.log_start_offset = high_watermark, start
+            if size:
+                session.was_served(target)
+                partition.traffic.replication_bytes_out += size
+            else:
+                if target.offset == log.log_end_offset:
+                    session.was_told(target)
+                if not is_news:
+                    continue
+            stable = log.last_stable_offset
+            results.append((topic_id, target.index, high_watermark, stable, start, chunks, size))
+        return encode_answer(self._number, session.session_id, results)
