@@ -226,6 +226,15 @@ def test_a_strict_limit_divides_a_batch(group, write):
     assert member.acquire(max_records=2, share_acquire_mode=1) == [(2, 2, 1)]
 
 
+def test_a_member_gets_one_small_batch_of_a_long_log(group, write):
+    write(b"small")
+    write(b"large" * 100_000)
+    member = group.member()
+    partition = member.partition(max_wait_ms=NEVER, max_records=1)
+    assert [(r.first_offset, r.last_offset) for r in partition.acquired_records] == [(0, 0)]
+    assert [record.value for record in all_records(partition.records)] == [b"small"]
+
+
 def test_acknowledgements_ride_on_a_fetch(group, write):
     write(b"a")
     write(b"b")

@@ -11,11 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from barnabas.base.environment.filesystem import File, FileSystem
-from barnabas.base.types import Buffer
+from barnabas.base.types import Buffer, Chunk
 
 #: fewest bytes that `warm` loads: a reader of an index next reads its log, and continues there
 _READ_AHEAD = 256 * 1024
 _WARMED_AT_ONCE = 256 * 1024
+
+#: a read of at least this size returns a slice of the file, whose bytes are read when they are sent
+SLICE_BYTES = 64 * 1024
 
 
 class OpenFiles:
@@ -269,8 +272,10 @@ class FileSlice:
     def read(self, start: int, size: int) -> bytes:
         return self._file.read_at(min(size, self._size - start), self._position + start)
 
-    def part(self, start: int, size: int) -> FileSlice:
-        """Return a part of these bytes."""
+    def part(self, start: int, size: int) -> Chunk:
+        """Return a part of these bytes. A part smaller than `SLICE_BYTES` is read at once."""
+        if size < SLICE_BYTES:
+            return self.read(start, size)
         return FileSlice(self._file, self._position + start, size)
 
     def send_to(self, descriptor: int, start: int) -> int:

@@ -19,7 +19,7 @@ from barnabas.base.types import Buffer, Chunk
 from barnabas.broker.storage.harm import TornError
 from barnabas.broker.storage.index import OffsetIndex, TimeIndex
 from barnabas.broker.storage.index_build import DamagedIndex, IndexBuild
-from barnabas.broker.storage.open_files import FileSlice, LogFile, OpenFiles
+from barnabas.broker.storage.open_files import SLICE_BYTES, FileSlice, LogFile, OpenFiles
 from barnabas.broker.storage.transaction_index import AbortedTransaction, Checksum, TransactionIndex
 from barnabas.kafka.records.batch import (
     HEADER_SIZE,
@@ -50,8 +50,6 @@ _FAR_BYTES = 1024 * 1024
 _FAR_TIMES = 16
 #: how many batches a read checks to find the last one that fits whole
 _LARGE_BATCHES = 16
-#: a read of at least this size returns a slice of the file, whose bytes are read when they are sent
-SLICE_BYTES = 64 * 1024
 #: bytes by which a file is shortened in one turn of the event loop; takes a few milliseconds
 _CUT_AT_ONCE = 4 * 1024 * 1024
 #: an offset must fit the indexes relative to its segment's base
