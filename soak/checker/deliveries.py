@@ -134,15 +134,15 @@ class ShareHistory:
     letters: dict[ShareRecord, list[DeadLetter]] = field(default_factory=dict)
     _unanswered: dict[str, list[int]] | None = None
 
-    def unanswered(self, group: str, since: int) -> int:
-        """Return how many requests of a group, sent after `since`, have no response."""
+    def unanswered(self, group: str, since: int, before: int = NEVER) -> int:
+        """Return how many requests of a group, sent between two times, have no response."""
         if self._unanswered is None:
             self._unanswered = {}
             for requests in self.sessions.values():
                 for each in requests:
                     if each.answered == NEVER:
                         self._unanswered.setdefault(each.process.group, []).append(each.at)
-        return sum(at > since for at in self._unanswered.get(group, ()))
+        return sum(since < at < before for at in self._unanswered.get(group, ()))
 
 
 class ShareReader:

@@ -178,8 +178,9 @@ def _may_be_finished(
     verdicts = (each for delivery in deliveries for each in delivery.verdicts if each.at < before)
     if any(map(_may_finish, verdicts)):
         return True
-    count, since = max(((each.count, each.at) for each in deliveries), default=(0, -1))
-    return count + history.shares.unanswered(group, since) >= limit
+    earlier = (each for each in deliveries if each.asked < before)
+    count, since = max(((each.count, each.at) for each in earlier), default=(0, -1))
+    return count + history.shares.unanswered(group, since, before) >= limit
 
 
 def _may_finish(verdict: Verdict) -> bool:

@@ -60,7 +60,7 @@ class Nemesis:
             if COPY in self._cast.slots:
                 kinds["stranded"] = (2.0, [partial(self._strand, ensemble)])
             if any(slot.share_group for slot in self._cast.slots.values()):
-                kinds["stranded leader"] = (2.0, [partial(self._strand_leader, ensemble)])
+                kinds["stranded leader"] = (1.0, [partial(self._strand_leader, ensemble)])
         for name, (gap, of_kind) in kinds.items():
             self._tasks.append(
                 loop.create_task(self._bring(self._stage.random(f"faults {name}"), gap, of_kind))
@@ -219,14 +219,18 @@ class Nemesis:
         Sometimes what the former leader sends to other brokers arrives only after that.
         """
         workers = [client for client in self._cast.clients.values() if isinstance(client, Work)]
-        slow = random.choice(workers)  # of any group: another worker of its group may have the same partition
-        place = random.choice(list(slow.assigned) or [(next(iter(slow.task.topics)), 0)])
-        lead = self._stage.decided(*place)
-        if lead is None or lead.leader < 0:
-            await asyncio.sleep(0.5)
+        busy = [
+            (worker, leader, place)
+            for worker in workers  # of any group: another worker of its group may have the same partition
+            for leader, place in worker.held
+            if self._stage.leads(leader, *place)
+        ]
+        if not busy:
+            await asyncio.sleep(0.1)
             return
+        slow, leader, place = random.choice(busy)
         slow.is_slow = True
-        former = host_of(lead.leader)
+        former = host_of(leader)
         is_held = random.random() < 0.5
         held = [(former, host) for host in self._hosts if host != former and is_held]
         ensemble.cut(former)

@@ -9,7 +9,6 @@ from barnabas.base.errors import KafkaError
 from barnabas.broker.coordinator.share_state import shard
 from barnabas.broker.coordinator.share_state.persister import StateBatch
 from barnabas.broker.server.dead_letters.queue import LetterWriter
-from barnabas.broker.server.share_state import persister
 from barnabas.broker.sharing.acknowledging import Acknowledging
 from barnabas.broker.sharing.dead_lettering import DeadLettering
 from barnabas.broker.sharing.in_flight import ARCHIVED, ARCHIVING, AVAILABLE, DeadLetters, InFlight
@@ -26,15 +25,6 @@ _bug, _cluster_bug = adding(SHARE_BUGS), adding(SHARE_CLUSTER_BUGS)
 @_bug("share-answered-early", "acknowledgements are answered before they are stored")
 def _answered_early() -> Iterator[None]:
     with replaced((Acknowledging, "is_stored", property(lambda self: True))):
-        yield
-
-
-@_cluster_bug("share-failed-write-kept", "acknowledgements that could not be stored take effect")
-def _failed_write_kept() -> Iterator[None]:
-    with replaced(
-        (InFlight, "write_failed", lambda self, now: self.written()),
-        (persister, "PATIENCE", 2.0),  # so that a write fails within a run, and before its client gives up
-    ):
         yield
 
 

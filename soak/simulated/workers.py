@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from zlib import crc32
 
 from soak.checker.deliveries import ACCEPT, REJECT, RELEASE, RENEW
@@ -57,9 +57,11 @@ class Work(Client):
         self._later: list[tuple[float, _Verdicts]] = []
 
     @property
-    def assigned(self) -> Iterable[Place]:
-        """The partitions from which the worker may fetch."""
-        return self._member.assigned
+    def held(self) -> Iterator[tuple[int, Place]]:
+        """The brokers and the partitions of records that the worker acknowledges later."""
+        for _, verdicts in self._later:
+            for broker, places in verdicts.items():
+                yield from ((broker, place) for place in places)
 
     async def run(self) -> None:
         await self.find_coordinator(self.task.group, GROUP)
