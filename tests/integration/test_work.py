@@ -96,6 +96,19 @@ def test_a_released_job_comes_again_with_its_attempt_and_a_rejected_one_does_not
     assert sorted(seen) == [("bad", 1), ("busy", 1), ("busy", 2), ("busy", 3)]
 
 
+def test_a_slow_worker_leaves_all_but_ten_jobs_to_the_others(broker, queue):
+    topic = broker.create_topic(f"{queue}-of-both", 1)
+    with Producer(broker.bootstrap_servers, batch_num_messages=1) as producer:
+        for number in range(50):
+            producer.send(topic, f"job {number}")
+    with (
+        Worker(broker.bootstrap_servers, topic, group=queue) as slow,
+        Worker(broker.bootstrap_servers, topic, group=queue) as fast,
+    ):
+        slow.take(1, PATIENCE)
+        assert len({job.text for job in fast.take(40, PATIENCE)}) == 40
+
+
 def test_only_the_present_job_can_be_released(broker, queue):
     send(broker, queue, "a", "b")
     with Worker(broker.bootstrap_servers, queue, group=queue) as worker:

@@ -174,7 +174,7 @@ def consume(
     shown = is_terminal(sys.stderr) and is_file(sys.stdout)
     if share is not None:
         with (
-            Worker(servers, *topics, group=share, **options) as worker,
+            Worker(servers, *topics, group=share, **{"max.poll.records": 500, **options}) as worker,
             Counter("read", shown=shown) as counter,
         ):
             finish = partial(_acknowledge, reject, release)

@@ -34,6 +34,9 @@ _SHARE_FETCH = 78
 _ANSWER_S = 10.0
 #: seconds between two commits of finished records
 _COMMIT_S = 1.0
+#: the default of ``max.poll.records``. Other members cannot get the jobs that a slow worker has fetched.
+#: librdkafka's own default is 500
+_FETCHED_AT_ONCE = 10
 
 
 @dataclass(slots=True)
@@ -75,8 +78,9 @@ class Worker:
     than ``share.record.lock.duration.ms`` (30 s). After ``share.delivery.count.limit`` deliveries (5), or
     after `Job.reject`, they do not deliver it again.
 
-    librdkafka 2.16 cannot extend a lock (KIP-1222), and a fetch locks all records of a batch. So the lock
-    duration of the group must be longer than all jobs of a batch take together.
+    librdkafka 2.16 cannot extend a lock (KIP-1222). A fetch locks 10 jobs (the setting `max_poll_records`),
+    or more if a batch of the producer has more. So the lock duration of the group must be longer than all of
+    these jobs take together.
 
     Args:
         bootstrap_servers: `host:port,...`
@@ -104,7 +108,11 @@ class Worker:
             confluent_kafka.ShareConsumer,
             bootstrap_servers,
             settings,
-            {"group.id": group, "share.acknowledgement.mode": "explicit"},
+            {
+                "group.id": group,
+                "share.acknowledgement.mode": "explicit",
+                "max.poll.records": _FETCHED_AT_ONCE,
+            },
         )
         self._consumer.set_acknowledgement_commit_callback(_warn)
         self._consumer.subscribe(list(topics))
