@@ -204,6 +204,7 @@ def test_share_groups_count_their_records_their_answers_and_their_dead_letters(
         assert value(series, prefix + "acquisitionlocktimeout_total", **labels) == 0
         assert value(series, "kafka_server_sharesessioncache_sharesessionscount") == 1
         assert value(series, "kafka_server_sharesessioncache_sharepartitionscount") == 1
+        assert value(series, "kafka_server_sharegroupmetrics_partitionloadtimems_count") == 1
         prefix = "kafka_server_group_coordinator_metrics_"
         assert value(series, prefix + "group_count", protocol="share") == 1
         assert value(series, prefix + "group_count", protocol="classic") >= 1

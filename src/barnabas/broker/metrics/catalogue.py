@@ -107,6 +107,7 @@ _BROKER = (
     Metric("kafka_server_sharesessioncache_sharesessionscount", _G, (), "Share sessions: members of share groups that fetch from this broker."),
     Metric("kafka_server_sharesessioncache_sharepartitionscount", _G, (), "Partitions in all share sessions together."),
     Metric("kafka_server_sharegroupmetrics_recordacknowledgements_total", _C, ("acktype",), "Records that members of share groups have acknowledged, by type: Accept, Release, Reject, Renew."),
+    Metric("kafka_server_sharegroupmetrics_partitionloadtimems", _S, (), "Milliseconds from the first fetch of a share group's partition until its stored state was loaded; estimated."),
     Metric("kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total", _C, ("group",), "Records of a share group that this broker has settled with a dead letter."),
     Metric("kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total", _C, ("group",), "Attempts to write a batch of dead letters of a share group."),
     Metric("kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests_total", _C, ("group",), "Those of these attempts that failed."),

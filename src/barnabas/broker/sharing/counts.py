@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from barnabas.base.metrics.durations import Durations
 from barnabas.broker.sharing.in_flight import Acknowledgement
 
 
@@ -25,6 +26,8 @@ class ShareCounts:
         self.acknowledgements: Counter[int] = Counter()
         #: by group, the counts of its dead letters; only of groups that had some
         self.letters: defaultdict[str, LetterCounts] = defaultdict(LetterCounts)
+        #: from a share partition's first fetch until its stored state was loaded
+        self.loads = Durations()
 
     def acknowledged(self, acknowledgements: Sequence[Acknowledgement]) -> None:
         """Count the records in accepted acknowledgements, by acknowledgement type."""

@@ -155,6 +155,7 @@ class SharePartition:
         #: the futures of the acknowledgements that no write contains yet
         self._unwritten: list[asyncio.Future[None]] = []
         partition.watchers[self] = None
+        self._began = self._loop.time()
         self._loading = start_task(self._load(), f"state of {self}")
 
     def __str__(self) -> str:
@@ -517,6 +518,7 @@ class SharePartition:
         flight.start_moved(partition_log.log_start_offset)
         self._state_epoch, self._stored_start = state.state_epoch, state.start_offset
         self._in_flight = flight
+        self._dependencies.counts.loads.add(self._loop.time() - self._began)
         if state.start_offset < 0:
             # Otherwise the next leader would choose again, and skip the records that were written meanwhile.
             flight.note_start()

@@ -141,6 +141,10 @@ def _acknowledgements(reading: Reading) -> Iterator[Sample]:
     return (((name,), counts[kind]) for kind, name in _ACKNOWLEDGEMENT_TYPES.items())
 
 
+def _share_loads(reading: Reading) -> Iterator[Sample]:
+    yield (), reading.sources.share_partitions.counts.loads
+
+
 def _letters(value: Callable[[LetterCounts], int]) -> Sampler:
     return lambda reading: (
         ((group,), value(counts))
@@ -265,6 +269,7 @@ SAMPLERS: Mapping[str, Sampler] = {
         lambda r: r.sources.share_sessions.partitions
     ),
     "kafka_server_sharegroupmetrics_recordacknowledgements_total": _acknowledgements,
+    "kafka_server_sharegroupmetrics_partitionloadtimems": _share_loads,
     "kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total": _letters(lambda each: each.records),
     "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total": _letters(
         lambda each: each.requests
