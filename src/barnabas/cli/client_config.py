@@ -37,12 +37,14 @@ def read_servers(
         config: file of client settings.
         profile: name of a profile in `profiles_file`.
         user: user who logs in, instead of the user in the settings.
-        may_ask: whether to prompt for a password if it is missing.
+        may_ask: whether to prompt for the password of `user` if BARNABAS_PASSWORD is not set. If false, a
+            missing password is empty.
 
     Raises:
-        SettingError: a setting is unknown or cannot be honoured.
-        ConfigError: a file cannot be read, or has no such profile.
-        InputError: there is no password for `user`.
+        SettingError: a setting is unknown or cannot be honoured, no setting of the file concerns connections,
+            or there is no such profile.
+        ConfigError: a file cannot be read.
+        InputError: there is no terminal to prompt for the password.
     """
     settings = {} if profile is None else _profile(profile)
     source = f"profile {profile}"

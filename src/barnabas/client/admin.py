@@ -148,7 +148,7 @@ class Admin:
     def sizes(self, topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
         """Return the size of each partition on its leader's disk, in bytes.
 
-        Partitions whose leader does not answer are left out.
+        Partitions without a leader, and those whose leader does not answer, are left out.
         """
         leading = [
             (partition.leader, TopicPartition(topic.name, partition.partition))

@@ -1,4 +1,4 @@
-"""Encodes and decodes all formats of the pipelines, for jobs that use Spark without a pipeline.
+"""Encodes and decodes the formats of the pipelines except raw, for jobs that use Spark without a pipeline.
 
     from barnabas.spark.formats import dead_letters, decode, encode
 
@@ -7,12 +7,13 @@
     bad = dead_letters(orders)          # for a topic of their own, each with its reason
     records = encode(good, "avro", key=["id"], registry="http://127.0.0.1:8081", subject="dear-value")
 
-| format | needs | packages |
-|---|---|---|
-| json, csv | schema: columns as in CREATE TABLE | |
-| text, log | | |
-| avro, jsonschema | registry; schema or subject | `barnabas[registry]` |
-| protobuf | registry; subject | |
+| format | decode needs | encode needs | packages |
+|---|---|---|---|
+| json, csv | schema: columns as in CREATE TABLE | | |
+| text | | the column value | |
+| log | | (there is no encoder) | |
+| avro, jsonschema | registry; schema or subject | registry and subject | `barnabas[registry]` |
+| protobuf | registry; subject | registry and subject | |
 """
 
 from __future__ import annotations

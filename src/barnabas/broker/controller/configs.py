@@ -217,7 +217,8 @@ class ConfigControl:
         """Store one value of ``min.insync.replicas`` for the whole cluster, which KIP-966 requires.
 
         If the cluster has no value, it gets the value with which this broker was started. Values of single
-        brokers, which earlier versions allowed, are removed.
+        brokers, which earlier versions allowed, are removed. If this changes the value that applies to a
+        topic, the ELRs that are no longer valid with it are emptied first.
 
         Raises:
             KafkaError: the errors of `ControllerWrites.write`.

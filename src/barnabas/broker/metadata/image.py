@@ -195,7 +195,10 @@ class ClusterImage(NamedTuple):
         }
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
-        """Return the settings of a topic, as text."""
+        """Return the topic's own settings by name, as text, without defaults.
+
+        The result is empty if the topic has none, or if there is no such topic.
+        """
         return self.topic_configs.get(topic, _NOTHING)
 
     def broker_config(self, name: str) -> Mapping[str, str]:

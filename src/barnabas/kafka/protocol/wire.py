@@ -207,14 +207,17 @@ def too_many_elements() -> NoReturn:
 
 
 def put_records(records: Any, compact: bool, chunks: list[Chunk], out: bytearray) -> bytearray:
-    """Append the size of record batches, then the batches; return the bytearray for the fields after them.
+    """Append the size of record batches, then the batches. Return the bytearray for the next fields.
+
+    If the batches have fewer than `_SMALL` bytes together, they are copied to `out`, and `out` is returned.
+    If they have more, nothing is copied: `out` and then the buffers are appended to `chunks`, and a new
+    bytearray is returned.
 
     Args:
         records: one buffer, or a list or tuple of buffers.
-        compact: write the size as a varint, plus one; if false, as an int32.
-        chunks: receives `out` and the buffers if they have `_SMALL` bytes or more: large batches are not
-            copied.
-        out: receives small batches. It is then the returned bytearray, otherwise the returned one is new.
+        compact: write the size plus one as a varint; if false, write the size as an int32.
+        chunks: the finished parts of the message.
+        out: the bytearray to which the message is being written.
     """
     if isinstance(records, (list, tuple)):
         parts = records

@@ -165,9 +165,9 @@ class ShareShard:
         """Combine batches with the stored ones: see `SharePersister.write`.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the state is not initialized, or the batches overlap or are too many;
-                FENCED_STATE_EPOCH; FENCED_LEADER_EPOCH; UNKNOWN_TOPIC_OR_PARTITION, the partition is not in
-                the broker's image of the metadata.
+            KafkaError: INVALID_REQUEST, the state is not initialized, or the batches overlap, are not in the
+                order of their offsets, or are too many; FENCED_STATE_EPOCH; FENCED_LEADER_EPOCH;
+                UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image of the metadata.
         """
         held = self._find(key)
         state = held.state

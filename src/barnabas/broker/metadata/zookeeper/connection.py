@@ -116,7 +116,11 @@ class Pending:
 
 
 class ZooKeeperConnection:
-    """One kazoo client. Any thread can call `post`. Only the event loop may call the other methods."""
+    """One kazoo client.
+
+    Any thread can call `post`, and kazoo's thread calls `held`. Only the event loop may call the other
+    methods.
+    """
 
     def __init__(
         self,

@@ -186,10 +186,10 @@ class InSyncReplicas:
         return False
 
     def welcome(self, replica: BrokerId) -> bool:
-        """Decide whether to propose a follower that has just fetched. Return the decision.
+        """Whether to propose a follower for the ISR. The follower has just fetched.
 
-        If so, the high watermark waits for it from now on. Otherwise, on a busy partition, the follower could
-        be behind the high watermark again when the proposal is sent.
+        If the result is true, the high watermark waits for this follower from now on. Without this wait, the
+        follower on a busy partition could be behind the high watermark again when the proposal is sent.
         """
         if (
             replica in self._state.isr

@@ -136,7 +136,11 @@ class FetchTarget:
             self.listener.has_news(self, new_bytes)
 
     def is_news(self, data: PartitionData) -> bool:
-        """Whether `data` has anything new for the client. Remember the offsets in `data` as sent."""
+        """Whether `data` has anything new for the client: records, an error, or a changed offset.
+
+        The next call compares the high watermark and the log start offset with those of this `data`. After an
+        error, the next data always counts as new. A diverging epoch or a preferred read replica is new, too.
+        """
         if data.error_code:
             # Told again after every error, whatever the numbers then are.
             self.high_watermark = -1

@@ -173,7 +173,7 @@ def layer(mapping: MutableMapping[K, V]) -> MutableMapping[K, V]:
 
 
 def count(counts: dict[K, int], key: K, change: int) -> None:
-    """Change a count, and remove it if it is zero."""
+    """Add `change` to the count of `key`, and remove the count if it is then zero."""
     counts[key] = counts.get(key, 0) + change
     if not counts[key]:
         del counts[key]
