@@ -188,7 +188,9 @@ class Supervisor:
         news = status.rows_rejected - each.rejections_told
         if news > 0 and now - each.rejections_told_at >= REJECTIONS_TOLD_S:
             each.rejections_told, each.rejections_told_at = status.rows_rejected, now
-            self._say(f"{status.query}: {rejected_words(news)}, the last one since {status.last_rejection}")
+            self._say(
+                f"{status.query}: {rejected_words(news)}, the last one because of: {status.last_rejection}"
+            )
 
     def _on_failure(self, each: _Watched, text: str, why: str) -> None:
         status = each.status

@@ -152,16 +152,14 @@ def uses_of_guid(state: State, guid: str) -> list[Version]:
 
 
 def versions_of_id(state: State, id_: int, *, subject: str = "", deleted: bool = False) -> list[Version]:
-    """Return the versions whose schema has this id, in the context of `subject`.
+    """Return the versions whose schema has this id, in the context that `uses_of_id` chooses.
 
-    Without `subject`, this is the default context. With `deleted`, softly deleted versions are included.
-    Raises RegistryError SCHEMA_NOT_FOUND if the id is unknown: in that context, or without `subject` in all
-    contexts.
+    With `deleted`, softly deleted versions are included.
+
+    Raises:
+        RegistryError: SCHEMA_NOT_FOUND.
     """
-    uses_of_id(state, id_, subject)
-    uses = sorted(state.ids(context_of(subject)).uses.get(id_, ()))
-    found = [state.subjects[name][number] for name, number in uses]
-    return [version for version in found if deleted or not version.deleted]
+    return [version for version in uses_of_id(state, id_, subject) if deleted or not version.deleted]
 
 
 def referencing_ids(state: State, referred: Version) -> list[int]:

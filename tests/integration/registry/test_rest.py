@@ -275,6 +275,13 @@ def test_contexts_have_ids_of_their_own(registry):
     assert registry("GET", "/schemas/ids/1").body["schema"] == text(record(A))
 
 
+def test_an_id_that_only_another_context_has_is_found_there_with_its_subjects_and_versions(registry):
+    registry.register(":.staging:s", '"int"')
+    assert registry("GET", "/schemas/ids/1").body["schema"] == '"int"'
+    assert registry("GET", "/schemas/ids/1/subjects").body == [":.staging:s"]
+    assert registry("GET", "/schemas/ids/1/versions").body == [{"subject": ":.staging:s", "version": 1}]
+
+
 def test_subjects_may_have_any_name(registry):
     assert registry.register("a%2Fb%20c%3F", record(A)) == 1
     assert registry("GET", "/subjects").body == ["a/b c?"]

@@ -365,12 +365,12 @@ def test_rejected_rows_are_counted_and_told_of_once_a_minute_at_most(scene: Scen
     assert (scene.status.rows_rejected, scene.status.rows_written) == (3, 15)
     told = [words for words in scene.said if "rejected" in words]
     assert told == [
-        "q: the sink has rejected 1 row, now in its dead-letter topic, the last one since too large"
+        "q: the sink has rejected 1 row, now in its dead-letter topic, the last one because of: too large"
     ]
     scene.look(after=60.0)
     scene.look(after=60.0)
     assert [words for words in scene.said if "rejected" in words][1:] == [
-        "q: the sink has rejected 2 rows, now in its dead-letter topic, the last one since no key"
+        "q: the sink has rejected 2 rows, now in its dead-letter topic, the last one because of: no key"
     ]
 
 

@@ -50,7 +50,7 @@ def partitions_of(addresses: Sequence[str], secure: Path | None) -> dict[str, An
     return {
         "controller": controller if controller >= 0 else None,
         "partitions": len(states),
-        "leaders": Counter(state.leader_id for _, state in states),
+        "leaders": Counter(state.leader_id for _, state in states if state.leader_id >= 0),
         "under_replicated": [
             name for name, state in states if len(state.isr_nodes) < len(state.replica_nodes)
         ],
