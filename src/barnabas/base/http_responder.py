@@ -152,7 +152,7 @@ class Responder:
 
 
 def parse_listener(text: str) -> tuple[str, int]:
-    """Return the host and the port of HOST:PORT; the default host is the loopback address.
+    """Return the host and the port of HOST:PORT. An empty host means ``127.0.0.1``.
 
     Raises:
         ConfigError: the text is not an address.

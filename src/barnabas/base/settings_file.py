@@ -32,12 +32,14 @@ class Given(NamedTuple):
 
 
 def read_unchecked(path: Path) -> dict[str, str]:
-    """Return the settings in a file by name, unchecked: TOML for ``.toml``, otherwise properties.
+    """Return the settings in a file by name, unchecked.
 
-    If a name occurs several times, its last value is used.
+    A file whose name ends in ``.toml`` is TOML; any other file has the format of Java's properties. If a name
+    occurs several times in properties, its last value is used.
 
     Raises:
-        ConfigError: the file cannot be read. The message has file and line, and no value.
+        ConfigError: the file cannot be read, or a line is not a setting. The message has the file and, if it
+            is known, the line, but no value.
     """
     text = read_text(path)
     if path.suffix == ".toml":

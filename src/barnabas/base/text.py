@@ -14,8 +14,8 @@ MAX_LINE = 1000
 def shown(text: object, most: int = MAX_SHOWN) -> str:
     """Return `text` on one line: unprintable characters are escaped, and text longer than `most` is cut.
 
-    Every name, id and reason from a client passes through here before it is logged. Otherwise it could
-    end the line and forge the next one, or contain commands for the terminal.
+    Every name, id and reason from a client passes through here before it is logged. A raw text could end the
+    line and forge the next one, or contain commands for the terminal.
     """
     raw = str(text)
     if len(raw) <= most and raw.isprintable():

@@ -55,7 +55,8 @@ def create_acls(servers: str, timeout: float, rules: Sequence[AclBinding]) -> No
     """Create ACLs. It is no error if an ACL exists already.
 
     Raises:
-        KafkaError: the broker rejected an ACL. ClientError: no broker answers.
+        KafkaError: the broker rejected an ACL. It may have created the other ones.
+        ClientError: no broker answers.
     """
     creations = [
         AclCreation(
@@ -77,7 +78,8 @@ def delete_acls(servers: str, timeout: float, filters: Sequence[AclFilter]) -> l
     """Delete the ACLs that match any of the filters. Return the deleted ACLs, sorted.
 
     Raises:
-        KafkaError: the broker rejected the request. ClientError: no broker answers.
+        KafkaError: the broker rejected a filter, or did not delete an ACL. It may have deleted other ACLs.
+        ClientError: no broker answers.
     """
     request = DeleteAclsRequest(
         filters=[

@@ -100,13 +100,17 @@ class Admin:
     def topics(self, *, internal: bool = False) -> list[str]:
         """Return the names of all topics, sorted.
 
-        Names that begin with two underscores, such as `__consumer_offsets`, are left out unless `internal`.
+        If `internal` is false, names that begin with two underscores, such as `__consumer_offsets`, are left
+        out.
         """
         names = topic_calls.list_topics(self._brokers)
         return [name for name in names if internal or not name.startswith("__")]
 
     def describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
-        """Return topics and their partitions with leader, replicas and ISR, in the order of `names`."""
+        """Return topics and their partitions with leader, replicas and ISR, in the order of `names`.
+
+        Raises KafkaError if one of the topics does not exist.
+        """
         return topic_calls.describe_topics(self._brokers, names) if names else []
 
     def create_topic(
@@ -166,8 +170,8 @@ class Admin:
         Args:
             spec: "earliest", "latest" (the high watermark), or a time in ms since 1970. For a time, the
                 offset is that of the first record at this time or later; -1 if there is none.
-            skip_failed: leave out partitions without a leader, and those whose leader rejects the request or
-                does not answer.
+            skip_failed: leave out partitions that do not exist or have no leader, and those whose leader
+                rejects the request or does not answer. If false, such a partition raises an error.
         """
         time = spec if isinstance(spec, int) else _TIMES[spec]
         times = {TopicPartition(*partition): time for partition in partitions}
@@ -215,7 +219,7 @@ class Admin:
     # -- users
 
     def users(self) -> dict[str, dict[str, int]]:
-        """Return each user with SCRAM credentials, and the iterations of each of the user's mechanisms."""
+        """Return the users with SCRAM credentials: for each user, the iterations by mechanism."""
         return passwords.list_users(self._brokers)
 
     def set_password(self, user: str, password: str, *, iterations: int = 4096) -> None:
@@ -226,13 +230,16 @@ class Admin:
         passwords.set_password(self._brokers, user, password, iterations)
 
     def delete_user(self, user: str) -> None:
-        """Delete a user's passwords."""
+        """Delete a user's SCRAM passwords. Raises KafkaError if the user has none."""
         passwords.delete_user(self._brokers, user)
 
     # -- groups
 
     def groups(self) -> list[GroupListing]:
-        """Return every consumer group and share group with its state and type."""
+        """Return every consumer group and share group with its state and type.
+
+        Groups of other programs than consumers, such as Kafka Connect's workers, are left out.
+        """
         return consumer_groups.list_groups(self._brokers)
 
     def describe_group(self, group: str) -> GroupDescription:
@@ -245,7 +252,10 @@ class Admin:
         )
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """Return the group's committed offset in each partition: the next offset that the group will read."""
+        """Return the group's committed offset in each partition: the next offset that the group will read.
+
+        Partitions without a committed offset are left out.
+        """
         return self._brokers.ask_coordinator(
             group, lambda connection, _: consumer_groups.committed_offsets(connection, group)
         )

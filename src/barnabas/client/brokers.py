@@ -299,7 +299,10 @@ class Brokers:
             pause = min(2 * pause, _LONGEST_RETRY_S)
 
     def metadata(self, topics: list[str] | None, deadline: float) -> MetadataResponse:
-        """Return brokers, controller and some topics (None for all). A caller can retry with `insist`."""
+        """Return the brokers, the controller, and the topics with names in `topics` (None for all topics).
+
+        This method does not repeat the request: call it in `insist`. `deadline` is in monotonic seconds.
+        """
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
         answer: MetadataResponse = self._ask_first(request, deadline)
@@ -368,7 +371,7 @@ class Brokers:
         self._note(connection.ask(_ONLY_BROKERS), address)
 
     def _note(self, metadata: MetadataResponse, entry: Address) -> None:
-        """Remember the brokers in a response, because the bootstrap servers may disappear.
+        """Store the brokers of a response for later calls, because the bootstrap servers may disappear.
 
         `entry` is the address from which the response came.
         """

@@ -87,7 +87,7 @@ class CertificateFolder:
     def issue(
         self, name: str, hosts: Iterable[str] = (), days: int = certificates.CERTIFICATE_DAYS
     ) -> Description:
-        """Create a key and a certificate: for a server if there are `hosts`, else for a client.
+        """Create a key and a certificate for a server with these `hosts`; for a client if `hosts` is empty.
 
         A client also gets a file of settings. Existing files of `name` are replaced. Return the certificate's
         contents.
@@ -114,7 +114,9 @@ class CertificateFolder:
         return self.describe(name)
 
     def renew(self, name: str) -> Description:
-        """Replace a key and its certificate by new ones for the same name and hosts, with the usual validity.
+        """Replace a key and its certificate by new ones for the same name and hosts.
+
+        The new certificate is valid for `certificates.CERTIFICATE_DAYS` days.
 
         Return the new certificate's contents.
 
@@ -132,7 +134,10 @@ class CertificateFolder:
             raise ClientError(f"{self.path} has no certificate of {name}: there are {known}") from None
 
     def is_good(self, name: str, hosts: Iterable[str]) -> bool:
-        """Whether a server's certificate contains all of `hosts`, and is valid for longer than `RENEWAL`."""
+        """Whether the certificate of `name` contains all of `hosts`, and is valid for longer than `RENEWAL`.
+
+        The result is false if there is no such certificate.
+        """
         if not self.pem(name).exists():
             return False
         found = self.describe(name)

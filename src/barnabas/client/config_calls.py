@@ -41,7 +41,7 @@ _SOURCES = {
 
 
 def describe_settings(brokers: Brokers, kind: str, name: str) -> list[ConfigValue]:
-    """Return the settings of a resource, by name.
+    """Return the settings of a resource, sorted by name.
 
     Args:
         kind: "topic", "group", "client metrics" or "broker".

@@ -125,6 +125,9 @@ def answer_time(deadline: float, patience: float | None) -> float:
 
 
 def fair_share(left: float, patience: float) -> float:
-    """Return the seconds to spend on one broker: half of `left`, at least 0.5, but at most `patience`."""
+    """Return the seconds to spend on one broker: half of `left`, but at least 0.5 seconds.
+
+    The result is never above `patience` or `left`. Both are in seconds.
+    """
     left = max(left, 0.001)
     return min(patience, max(left / 2, 0.5), left)

@@ -131,7 +131,10 @@ class Consumer:
         return found
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from these offsets (or librdkafka's OFFSET_BEGINNING, OFFSET_END)."""
+        """Read only these partitions from now on, each from its offset.
+
+        An offset can also be librdkafka's OFFSET_BEGINNING or OFFSET_END.
+        """
         self._ends.clear()
         self._consumer.assign(
             [confluent_kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
@@ -158,7 +161,13 @@ class Consumer:
     def offsets_for_time(
         self, partitions: Iterable[TopicPartition], timestamp_ms: int
     ) -> dict[TopicPartition, int]:
-        """Return each partition's first offset with a record at this time or later, else OFFSET_END."""
+        """Return the offset of each partition's first record with a timestamp of `timestamp_ms` or later.
+
+        The offset is OFFSET_END (-1) for a partition without such a record.
+
+        Raises:
+            KafkaError, ClientError: a broker rejects the request, or does not answer.
+        """
         asked = [confluent_kafka.TopicPartition(*place, timestamp_ms) for place in partitions]
         try:
             answer = ask(partial(self._consumer.offsets_for_times, asked, timeout=_LEADER_S))
@@ -200,6 +209,7 @@ class Consumer:
         Raises:
             KafkaError: the broker answered with an error, for example UNKNOWN_TOPIC_OR_PARTITION for a
                 deleted topic.
+            ClientError: librdkafka reports an error of its own.
         """
         try:
             with self._keeper.reading() as messages:
@@ -249,13 +259,13 @@ class Consumer:
         return records
 
     def read_until(self, ends: Mapping[TopicPartition, int]) -> Iterator[list[Record]]:
-        """Yield batches of records of the assigned partitions until each has reached its offset in `ends`.
+        """Yield batches of records until each partition in `ends` is read up to its offset there.
 
-        Records at or after that offset are left out. A batch is empty if no record has arrived for 0.2
-        seconds.
+        The partitions must be assigned. Records at or after that offset, and records of partitions that are
+        not in `ends`, are left out. A batch is empty if no record has arrived for 0.2 seconds.
 
         Raises:
-            KafkaError: the broker answered with an error.
+            KafkaError, ClientError: the broker answered with an error, or librdkafka reports one.
         """
         left = dict(ends)
         while left:
@@ -273,7 +283,8 @@ class Consumer:
         """Return exactly `count` records.
 
         Raises:
-            ClientError: fewer records have arrived within `timeout` seconds.
+            ClientError: fewer records have arrived within `timeout` seconds. The call does not return those
+                that have arrived; in a group, they count as processed.
         """
         return take_records(self.poll, count, timeout)
 

@@ -105,6 +105,8 @@ def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: s
 def committed_offsets(connection: BrokerConnection, group: str) -> dict[TopicPartition, int]:
     """Return, by partition, the next offset that the group will read.
 
+    Partitions without a committed offset are left out.
+
     Raises:
         KafkaError: the coordinator rejected the request.
         ClientError: the coordinator does not answer.
@@ -121,6 +123,8 @@ def committed(
     stable: bool = False,
 ) -> dict[TopicPartition, Committed]:
     """Return the group's committed offsets, for all of its partitions or `only` these.
+
+    Partitions without a committed offset are left out.
 
     Args:
         stable: if True, the coordinator rejects the request while an open transaction can change one of the
@@ -160,8 +164,8 @@ def offsets_of_groups(
 ) -> dict[str, dict[TopicPartition, int]]:
     """Return the committed offsets of many groups, requested 100 groups at a time.
 
-    A group keeps its offsets in `before`, or has none, if its coordinator is unknown, does not answer, or
-    rejects the request for this group.
+    If a group's coordinator is unknown, does not answer, or rejects the request for this group, the result
+    has the group's offsets from `before`. They are empty if the group is not in `before`.
     """
     found = {group: before.get(group, {}) for group in groups}
     waiting: dict[BrokerId, list[str]] = {}
@@ -202,7 +206,9 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, int],
     metadata: Mapping[TopicPartition, str] | None = None,
 ) -> None:
-    """Commit offsets for a group without members. `metadata` can have a text for each offset.
+    """Commit offsets for a group without members.
+
+    `metadata` has the text to store with a partition's offset; it is empty for other partitions.
 
     Raises:
         KafkaError: the coordinator rejected the request, for example with UNKNOWN_MEMBER_ID for a group with

@@ -57,9 +57,11 @@ def said(error: BarnabasError) -> str:
 
 
 def translate(error: Any, about: str = "") -> BarnabasError:
-    """Convert an error of confluent_kafka: to `KafkaError` if a broker sent its code, else to `ClientError`.
+    """Convert an error of confluent_kafka to an exception of Barnabas.
 
-    `about` is the subject of the request, and begins the text.
+    The result is a `KafkaError` if a broker sent the error code and `ErrorCode` has it. For an error of
+    librdkafka itself, or an unknown code, it is a `ClientError`. `about`, the subject of the request, begins
+    the text.
     """
     about = f"{about}: " if about else ""
     if isinstance(error, Exception) and error.args:

@@ -44,8 +44,8 @@ def update_features(brokers: Brokers, levels: Mapping[str, int], *, is_downgrade
     """Set the levels of features for the whole cluster, all of them or none.
 
     Raises:
-        KafkaError: INVALID_UPDATE_VERSION, a broker does not support a level or is away, or the change has
-            the other direction.
+        KafkaError: INVALID_UPDATE_VERSION, a broker does not support a level or is away, or `is_downgrade`
+            contradicts the direction of the change.
         ClientError: the controller does not answer.
     """
     kind = _SAFE_DOWNGRADE if is_downgrade else _UPGRADE

@@ -119,11 +119,16 @@ class KeepAlive:
                 self._polled_at = time.monotonic()
 
     def pick_up(self, partition: TopicPartition) -> None:
-        """Note that the caller processes a record of `partition`. `changed` must be held."""
+        """Let a rebalance wait, because the caller now processes a record of `partition`.
+
+        `changed` must be held.
+        """
         self._in_hand = partition
 
     def put_down(self, partition: TopicPartition, next_offset: int) -> None:
-        """Note that the record before `next_offset` is processed, so that a commit includes it.
+        """Include the record before `next_offset` in the next commit: the caller has processed it.
+
+        A rebalance that waits for this record continues.
 
         The next poll passes the offset to librdkafka. This method cannot, because a rebalance callback may
         run now.

@@ -135,8 +135,8 @@ def ask_leaders(
 
     Args:
         patience: largest number of seconds for each answer; None for all the time that is left.
-        skip_failed: return after one attempt, without the partitions that have no leader, and without those
-            whose leader rejects them or does not answer.
+        skip_failed: return after one attempt. The result lacks the partitions that do not exist or have no
+            leader, and those whose leader rejects them or does not answer.
 
     Raises:
         KafkaError: a partition does not exist, or a leader rejects it. ClientError: a leader does not answer.

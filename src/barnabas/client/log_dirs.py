@@ -22,7 +22,10 @@ Replica: TypeAlias = tuple[BrokerId, TopicPartition]
 
 
 class ReplicaLogDir(NamedTuple):
-    """The log directory of a replica, and the one to which the replica moves; None if there is none."""
+    """The log directory of a replica, and the one to which the replica moves.
+
+    `moving_to` is None if the replica does not move.
+    """
 
     path: str | None
     moving_to: str | None
@@ -56,7 +59,10 @@ def describe_log_dirs(brokers: Brokers, broker: BrokerId) -> list[dict[str, Any]
 
 
 def replica_sizes(brokers: Brokers, replicas: Iterable[Replica]) -> dict[Replica, int]:
-    """Return the bytes on disk of replicas. Replicas on brokers that do not answer are left out."""
+    """Return the bytes on disk of replicas.
+
+    Replicas that do not exist, and those on brokers that do not answer, are left out.
+    """
     return {
         replica: each.partition_size
         for replica, _, each in _found(_describe(brokers, replicas))

@@ -74,7 +74,10 @@ class Moves:
         return described(self.brokers.ask_once(DescribeClusterRequest(), patience=PATIENCE))
 
     def holders(self, topics: Sequence[str] = ()) -> dict[TopicPartition, Holders]:
-        """Return replicas, ISR and leader of each partition of `topics`; of all topics if it is empty."""
+        """Return replicas, ISR and leader of each partition of `topics`; of all topics if `topics` is empty.
+
+        Raises KafkaError if one of the topics does not exist.
+        """
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(topics)])
         found: dict[TopicPartition, Holders] = {}
         while True:

@@ -57,7 +57,10 @@ class LineGrouper(Generic[P]):
         return self._open is not None
 
     def add(self, line: str, end: P) -> Gathered[P] | None:
-        """Add a line. If the line begins a new record, return the previous record, else None."""
+        """Add a line. If the line begins a new record, return the record before it.
+
+        Return None if the line belongs to the current record, or if there was no record before it.
+        """
         finished = None
         headed = has_header(line)
         full = self._open is not None and (

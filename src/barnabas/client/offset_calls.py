@@ -99,6 +99,11 @@ def delete_records(brokers: Brokers, before: Mapping[TopicPartition, int]) -> di
     """Delete each partition's records below its offset in `before`; -1 deletes all records.
 
     Return the log start offset of each partition after that: the lowest one of its live replicas.
+
+    Raises:
+        KafkaError: a partition does not exist, or its leader rejects the offset. Records of other partitions
+            may be deleted already.
+        ClientError: a leader does not answer.
     """
 
     def request_of(partitions: Sequence[TopicPartition]) -> DeleteRecordsRequest:

@@ -52,7 +52,7 @@ def look(admin: Admin, now: float, *, most_groups: int) -> Overview:
     Args:
         now: the time of the overview, in monotonic seconds.
         most_groups: largest number of groups in the result. Each costs one request. Groups with members come
-            first.
+            first. A group that disappears meanwhile is left out.
 
     Raises:
         KafkaError: a broker rejects a request.

@@ -87,6 +87,7 @@ class Producer:
 
         Raises:
             KafkaError, ClientError: an earlier record, or this one, could not be delivered.
+            TypeError, ValueError: JSON cannot express `value`.
         """
         self._raise_failure()
 

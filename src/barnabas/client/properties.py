@@ -114,8 +114,8 @@ class Translated(NamedTuple):
 def translate(given: Mapping[str, str]) -> Translated:
     """Return the connection settings in `given`, under librdkafka's names.
 
-    It reads the certificates of a PKCS#12 truststore. For a keystore, which has a private key, it only
-    translates the path.
+    The function reads the certificates of a PKCS#12 truststore. For a keystore, which has a private key, it
+    only translates the path.
 
     Raises:
         SettingError: a setting is unknown or not supported; the text has its name and the cure, without

@@ -29,8 +29,9 @@ def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S) -> None:
         timeout: seconds for all connections together; an answer can take `_ANSWER_S` seconds more.
 
     Raises:
-        AuthenticationError: a broker answers, but it or the client rejects the other one.
-        ClientError: no server answers; the text has the reason for each address.
+        AuthenticationError: a broker answers, but the broker rejects the client, or the client the broker.
+        ClientError: no server answers, or none answers at the addresses that the cluster advertises. The text
+            has the reason for each address.
     """
     servers = parse_servers(bootstrap_servers)
     found = _try_each(servers, timeout, _brokers, security_for(bootstrap_servers))
@@ -51,7 +52,7 @@ def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S) -> None:
 def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
     """Return an error that says why no response came within `timeout` seconds.
 
-    To find the reason, it connects again.
+    To find the reason, the function connects to the servers again (`require_broker`).
     """
     try:
         require_broker(bootstrap_servers)

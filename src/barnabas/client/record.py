@@ -59,7 +59,7 @@ class Record:
         return None if self.key is None else self.key.decode("utf-8", "backslashreplace")
 
     def json(self) -> Any:
-        """Return the value read as JSON. Raises ValueError when it is not JSON."""
+        """Return the value read as JSON; None for a null value. Raises ValueError if it is not JSON."""
         return None if self.value is None else json.loads(self.value)
 
 

@@ -40,7 +40,7 @@ def token_of_client(
     `tls` is used if the URL of the endpoint is https.
 
     Raises:
-        AuthenticationError: the endpoint returned no token.
+        AuthenticationError: the endpoint does not answer, refuses the credentials, or returns no token.
     """
     form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
     credentials = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()

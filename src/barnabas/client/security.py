@@ -35,7 +35,7 @@ class ConnectionSecurity:
         return plain if self.tls is None else self.tls.wrap_socket(plain, server_hostname=host)
 
     def authenticate(self, connection: BrokerConnection) -> None:
-        """Log in (KIP-152).
+        """Log in (KIP-152). Do nothing if there is no SASL mechanism.
 
         Raises:
             AuthenticationError: the broker does not support the mechanism, or rejects the credentials.

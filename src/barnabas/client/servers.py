@@ -50,15 +50,18 @@ class Servers(str):
 
 
 def servers_of(text: str, settings: Mapping[str, object]) -> Servers:
-    """Return the cluster at `text` with more settings, which override its own."""
+    """Return the cluster at `text` with more `settings`, which override those of `text`.
+
+    Only settings whose value is a str or an int are added: a callback, for example, is left out.
+    """
     own = text.settings if isinstance(text, Servers) else {}
     given = {name: str(value) for name, value in settings.items() if isinstance(value, str | int)}
     return Servers(text, {**own, **given})
 
 
 def security_for(text: str) -> ConnectionSecurity | None:
-    """Return TLS and SASL for a connection to a broker of the cluster at `text`; None for a plain text.
+    """Return TLS and SASL for a connection to a broker of the cluster at `text`.
 
-    Raises SettingError.
+    Return None if `text` is a str without settings. Other results and errors are those of `Servers.security`.
     """
     return text.security if isinstance(text, Servers) else None

@@ -100,7 +100,7 @@ class Shipper:
             allows that.
         files: paths, or {path: source}. A path without a source is its own source. Rotated files that are
             given together with their base (`app.log.1` with `app.log`) belong to it and are read first.
-        follow: whether to wait for new lines until `stop`. Otherwise `run` ends when everything is
+        follow: whether to wait for new lines until `stop`. If false, `run` ends when everything is
             acknowledged.
         state_dir: folder of the state files; by default in `$XDG_STATE_HOME/barnabas/ship`.
         on_progress: called a few times a second in `run`, always with the same `Progress` object.
@@ -145,7 +145,7 @@ class Shipper:
         self._stopped.set()
 
     def run(self) -> Progress:
-        """Ship the files: with `follow` until `stop`, otherwise to their end.
+        """Ship the files: until `stop` if `follow` is true, to their end if it is false. Return the progress.
 
         Raises:
             ClientError: no broker answers, a file cannot be read, another shipper is active, or the broker

@@ -105,12 +105,12 @@ class FileTail:
 
     @property
     def position(self) -> Position:
-        """Return the position after the last line that was returned."""
+        """Return the position after the last line that `next_line` returned."""
         return Position(self._inode, self._offset, len(self._before), zlib.crc32(self._before))
 
     @property
     def unread(self) -> int:
-        """Return the bytes of the open file that were not returned yet; 0 if it is compressed."""
+        """Return the number of bytes that `next_line` has not returned yet; 0 if the file is compressed."""
         if self._file is None:
             return _size(self.path)
         if _is_gzip(self._file):

@@ -36,7 +36,7 @@ def describe_topics(brokers: Brokers, names: Sequence[str]) -> list[TopicDescrip
 
 
 def create_topic(brokers: Brokers, topic: CreatableTopic, *, validate_only: bool) -> None:
-    """Create a topic, or with `validate_only` only check the request."""
+    """Create a topic. If `validate_only` is true, the controller only checks the request."""
 
     def create(connection: BrokerConnection) -> None:
         request = CreateTopicsRequest(

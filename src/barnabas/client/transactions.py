@@ -121,6 +121,10 @@ class Transactions:
             producer_ids: allowed producer ids; all if empty.
             longer_than_ms: least age of an open transaction; -1 for any.
             pattern: regular expression for the id.
+
+        Raises:
+            KafkaError: a broker rejects the request, for example because it does not know one of `states`
+                (INVALID_REQUEST).
         """
         request = ListTransactionsRequest(
             state_filters=[*states],

@@ -123,7 +123,7 @@ class Worker:
         The call also marks the previous job as done.
 
         Raises:
-            KafkaError: the broker answered with an error.
+            KafkaError, ClientError: the broker answered with an error, or librdkafka reports one.
         """
         self._finish_taken(_ACCEPT)
         try:
@@ -148,8 +148,8 @@ class Worker:
         """Return exactly `count` jobs. All of them but the last count as done.
 
         Raises:
-            ClientError: fewer jobs have arrived within `timeout` seconds. Those that have arrived count as
-                done, except the last.
+            ClientError: fewer jobs have arrived within `timeout` seconds. The call does not return those that
+                have arrived, but they count as done.
         """
         return take_records(self.poll, count, timeout)
 
@@ -159,7 +159,7 @@ class Worker:
         If the broker does not store that a record is done, log a warning: the record can be delivered again.
 
         Raises:
-            KafkaError: the broker did not answer.
+            KafkaError, ClientError: the broker answered with an error, or did not answer.
         """
         try:
             self._finish_taken(_RELEASE)

@@ -151,7 +151,10 @@ class BarnabasCluster(TemporaryCluster):
         return f"{HOST}:{self._ports[broker]}"
 
     def start(self) -> Self:
-        """Start the store and the brokers, and wait until every broker serves."""
+        """Start the store and the brokers (not the `later` ones), and wait until all of them serve.
+
+        Do nothing if the cluster has been started.
+        """
         if self._bootstrap_servers:
             return self
         folder = self.data

@@ -77,7 +77,8 @@ class PipelineUnderTest:
 
         Returns:
             The rows that each sink has written in this run, by its name: parsed values for JSON, dicts for
-                Parquet, else bytes. A source or a sink with a dead-letter topic adds ``NAME.dead_letter``:
+                Parquet, bytes for other formats. A source or a sink with a dead-letter topic adds
+                ``NAME.dead_letter``:
                 the values of that topic's new records. Rows of a topic are in the order of their offsets.
 
         Raises:
@@ -103,9 +104,9 @@ class PipelineUnderTest:
 
         Args:
             name: the name of the source, the step or the sink.
-            inputs: the rows of each source or step that it reads, by name (``rows`` for a source's function),
-                as dicts or a DataFrame. If the source's schema declares all columns of the dicts, it gives
-                their types. Otherwise Spark infers the types.
+            inputs: the rows of each source or step that `name` reads, by name (``rows`` for a source's
+                function), as dicts or a DataFrame. If the source's schema declares all columns of the dicts,
+                the schema gives their types. If it does not, Spark infers the types.
 
         Raises:
             PipelineError: there is no such name, an input is missing, or an input without rows has no

@@ -41,4 +41,4 @@ class RunningBroker(Protocol):
         """Make the metadata store expire the broker's session now."""
 
     def fill_disk(self, is_full: bool) -> None:
-        """Make every write to the broker's disk fail (ENOSPC), or with False succeed again."""
+        """If `is_full` is true, let every write to the broker's disk fail (ENOSPC); if false, end this."""

@@ -102,7 +102,8 @@ class SecureBroker(TemporaryCluster):
     ) -> None:
         """Allow a user operations such as "READ" on a topic, on a group, or (without both) on the cluster.
 
-        With `deny`, deny the operations. A name that ends in * matches every name with that prefix.
+        If `deny` is true, deny the operations instead. A name that ends in * matches every name with that
+        prefix. If both `topic` and `group` are given, only `topic` counts.
         """
         kind, name = ResourceType.BROKER, "kafka-cluster"
         if topic is not None:

@@ -57,7 +57,7 @@ class ForEach(Protocol):
         """Call `function` with each item, and return when all calls have ended.
 
         Raises:
-            Exception: the exception of a call; of several, that of the first item.
+            Exception: a call has failed. If several calls fail, the exception is that of the first item.
         """
         ...
 

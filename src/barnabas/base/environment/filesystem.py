@@ -79,7 +79,11 @@ class FileSystem(Protocol):
     """A file system. Paths are strings with slashes."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open a file to read and write. A missing file is created with `create`; else FileNotFoundError."""
+        """Open a file to read and write. If `create` is true, create a missing file.
+
+        Raises:
+            FileNotFoundError: the file is missing, and `create` is false.
+        """
         ...
 
     def entries(self, path: str) -> list[Entry]:

@@ -15,8 +15,8 @@ def machine_name() -> str:
 
     If the host name resolves to an address of this machine, the result is the canonical host name, as in
     Apache Kafka. If the canonical name is missing or starts with ``localhost``, the result is the host name.
-    If the host name does not resolve so, the result is an address of this machine, or ``127.0.0.1`` without a
-    network.
+    If the host name resolves to no address of this machine, the result is an address of this machine, or
+    ``127.0.0.1`` without a network.
     """
     name = socket.gethostname()
     with contextlib.suppress(OSError, UnicodeError):
@@ -30,7 +30,8 @@ def machine_name() -> str:
 def port_owner(port: int) -> str | None:
     """Return the process that listens on a TCP port, as ``process 42 (java)``.
 
-    Return None if no process is found. Only Linux tells, and only processes of this user, or all for root.
+    Return None if no process is found. Only Linux reports the process: to root each process, to another user
+    only this user's own ones.
     """
     with contextlib.suppress(OSError, ValueError):
         sockets = {f"socket:[{inode}]" for inode in _listening(port)}

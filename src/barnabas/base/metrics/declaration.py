@@ -46,7 +46,10 @@ class Metric:
 
 
 def written(metric: Metric, samples: Iterable[Sample]) -> Iterator[str]:
-    """Yield the Prometheus text of a metric and its samples; nothing if there are no samples."""
+    """Yield the Prometheus text of a metric and its samples; nothing if there are no samples.
+
+    A label whose value is empty is left out.
+    """
     name, labels = metric.name, metric.labels
     is_first = True
     for values, value in samples:

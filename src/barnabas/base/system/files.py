@@ -142,6 +142,7 @@ def open_file(path: str, mode: int, *, create: bool) -> int:
     """Open a file for reading and writing. Other code can rename or remove it while it is open.
 
     Args:
+        create: whether to create a missing file. If false, a missing file raises FileNotFoundError.
         mode: the permissions of a new file. On Windows the file inherits the permissions of its folder.
     """
     if _IS_WINDOWS:
@@ -178,7 +179,7 @@ def is_read_only(folder: str | os.PathLike[str]) -> bool:
 
 
 def user_id() -> str:
-    """Return the id of the user that runs this process."""
+    """Return the id of the user that runs this process; ``(unknown)`` on Windows."""
     return str(os.geteuid()) if hasattr(os, "geteuid") else "(unknown)"
 
 

@@ -98,8 +98,8 @@ def on_cpu_timer(interrupt: Callable[[], object]) -> None:
 def set_cpu_timer(seconds: float, again: float = 0.0) -> None:
     """Start a timer that expires after `seconds` of CPU time of this process, then every `again` seconds.
 
-    0 seconds stop the timer. On a system without such a timer, this does nothing: another process must limit
-    the time.
+    If `again` is 0, the timer expires once. If `seconds` is 0, the call stops the timer. On a system without
+    such a timer, the call does nothing: another process must limit the time.
     """
     if hasattr(signal, "SIGPROF"):
         signal.setitimer(signal.ITIMER_PROF, seconds, again)

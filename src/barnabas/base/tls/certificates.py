@@ -99,9 +99,10 @@ class Authority:
         return cls(_pem(made), _key_pem(key))
 
     def issue(self, name: str, hosts: Iterable[str], now: datetime, days: int = CERTIFICATE_DAYS) -> Issued:
-        """Return a new key and a certificate for `name`: a server if there are `hosts`, otherwise a client.
+        """Return a new key and a certificate for `name`, with validity of `days` from `now`.
 
-        A certificate for a server is also valid for a client, because brokers connect to each other.
+        The certificate is for a server if there are `hosts`, and only for a client if there are none. A
+        server's certificate is also valid for a client, because brokers connect to each other.
 
         Raises:
             ConfigError: the certificate cannot contain `name` or one of `hosts`, or the authority's key is

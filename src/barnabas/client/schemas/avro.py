@@ -35,5 +35,5 @@ class AvroSchema:
         return fastavro.schemaless_reader(io.BytesIO(data), self._parsed, None)
 
     def write(self, value: Any, path: str) -> bytes:
-        """Return the payload of a JSON value. Raises UnfitError."""
+        """Return the payload of a JSON value. Raises UnfitError if the schema does not allow the value."""
         return self._json.write(value, path)

@@ -25,7 +25,12 @@ class Codec(Protocol):
         ...
 
     def write(self, value: Any, path: str) -> bytes:
-        """Return the payload of a JSON value. Raises UnfitError; ValueError if the schema cannot be used."""
+        """Return the payload of a JSON value.
+
+        Raises:
+            UnfitError: the schema does not allow the value.
+            ValueError: the schema cannot be used.
+        """
         ...
 
 
@@ -83,7 +88,13 @@ class Encoder:
         self._path = path
 
     def encode(self, value: Any) -> bytes:
-        """Return the payload of a JSON value. Raises UnfitError, SchemaError, ConfigError."""
+        """Return the payload of a JSON value: the magic byte, the schema's id, and the encoded value.
+
+        Raises:
+            UnfitError: the schema does not allow the value.
+            SchemaError: the schema cannot be used.
+            ConfigError: a package that the format needs is not installed.
+        """
         try:
             content = self._codec.write(value, self._path)
         except (BarnabasError, MemoryError):
@@ -95,7 +106,7 @@ class Encoder:
         return prefix(self._schema.id) + content
 
     def encode_text(self, text: str | bytes) -> bytes:
-        """Return the payload of a JSON text. Raises UnfitError, SchemaError, ConfigError."""
+        """Return the payload of a JSON text. Raises the errors of `encode`; UnfitError if it is not JSON."""
         try:
             value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
         except RecursionError:

@@ -81,7 +81,10 @@ class ProtobufFile:
         raise ValueError(f"there is no message {shown(name, 100)} in it; its messages are {there or 'none'}")
 
     def at(self, indexes: Sequence[int]) -> Any:
-        """Return the descriptor at these message indexes, the outermost first. Raises ValueError."""
+        """Return the descriptor at these message indexes, the outermost first.
+
+        Raises ValueError if the schema has no message there.
+        """
         found: Any = None
         messages = list(self._main.message_types_by_name.values())
         for index in indexes:

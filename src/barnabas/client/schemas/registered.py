@@ -132,7 +132,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def parse(cls, name: str, where: str) -> Self:
-        """Return the reference `name` to `where`, which is ``SUBJECT/VERSION``. Raises ConfigError."""
+        """Return the reference `name` to `where`; ConfigError if `where` is not ``SUBJECT/VERSION``."""
         subject, _, version = where.rpartition("/")
         if not subject or not version.isdecimal():
             raise ConfigError(f"reference {name}={where}: write SUBJECT/VERSION, such as items-value/1")

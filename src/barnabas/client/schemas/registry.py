@@ -107,11 +107,16 @@ class SchemaRegistry:
             self._login += ["--cacert", authorities] if authorities else []
 
     def get(self, path: str) -> Any:
-        """Return the JSON of the response to GET `path`. Raises RegistryError."""
+        """Return the JSON of the response to GET `path`.
+
+        Raises:
+            RegistryRefused: the registry refuses the request, or does not have the item.
+            RegistryError: the registry does not answer, or fails.
+        """
         return self._ask("GET", path, None, self._patience.read_s)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Send a request that makes or checks a change. Return the response's JSON. Raises RegistryError."""
+        """Send a request that makes or checks a change. Return the response's JSON. Raises as `get`."""
         return self._ask(method, path, body, self._patience.change_s)
 
     def curl(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> list[str]:

@@ -34,9 +34,11 @@ def told(value: Any, most: int = _LONGEST_VALUE) -> str:
 
 
 def require(fits: bool, path: str, value: Any, allowed: str) -> None:
-    """Raise UnfitError if the value does not fit.
+    """Raise UnfitError if `fits` is false.
 
     Args:
+        fits: whether the schema allows the value.
+        path: the path to the value, for the error's text.
         allowed: what the schema allows, such as "a string".
     """
     if not fits:

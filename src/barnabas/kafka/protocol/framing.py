@@ -44,7 +44,8 @@ class FrameDecoder:
 
     A decoder belongs to one connection, and buffers at most one incomplete frame. The buffer of a small frame
     has the size of the received bytes. If more than 128 KiB of a frame are missing, its buffer is a
-    `LargeFrame`. It has at most four times the size of the received bytes, or 512 KiB if that is more.
+    `LargeFrame`. Such a buffer has at most four times the size of the received bytes, or 512 KiB if that is
+    more.
     """
 
     def __init__(self, max_size: int) -> None:

@@ -36,7 +36,10 @@ class LargeFrame:
         return memoryview(self._bytes)[self.filled :]
 
     def received(self, count: int) -> bytearray | None:
-        """Note that `count` more bytes are in the buffer. Return the frame if it is complete, else None."""
+        """Count `count` more bytes, now in the buffer of `writable`, as received.
+
+        Return the frame if it is complete; None if bytes are still missing.
+        """
         self.filled += count
         if self.filled == self._size:
             return self._bytes
@@ -48,7 +51,10 @@ class LargeFrame:
         return None
 
     def append(self, data: Buffer) -> bytearray | None:
-        """Copy at most `missing` bytes into the frame. Return the frame if it is complete, else None."""
+        """Copy `data`, at most `missing` bytes, into the frame.
+
+        Return the frame if it is complete; None if bytes are still missing.
+        """
         rest = memoryview(data)
         while rest:
             into = self.writable()

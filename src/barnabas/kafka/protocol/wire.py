@@ -93,8 +93,8 @@ def uvarint(value: int) -> bytes:
 def read_string(buffer: Readable, pos: int, required: str | None) -> tuple[str | None, int]:
     """Return a compact string, and the position after it.
 
-    `required` is the field's name if it must not be null. Raises ProtocolError for null then, and for a
-    string that is too long.
+    `required` is the field's name if the field must not be null. In this case, null raises ProtocolError. So
+    does a string that is too long.
     """
     length, pos = read_uvarint(buffer, pos)
     if length == 0 and required:
@@ -108,7 +108,7 @@ def read_string(buffer: Readable, pos: int, required: str | None) -> tuple[str |
 def read_bytes(buffer: Readable, pos: int, required: str | None) -> tuple[bytes | None, int]:
     """Return compact bytes, and the position after them.
 
-    `required` is the field's name if it must not be null.
+    `required` is the field's name if the field must not be null. In this case, null raises ProtocolError.
     """
     length, pos = read_uvarint(buffer, pos)
     if length == 0 and required:

@@ -85,10 +85,11 @@ def batch_payload(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT
     """Return the records of one batch, decompressed but not decoded.
 
     Args:
-        limit: maximum size of the decompressed records, in bytes.
+        limit: maximum size of decompressed records, in bytes. It does not apply to an uncompressed batch.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, also for larger records, or UNSUPPORTED_COMPRESSION_TYPE.
+        ExpandsTooFarError: the records decompress to more than `limit` bytes.
+        KafkaError: CORRUPT_MESSAGE, the data is damaged; UNSUPPORTED_COMPRESSION_TYPE.
     """
     return decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], limit)
 
@@ -96,11 +97,13 @@ def batch_payload(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT
 def batch_records(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
     """Yield the records of one batch, and decode each one when it is needed. `batch` begins with its header.
 
+    The call itself decompresses the records, and raises the errors of `batch_payload`.
+
     Args:
-        limit: maximum size of the decompressed records, in bytes.
+        limit: maximum size of decompressed records, in bytes. It does not apply to an uncompressed batch.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, also for larger records, or UNSUPPORTED_COMPRESSION_TYPE.
+        KafkaError: CORRUPT_MESSAGE, the data is damaged. The records before the damage have been yielded.
     """
     append_time = header.max_timestamp if header.is_log_append_time else None
     payload = batch_payload(header, batch, limit)
@@ -124,7 +127,7 @@ def batch_keys_and_values(
 
 
 def all_records(data: Buffer, *, control: bool = False) -> Iterator[Record]:
-    """Yield the records of all complete batches in `data`. Control records are skipped unless `control`.
+    """Yield the records of all complete batches in `data`; control records only if `control` is true.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.

@@ -43,7 +43,8 @@ def decode_end_transaction(header: BatchHeader, batch: Buffer) -> EndTransaction
     """Return the marker in a control batch; None if it has another type, or compaction has removed it.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE.
+        KafkaError: CORRUPT_MESSAGE, the batch is damaged or its record is too short;
+            UNSUPPORTED_COMPRESSION_TYPE.
     """
     if not header.record_count:
         return None
