@@ -1363,7 +1363,7 @@ class BrokerConfig(Settings):
 def replicated_settings(brokers: int) -> dict[str, str]:
     """Return settings for three replicas of every topic, of which two must be in sync.
 
-    With one or two `brokers`, every topic has one replica on each of them.
+    With one or two `brokers`, every topic has one replica on each of them, and all replicas must be in sync.
     """
     replicas, in_sync = str(min(3, brokers)), str(min(2, brokers))
     return {

@@ -49,7 +49,8 @@ class ClientMetricsConfig(Settings, update=Update.CLUSTER_WIDE):
 def parse_match(selectors: Iterable[str]) -> dict[str, Any]:
     """Parse the items of the setting ``match``.
 
-    Return the compiled expressions by the client's attribute, whose whole value each must match.
+    Return the compiled expression for each attribute of a client that the items name. The expression must
+    match the whole value of the attribute. If two items name an attribute, the later one applies.
 
     Raises:
         ConfigError: an item is not ATTRIBUTE=REGEX, the attribute is unknown, or the expression is invalid.

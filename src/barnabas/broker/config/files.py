@@ -23,7 +23,7 @@ _MAX_PROBLEMS = 3
 def read_settings(path: Path) -> dict[str, str]:
     """Read the settings in a file, as text by declared name.
 
-    A file that ends in ``.toml`` is TOML, else properties.
+    A file whose name ends in ``.toml`` is TOML. Every other file has Java properties.
 
     In TOML a setting is a key (``num.partitions = 3``). The key must be quoted if it is also the name of a
     table (``"max.connections" = 100``). The value is a string, a number, a boolean or an array of strings. In
@@ -69,7 +69,7 @@ def _check(path: Path, given: Mapping[str, Given]) -> dict[str, str]:
 
     Args:
         path: the file, for error messages.
-        given: by the name in the file: the text and the line.
+        given: the text and the line of each setting, by its name in the file.
 
     Raises:
         ConfigError: a setting is unknown, unsupported or invalid, or contradicts another one.

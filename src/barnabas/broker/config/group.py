@@ -147,7 +147,9 @@ LIMITED = (
 def check_groups(broker: BrokerConfig) -> None:
     """Check a broker's settings for its groups.
 
-    Raises ConfigError if a needed protocol or assignor is missing, or a default is outside the limits.
+    Raises ConfigError if the protocol ``classic`` is not enabled or there is no assignor. Also raises it if a
+    default of the groups' settings is outside its limits, or a session timeout is not longer than the
+    heartbeat interval.
     """
     if "classic" not in broker.group_coordinator_rebalance_protocols:
         given = ",".join(broker.group_coordinator_rebalance_protocols)

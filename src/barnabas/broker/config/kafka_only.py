@@ -113,9 +113,12 @@ def unsupported_reason(name: str) -> str | None:
 
 
 def without_kafka_only(texts: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
-    """Remove ignored settings from those of a server.properties. Return the others, and the removed names.
+    """Remove the settings of a server.properties that have no effect in Barnabas.
+
+    Return the other settings, and the names of the removed ones.
 
     The listeners of a KRaft controller are also removed from ``listeners`` and ``advertised.listeners``.
+    ``security.inter.broker.protocol`` is removed if its value is PLAINTEXT.
 
     Raises:
         ConfigError: the file is for a controller without a broker.

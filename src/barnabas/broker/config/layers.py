@@ -62,7 +62,8 @@ def entries(names: Sequence[str], layers: Sequence[Layer]) -> Iterator[Entry]:
 def read(setting: Setting, entry: Entry, declared: Mapping[str, Setting]) -> Any:
     """Return the typed value that `entry` gives to `setting`.
 
-    The entry's name can be a synonym with a larger unit.
+    If the entry's name is a synonym in hours or minutes, the value is converted to milliseconds. A
+    negative value becomes -1.
 
     `declared` has the settings by name. If the synonym is one of them, its type and limits also apply.
 

@@ -99,12 +99,15 @@ class ListenerSetting(NamedTuple):
 
     @property
     def may_precede(self) -> bool:
-        """Whether the value can be set while a broker runs only for a listener that it does not have yet."""
+        """Whether a running broker accepts this value, but only for a listener that it does not have yet."""
         return self.overridden in _OF_GSSAPI
 
     @classmethod
     def parse(cls, name: str) -> ListenerSetting | None:
-        """Parse the full name of a setting for a listener. Return None for any other name."""
+        """Parse the full name of a setting for a listener. Return None for any other name.
+
+        The result is also None if no listener, or not this mechanism, can override the setting.
+        """
         found = _NAME.fullmatch(name)
         if found is None:
             return None

@@ -75,7 +75,9 @@ class Shard(Protocol):
         """Keep a record of a producer's open transaction. It becomes valid only in `end_transaction`."""
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """End a producer's transaction: apply its pending records on commit, and drop them otherwise."""
+        """End a producer's transaction: apply its pending records if `commit` is true, or drop them if it is
+        false.
+        """
 
     def loaded(self) -> None:
         """Set timers and start to serve. The runtime calls this method after it has replayed the log."""

@@ -67,8 +67,8 @@ class Coordinator(CoordinatorRuntime[S]):
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
         """Load the topic's partitions that this broker leads after `delta`, and unload all others.
 
-        If the topic was deleted and created again, first unload all partitions of the former topic. `node_id`
-        is the id of this broker.
+        If the topic was deleted and created again, first unload all partitions of the former topic. If
+        `delta` does not change the topic, do nothing. `node_id` is the id of this broker.
         """
         if self.topic not in delta.topics:
             return

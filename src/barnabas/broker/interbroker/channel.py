@@ -112,7 +112,7 @@ class Channel:
       order. So a request that the peer delays also delays the later ones: use a separate channel for it.
     - When a connection ends, the unanswered requests fail (`DisconnectedError`). Requests that were not
       sent yet use the next connection.
-    - If a request has no answer in time, the connection is closed, as in Kafka's clients, because later
+    - If a sent request has no answer in time, the connection is closed, as in Kafka's clients, because later
       answers could not arrive either.
     - When a caller cancels a request's future, the request is not sent, or its answer is dropped.
 
@@ -204,7 +204,8 @@ class Channel:
 
         Return a future of its response. The future fails as `send` does.
 
-        The response to an `EncodedRequest` comes from its `decode`, if that does not return None.
+        The `decode` of an `EncodedRequest` decodes its response. If `decode` returns None, the general codec
+        does.
 
         Args:
             request: the request.
@@ -241,7 +242,7 @@ class Channel:
         return future
 
     async def close(self, *, grace: float = 0.0) -> None:
-        """Close the connection. The channel accepts no more requests.
+        """Close the connection. Waiting requests and later ones fail (`ChannelClosedError`).
 
         Args:
             grace: seconds to wait for the answers to sent requests.
@@ -327,7 +328,7 @@ class Channel:
                 call.then(call.future)
 
     def _given_up(self, call: _Call, future: asyncio.Future[Any]) -> None:
-        """Forget a call whose future is done before the call was sent.
+        """Remove a call from the queue, because its future was done before the call was sent.
 
         The call has failed or was cancelled.
         """

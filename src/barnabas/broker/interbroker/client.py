@@ -74,10 +74,15 @@ class BrokerClient:
         return channel
 
     def forget(self, broker_id: BrokerId, purpose: str | None = None) -> None:
-        """Close the channels to a broker that has left or restarted.
+        """Close the channels to a broker that has left or restarted. The method does not wait for this.
 
-        The next call of `channel` makes a new channel. With `purpose`, close only the channel for this
-        purpose: the broker then supports other versions of APIs than the open connection knows.
+        Requests without an answer fail (`ChannelClosedError`). The next call of `channel` makes a new
+        channel.
+
+        Args:
+            broker_id: the broker.
+            purpose: close only the channel for this purpose, because the broker now supports other versions
+                of APIs than the open connection knows; None to close all channels to the broker.
         """
         for key in [key for key in self._channels if key[0] == broker_id and purpose in (None, key[1])]:
             closing = asyncio.ensure_future(self._channels.pop(key).close())

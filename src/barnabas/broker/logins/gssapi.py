@@ -63,8 +63,9 @@ class GssapiExchange:
     def respond(self, message: bytes) -> bytes:
         """Return the answer to the client's next message.
 
-        The first messages have GSSAPI tokens. When they are complete, the broker offers to use no security
-        layer, and the last message must accept this. The answer to it is empty.
+        The client's first messages have GSSAPI tokens. After the last token, the broker offers to use no
+        security layer. The client's last message must accept this offer, and the answer to this message is
+        empty.
 
         Raises:
             SaslError: the login has failed.

@@ -34,7 +34,8 @@ class OauthbearerExchange:
     def respond(self, message: bytes) -> bytes:
         """Check the token in the client's message.
 
-        Return an empty answer if it is valid, else an error in JSON.
+        If the token is valid, complete the login and return an empty answer. If the token is not valid,
+        return an error in JSON.
 
         After such an error, SASL requires one more message from the client. The call for this message raises
         SaslError.

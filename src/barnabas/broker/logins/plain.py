@@ -48,7 +48,8 @@ class PlainExchange:
         """Check the client's only message, and return an empty answer.
 
         Raises:
-            SaslError: the message is malformed, the password is wrong, or the client requests another user.
+            SaslError: the message is malformed, the user is unknown, the password is wrong, or the client
+                requests another user.
         """
         parts = message.split(b"\0")
         if len(parts) != 3 or not parts[1] or not parts[2] or len(message) > MOST_BYTES:
@@ -67,7 +68,7 @@ class PlainExchange:
 
 
 def _fits(password: str, stored: StoredPassword) -> bool:
-    """Whether a password is correct.
+    """Whether a password is correct. The result is False if the user is unknown.
 
     The check takes the same time for passwords stored as plain text or derived.
     """

@@ -120,6 +120,8 @@ class UnknownUsers:
     def _draw(self, user: str, mechanism: Mechanism | None) -> _Shape:
         """Choose a shape for `user` among the shapes that have `mechanism`; among all shapes if it is None.
 
+        If there is no such shape, return the one of the credentials that Barnabas makes.
+
         The chance of each shape is the share of real users who have it. Weighted rendezvous hashing makes the
         choice. So the choice seldom changes when users are added or removed.
         """

@@ -52,9 +52,11 @@ class Mutations:
 
         Return whether the quota allows this.
 
+        The quota allows a request of any size while its token bucket is not below zero.
+
         With `strict`, rejected partitions are not counted. Without `strict`, all partitions are allowed and
-        counted. The version of the request then does not know the error, and the client must wait after the
-        response.
+        counted. This is for request versions that do not have the error of the quota: a client that exceeds
+        it must wait after the response.
         """
         now = self._now()
         if self._is_strict and self._bucket.delay(now) > 0:
@@ -125,10 +127,10 @@ class ClientQuotas:
     def charge(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
         """Count `amount` as used by a client.
 
-        Return the seconds that the client must wait now; 0.0 for no wait.
+        Return the seconds that the client must wait now. 0.0 if it need not wait or has no quota.
 
-        The amount is in bytes. For request time, it is 100 for each second of the event loop. The wait for
-        request time is at most the length of one sample, as in Kafka.
+        The amount is in bytes. For request time, it is 100 for each second of the event loop's time. The wait
+        for request time is at most the length of one sample, as in Kafka.
         """
         if not self._limits[kind]:
             return 0.0
@@ -141,9 +143,11 @@ class ClientQuotas:
         return min(delay, self._windows.seconds) if kind is QuotaKind.REQUEST else delay
 
     def admit(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
-        """Count the `amount` that a client wants to use if its quota allows it. Return the seconds to wait.
+        """Count the `amount` that a client wants to use, if its quota allows it now.
 
-        If the result is above 0, nothing was counted, and the client must try again. An amount larger than
+        Return 0.0 if the amount is allowed, or the client has no quota. If not, return the seconds to wait.
+
+        Nothing is counted if the result is above 0. The client must then try again. An amount larger than
         the limit of a whole window is allowed when the window is empty.
         """
         if not self._limits[kind]:
@@ -169,7 +173,7 @@ class ClientQuotas:
         Args:
             user: the user of the client.
             client_id: the client id of the request.
-            strict: whether to reject partitions above the quota; otherwise they are only counted.
+            strict: whether to reject partitions above the quota. If false, they are only counted.
         """
         found = self._find(QuotaKind.MUTATION, user, client_id)
         if found is None:
@@ -211,7 +215,7 @@ class ClientQuotas:
     def _find(self, kind: QuotaKind, user: str, client_id: str) -> tuple[_MeterKey, float] | None:
         """Return the first quota that applies to a client: the key of its meter, and its limit.
 
-        None if none does.
+        Return None if no quota applies.
         """
         limits = self._limits[kind]
         for entity in (

@@ -31,7 +31,9 @@ class ConnectionRates:
         self._together: dict[str, Rate] = {}
 
     def set(self, entity: QuotaEntity, texts: Mapping[str, str]) -> None:
-        """Replace the quota of an address, or of all other addresses, with the one in the settings `texts`.
+        """Replace the quota of an address, or the default quota of addresses, with the one in `texts`.
+
+        `texts` has stored settings. If they have no valid quota, the old quota is removed.
 
         Nothing changes if the entity is not an address.
         """
@@ -45,9 +47,10 @@ class ConnectionRates:
             self._by_address.clear()
 
     def admit(self, address: str) -> bool:
-        """Count a new connection from an address.
+        """Count a new connection from an address, if its quota allows it. Return whether the quota does.
 
-        If the address' quota does not allow it, return False and count nothing.
+        If the address has no quota of its own, the default quota applies. Without any quota, return True and
+        count nothing.
         """
         if not self._limits:
             return True
@@ -66,7 +69,9 @@ class ConnectionRates:
         return True
 
     def delay(self, limit: float, listener: str = "") -> float:
-        """Count a new connection from any address. Return the seconds to wait, at most one sample's length.
+        """Count a new connection from any address. Return the seconds to wait before it is accepted.
+
+        The result is 0.0 within the limit, and at most the length of one sample.
 
         Args:
             limit: number of new connections a second.

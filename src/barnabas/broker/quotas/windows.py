@@ -47,6 +47,8 @@ class Rate:
     def delay(self, limit: float, now: float, *, more: float = 0.0) -> float:
         """Return the seconds without use after which the rate is within `limit` again; 0.0 if it is already.
 
+        Return infinity if the limit is 0 and the rate is above it.
+
         Args:
             limit: the highest rate, as an amount each second.
             now: the present time.
@@ -113,7 +115,10 @@ class TokenBucket:
         self._tokens -= amount
 
     def delay(self, now: float) -> float:
-        """Return the seconds until use is allowed again; 0.0 if it is allowed now."""
+        """Return the seconds until use is allowed again; 0.0 if it is allowed now.
+
+        Return infinity if use is not allowed and the limit is 0.
+        """
         self._refill(now)
         if self._tokens >= 0:
             return 0.0

@@ -18,8 +18,8 @@ MOST_ELEMENTS = 20_000
 class Acknowledging:
     """The acknowledgements of a member in one request.
 
-    If one acknowledgement for a partition is invalid, the partition applies none of this request. Other
-    partitions are independent of it.
+    If one acknowledgement for a partition is invalid, no acknowledgement of the request is applied in this
+    partition. The acknowledgements for other partitions are applied.
 
     Args:
         member: the member that sent the request.

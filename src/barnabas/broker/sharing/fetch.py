@@ -31,9 +31,9 @@ class Fetched(NamedTuple):
 class ShareFetch:
     """A share fetch in progress.
 
-    First `steps` acquires the records that are available. If there are none, `wait` registers the fetch with
-    every share partition. The first share partition with records, or with an error, ends the wait. A fetch
-    that waits has acquired no records, so nothing must be released if its client disconnects.
+    First `steps` acquires the records that are available. If no records are available, `wait` registers the
+    fetch with every share partition. The first share partition with records, or with an error, ends the wait.
+    A fetch that waits has acquired no records, so nothing must be released if its client disconnects.
 
     If `min_bytes` is above 1, the fetch acquires records only when all share partitions together have that
     many bytes. When one share partition changes, the fetch updates only the bytes of this one. At the time
@@ -86,8 +86,8 @@ class ShareFetch:
     def steps(self) -> Iterator[None]:
         """Acquire records from the targets, 64 targets a step, until one of the `limits` is reached.
 
-        If all targets together have fewer bytes than the `min_bytes` of the fetch, acquire nothing. `results`
-        gets the records, and the errors of targets.
+        If all targets together have fewer bytes than the `min_bytes` of the fetch and none has an error,
+        acquire nothing. `results` gets the records, and the errors of targets.
         """
         for targets in _in_steps(self._targets):
             for target in targets:
@@ -106,9 +106,9 @@ class ShareFetch:
     def _acquire_all(self, uncounted: Iterable[SharePartition]) -> Iterator[None]:
         """Acquire records from all share partitions if they have enough bytes together.
 
-        A step takes 64 of them.
+        Each step processes 64 share partitions.
 
-        The bytes are not checked after `end_wait`, or if `results` has an entry already.
+        After `end_wait`, or if `results` has an entry already, any number of bytes is enough.
 
         Args:
             uncounted: the share partitions that may have bytes. Their bytes are counted first.
@@ -201,8 +201,11 @@ class ShareFetch:
     def try_now(self, source: SharePartition) -> bool:
         """Acquire records from `source`. Return whether `results` has an entry now: records, or an error.
 
-        If it has, also call `on_result`. If the fetch waits for `min_bytes`, count the bytes of `source`.
-        Then acquire records, from all share partitions, only if there are enough bytes.
+        If `results` has an entry, also call `on_result`.
+
+        If the fetch waits for `min_bytes`, only count the bytes of `source`. If all share partitions together
+        then have enough bytes, acquire records from all of them. This can need later turns of the event loop;
+        the result is False until the first entry.
         """
         if not self.waits_for_bytes:
             return self._report(self._acquire(source, self._sources[source]))

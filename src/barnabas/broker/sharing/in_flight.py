@@ -260,7 +260,7 @@ class InFlight:
     def next_offset(self) -> Offset:
         """The first available offset.
 
-        If no record in flight is available, `end`, from which to read more records.
+        If no record in flight is available, the result is `end`: the leader reads more records from there.
         """
         if self._hint < self.end:
             ranges = self._ranges
@@ -287,8 +287,8 @@ class InFlight:
         """The number of further records that can come in flight.
 
         It can be negative after a change of the limit. While records wait for dead letters, the finished
-        records before the first record in use do not count. To limit the memory, there is then no room at all
-        with more than `_RANGES_A_LOCK` ranges for each lock.
+        records before the first available or acquired record do not count. To limit the memory, the result is
+        then 0 if there are `_RANGES_A_LOCK` or more ranges for each lock.
         """
         locks = self.limits.record_locks
         if not self._archiving:
@@ -379,7 +379,8 @@ class InFlight:
     def _plan_batch(self, plan: _Plan, position: Offset, batch: ReadBatch) -> bool:
         """Add the batch's available records from `position` on to the plan.
 
-        Return False if the plan is complete.
+        Return False if the plan can take no further batch: a limit is reached, or its records must be
+        delivered without others.
         """
         throttled = self._throttled
         for first, last, deliveries in self._available(position, batch.last):
@@ -533,7 +534,10 @@ class InFlight:
                 yield each
 
     def _note_lock(self, until: float, first: Offset, last: Offset) -> None:
-        """Note that locks of records from `first` to `last` end at `until`."""
+        """Add to `_locks` that locks of records from `first` to `last` end at `until`.
+
+        If `_locks` has become too long, first build it again from the ranges.
+        """
         if len(self._locks) >= _FEW_LOCKS + 2 * len(self._ranges):
             self._locks = [(each.until, each.first, each.last) for each in self._locked(self.start, self.end)]
             heapify(self._locks)

@@ -98,8 +98,8 @@ class ShareSessions:
         """Open a session, which replaces the member's earlier one. The member keeps its acquired records.
 
         Raises:
-            KafkaError: SHARE_SESSION_LIMIT_REACHED; INVALID_REQUEST, the group id is empty or the member id
-                does not have 1 to 64 characters.
+            KafkaError: SHARE_SESSION_LIMIT_REACHED, the broker has too many sessions; INVALID_REQUEST, the
+                group id is empty or the member id does not have 1 to 64 characters.
         """
         if not member.group or not 0 < len(member.member_id) <= _LONGEST_MEMBER_ID:
             raise KafkaError(

@@ -220,8 +220,10 @@ class SharePartition:
     def available_bytes(self, most: int) -> int:
         """Return the size of the batches from the first available record on, counted up to `most` bytes.
 
-        As in Kafka, this is an estimate: other members may have acquired some of the records. Return `most`
-        if the records are in an older segment, or on disk only.
+        Return 0 if `can_acquire` is false.
+
+        As in Kafka, the result is an estimate: other members may have acquired some of the records. Return
+        `most` if the records are in an older segment, or on disk only.
         """
         if not self.can_acquire:
             return 0
@@ -604,7 +606,8 @@ class SharePartition:
     def _told(error: KafkaError) -> KafkaError:
         """Return the error that clients get for `error`, an error of the persister.
 
-        If another leader or a new state has replaced this one, it is NOT_LEADER_OR_FOLLOWER.
+        If `error` says that another leader or a new state has replaced this one, return
+        NOT_LEADER_OR_FOLLOWER. Return any other error unchanged.
         """
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) if error.code in _FENCED else error
 

@@ -76,7 +76,8 @@ class SharePartitions:
         one.
 
         Raises:
-            KafkaError: the errors of `ReplicaManager.find`; NOT_LEADER_OR_FOLLOWER.
+            KafkaError: the errors of `ReplicaManager.find`; NOT_LEADER_OR_FOLLOWER, this broker does not lead
+                the partition.
         """
         partition = self._led(topic_id, index)
         key = SharePartitionKey(group, topic_id, index)

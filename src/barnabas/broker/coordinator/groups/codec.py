@@ -112,7 +112,10 @@ class GroupRecord(NamedTuple):
 
 
 def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> OffsetRecord:
-    """Return the record that stores a committed offset, or deletes it if `committed` is None."""
+    """Return the record that stores a committed offset, or deletes it if `committed` is None.
+
+    The record of an offset with an expiry has no leader epoch and no topic id.
+    """
     if committed is not None and committed.expires_ms != NO_EXPIRY:
         # The version that has an expiry has neither of these.
         committed = committed._replace(leader_epoch=NO_LEADER_EPOCH, topic_id=ZERO_TOPIC_ID)

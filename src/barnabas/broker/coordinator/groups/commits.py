@@ -112,7 +112,10 @@ class Commits:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
     ) -> Result[TxnOffsetCommitResponse]:
-        """Return the response to TxnOffsetCommit, and the offset records for the producer's transaction."""
+        """Return the response to TxnOffsetCommit, and the offset records for the producer's transaction.
+
+        `topic_ids` must have every topic of the request.
+        """
         now = self._view.clock.now_ms()
         records: list[OffsetRecord] = []
         response = TxnOffsetCommitResponse()
@@ -158,7 +161,8 @@ class Commits:
     def delete(self, group: Group, keys: list[OffsetKey]) -> Result[dict[OffsetKey, ErrorCode]]:
         """Return an error code for each key, and the records that delete offsets.
 
-        Offsets of topics that members subscribe to get GROUP_SUBSCRIBED_TO_TOPIC, and stay.
+        Offsets of topics that members subscribe to get GROUP_SUBSCRIBED_TO_TOPIC, and stay. A key without an
+        offset gets NONE.
         """
         in_use = group.topics_in_use()
         outcome = {
@@ -177,7 +181,10 @@ class Commits:
         return _tombstones(sorted({*self.offsets.keys(group_id), *self.pending.of_group(group_id)}))
 
     def expire(self, group: Group) -> tuple[list[OffsetRecord], bool]:
-        """Return the records that delete a group's expired offsets, and whether other offsets remain."""
+        """Return the records that delete a group's expired offsets, and whether other offsets remain.
+
+        An offset does not expire while a transaction has a pending offset for the same partition.
+        """
         retention_ms = self._view.config.offsets_retention_minutes * _MINUTE_MS
         expired = [
             key

@@ -85,7 +85,11 @@ class ClassicGroup:
         return protocol_type == self.protocol_type and self.members.has_in_common(protocols)
 
     def topics_in_use(self) -> Container[str]:
-        """Return the topics that members subscribe to; all topics if a subscription cannot be decoded."""
+        """Return the topics that members subscribe to.
+
+        Return no topics if the group is not a consumer group. Return a container of all topics if a
+        subscription cannot be decoded.
+        """
         topics: set[str] = set()
         if not self.is_consumer_group:
             return topics

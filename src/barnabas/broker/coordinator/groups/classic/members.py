@@ -63,7 +63,8 @@ class Members:
         """Return the member that sent a request.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, another member has the instance id.
+            KafkaError: UNKNOWN_MEMBER_ID, no member has this member id, or no member has the instance id;
+                FENCED_INSTANCE_ID, another member has the instance id.
         """
         if instance_id is not None:
             holder = self.holder(instance_id)

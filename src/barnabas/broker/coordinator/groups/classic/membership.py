@@ -130,7 +130,10 @@ class ClassicMembership:
     def _take_over(
         self, group: ClassicGroup, member: ClassicMember, old: ClassicMember, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        """Replace a static member that has restarted with a new member id. Rebalance if that is necessary."""
+        """Replace a static member that has restarted with a new member id. If the group is stable and keeps
+        its protocol, only store the new member id. In every other case, begin a rebalance or continue the
+        one in progress.
+        """
         member.assignment = old.assignment
         logger.info("group %s: member %s replaces %s", group.group_id, member.member_id, old.member_id)
         action = group.react(Event.SUCCESSOR)
@@ -221,10 +224,13 @@ class ClassicMembership:
         return Result(LeaveGroupResponse(members=outcomes), records)
 
     def _remove(self, group: ClassicGroup, leaver: MemberIdentity) -> bool:
-        """Remove a member. Return False for a pending member, which leaves without a rebalance.
+        """Remove a member or a pending member.
+
+        Return True for a member, and False for a pending member, which leaves without a rebalance.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, another member has the instance id.
+            KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_INSTANCE_ID, another member has the
+                instance id.
         """
         if leaver.member_id in group.pending:
             group.pending.remove(leaver.member_id)
@@ -246,10 +252,16 @@ class ClassicMembership:
         *,
         in_transaction: bool,
     ) -> None:
-        """Check that the sender may commit offsets. If it is a member, restart its session timeout.
+        """Check that the sender of a request may commit offsets. If the sender is a member, restart its
+        session timeout.
+
+        A sender with a negative `generation` may commit while the group is empty. In a transaction, a sender
+        without a generation, a member id and an instance id may always commit.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+            KafkaError: UNKNOWN_MEMBER_ID, the sender is not a member; FENCED_INSTANCE_ID, another member has
+                the instance id; ILLEGAL_GENERATION, it is not the group's generation; REBALANCE_IN_PROGRESS,
+                a rebalance must finish first (not in a transaction).
         """
         if generation < 0 and group.state is GroupState.EMPTY:
             return
@@ -266,7 +278,10 @@ class ClassicMembership:
         self._sessions.keep_alive(group, member)
 
     def expire(self, group: ClassicGroup, member_id: str) -> list[GroupRecord]:
-        """Remove a member or a pending member whose session has timed out. Return the records to append."""
+        """Remove a member or a pending member whose session has timed out. Return the records to append.
+
+        Do nothing if the member has left, or its session may not time out now (`ClassicMember.may_expire`).
+        """
         if member_id in group.pending:
             group.pending.remove(member_id)
             return self._rebalance.fewer_awaited(group)

@@ -79,7 +79,9 @@ class Rebalance:
         return []
 
     def _prepare(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
-        """Begin a rebalance: all members must join again."""
+        """Begin a rebalance: all members must join again. If all have done so already, complete the join
+        phase.
+        """
         logger.log(
             _level(group),
             "group %s, generation %d: rebalancing (%s)",
@@ -214,10 +216,12 @@ class Rebalance:
     def sync(
         self, group: ClassicGroup, member: ClassicMember, request: SyncGroupRequest
     ) -> Result[SyncGroupResponse]:
-        """Handle a member's SyncGroup in the current generation. Store the assignment if the leader sent it.
+        """Handle a member's SyncGroup in the current generation. The leader's request contains the
+        assignment, which is stored. A follower's response waits until then.
 
         Raises:
-            KafkaError: REBALANCE_IN_PROGRESS; for the leader, an error of the append.
+            KafkaError: REBALANCE_IN_PROGRESS, the members must join again; for the leader, an error of the
+                append, or UNKNOWN_SERVER_ERROR if the assignment is too large.
         """
         action = group.react(Event.SYNC)
         if action is Action.REFUSE:

@@ -93,7 +93,11 @@ class ClassicMembers:
         return Result(records=draft.records, then=then)
 
     def _find(self, draft: GroupDraft, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
-        """Return the member as it was before the request, or a new one. Replace a restarted static member."""
+        """Return the member as it was before the request, or a new one. Replace a restarted static member.
+
+        Raises:
+            KafkaError: the errors of `ConsumerGroup.static_member`.
+        """
         group, instance_id = draft.group, request.group_instance_id
         if instance_id is None:
             return group.members.get(member_id, ConsumerMember(member_id))
@@ -198,7 +202,11 @@ class ClassicMembers:
 
 
 def _check_protocols(group: ConsumerGroup, protocol_type: str, protocols: tuple[Protocol, ...]) -> None:
-    """Raise KafkaError INCONSISTENT_GROUP_PROTOCOL unless all classic members support a common protocol."""
+    """Check the protocols of a member that joins.
+
+    Raises KafkaError INCONSISTENT_GROUP_PROTOCOL if `protocol_type` is not "consumer", or no protocol is
+    supported by all classic members.
+    """
     names = {protocol.name for protocol in protocols}
     for member in group.classic_members():
         assert member.classic is not None
@@ -213,7 +221,9 @@ def _check(
     """Return the member of the classic protocol that sent a request, and its fields from JoinGroup.
 
     Raises:
-        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+        KafkaError: UNKNOWN_MEMBER_ID, there is no such member, or it uses the consumer protocol;
+            FENCED_INSTANCE_ID, another member has the instance id; ILLEGAL_GENERATION, `generation` is not
+            the member's epoch.
     """
     if instance_id is None:
         member = group.member(member_id)

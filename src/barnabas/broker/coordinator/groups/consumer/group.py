@@ -139,6 +139,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def check_commit(self, member_id: str, epoch: int, *, in_transaction: bool, speaks_epochs: bool) -> None:
         """Check that the sender of a request may commit offsets.
 
+        A sender with a negative epoch may commit while the group is empty. In a transaction, a sender with a
+        negative epoch and no member id may always commit.
+
         Args:
             member_id: id in the request; empty for a sender that is not in the group.
             epoch: epoch of the member; negative for a sender that is not in the group.
@@ -146,7 +149,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             speaks_epochs: whether members of the consumer protocol can use the request's version.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+            KafkaError: UNKNOWN_MEMBER_ID, the sender is not a member; UNSUPPORTED_VERSION, a member of the
+                consumer protocol uses an old version outside of a transaction; STALE_MEMBER_EPOCH or (for a
+                member of the classic protocol) ILLEGAL_GENERATION, `epoch` is not the member's epoch.
         """
         if epoch < 0 and (self.is_empty or (in_transaction and not member_id)):
             return
@@ -164,7 +169,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         A sender with neither a member id nor an epoch (a negative number) may always read them.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+            KafkaError: UNKNOWN_MEMBER_ID, the sender is not a member; STALE_MEMBER_EPOCH or (for a member of
+                the classic protocol) ILLEGAL_GENERATION, `epoch` is not the member's epoch.
         """
         if member_id is not None or epoch >= 0:
             _check_epoch(self.member(member_id or ""), epoch)

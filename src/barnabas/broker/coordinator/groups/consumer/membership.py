@@ -133,10 +133,14 @@ class ConsumerMembership:
     def _find(
         self, draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None
     ) -> ConsumerMember:
-        """Return the member as it was before the request; a new one if it joins.
+        """Return the member as it was before the request, or a new one that joins.
+
+        If a static member joins again with a new member id, replace it.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID.
+            KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_MEMBER_EPOCH (`_check_epoch`);
+                FENCED_INSTANCE_ID, another member has the instance id; UNRELEASED_INSTANCE_ID, a new member
+                requests an instance id whose member has not left.
         """
         group, member_id, instance_id = draft.group, request.member_id, request.instance_id
         joins = request.member_epoch == JOIN_EPOCH
@@ -201,7 +205,13 @@ class ConsumerMembership:
     def leave(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """Handle the heartbeat of a member that leaves. A static member can leave temporarily."""
+        """Handle the heartbeat of a member that leaves. A static member that leaves only for a restart
+        (`LEAVE_STATIC_EPOCH`) keeps its place in the group.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_INSTANCE_ID, another member has the
+                instance id.
+        """
         response = ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
@@ -217,7 +227,7 @@ class ConsumerMembership:
     def remove(
         self, group: ConsumerGroup, gone: Iterable[ConsumerMember], reason: str, response: T
     ) -> Result[T]:
-        """Remove members, and return `response` when that is stored.
+        """Remove members, and return `response` when their removal is stored.
 
         If only members of the classic protocol remain, the group can become classic: see `may_downgrade`.
         """

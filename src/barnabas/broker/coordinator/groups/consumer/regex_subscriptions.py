@@ -53,7 +53,8 @@ async def resolve(
 
     Args:
         search: finds the matching names.
-        regexes: each expression, with its current topics. They stay if the search takes too long.
+        regexes: each expression, with its current topics. If the search for an expression takes too long, the
+            result has the current topics.
         names: the names of all topics.
         may_see: returns whether the client may describe a topic. The result leaves out all other topics.
     """
@@ -129,11 +130,11 @@ class RegexSubscriptions:
         `draft` must already have the new subscription. If no member uses `old` any more, remove its topics.
 
         Returns:
-            NONE if nothing changed, PENDING if a search must first find the topics of `new`, otherwise
-            RESOLVED.
+            NONE if nothing changed, PENDING if a search must first find the topics of `new`, RESOLVED if
+            these topics are known or `new` is empty.
 
         Raises:
-            KafkaError: INVALID_REGULAR_EXPRESSION.
+            KafkaError: INVALID_REGULAR_EXPRESSION, `new` cannot be compiled.
         """
         if new == old:
             return RegexChange.NONE
@@ -165,7 +166,11 @@ class RegexSubscriptions:
         task.add_done_callback(partial(self._done, group.group_id))
 
     def store(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> GroupDraft:
-        """Return a draft that stores the found topics. If they have changed, it raises the group epoch."""
+        """Return a draft that stores the found topics of the expressions that members still use.
+
+        If the topics of an expression, or the metadata of subscribed topics, have changed, the draft also
+        raises the group epoch.
+        """
         draft = GroupDraft(group)
         subscribed = group.subscribed_regexes()
         has_changed = False
