@@ -44,7 +44,7 @@ def describe_client_metrics(layers: Sequence[Layer]) -> Iterator[Description]:
 def describe_broker(layers: Sequence[Layer]) -> Iterator[Description]:
     """Describe every setting of a broker with values from `layers`, then each setting of a single listener.
 
-    As in Apache Kafka, only a setting's own name counts: if none of the `layers` has this name, the setting
+    As in Apache Kafka, only a setting's own name counts. If none of the `layers` has this name, the setting
     has no value, even if a layer has a synonym.
     """
     for setting in BrokerConfig.declared.values():

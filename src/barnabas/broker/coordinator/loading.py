@@ -28,8 +28,8 @@ class InternalLog(Protocol):
     def append(self, partition: int, batch: bytes, epoch: LeaderEpoch, now_ms: int) -> MaybeAwaitable[None]:
         """Append one batch as the leader of `epoch`, at the time `now_ms`.
 
-        Return None if the batch is committed already. Otherwise return an awaitable that completes when the
-        batch is committed.
+        Return None if the batch is committed already. If it is not committed yet, return an awaitable that
+        completes when it is.
 
         Raises:
             KafkaError: the batch was not appended. If the awaitable raises the error, the outcome is unknown,
@@ -53,11 +53,11 @@ class InternalLog(Protocol):
     def committed(self, partition: int, end: Offset, epoch: LeaderEpoch) -> MaybeAwaitable[None]:
         """Wait until all records below `end` are committed.
 
-        Return None if they are committed already, otherwise an awaitable that completes when they are.
+        Return None if they are committed already. If not, return an awaitable that completes when they are.
 
         Raises:
             KafkaError: this broker does not lead the partition in `epoch`, or the log is offline. The
-                awaitable raises it if the leadership ends meanwhile.
+                awaitable raises KafkaError if the leadership ends meanwhile.
         """
 
     def read(self, partition: int, offset: Offset, max_bytes: int) -> MaybeAwaitable[Sequence[Buffer]]:

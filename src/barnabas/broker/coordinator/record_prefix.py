@@ -28,10 +28,12 @@ def prefix_of(data: bytes) -> int:
 
 
 def decode_key(cls: type[M], key: bytes) -> M:
-    """Decode a key after its kind. Raises ProtocolError."""
+    """Decode a key after its kind. Raises ProtocolError if the key is malformed."""
     return decode(cls, 0, key, PREFIX.size)
 
 
 def decode_value(cls: type[M], value: bytes) -> M:
-    """Decode a value of any version. Raises ProtocolError, also if the version is unknown."""
+    """Decode a value of any version. Raises ProtocolError if the value is malformed or its version is
+    unknown.
+    """
     return decode(cls, prefix_of(value), value, PREFIX.size)

@@ -54,7 +54,7 @@ class Timers:
     def close(self) -> None:
         """Cancel all timers, and ignore later calls of `set`.
 
-        Otherwise an operation that fails because its shard was unloaded could set a timer to retry. Its
+        An operation that fails because its shard was unloaded may try to set a timer for a retry. The timer's
         callback would change the next shard of the partition.
         """
         self._closed = True

@@ -275,7 +275,10 @@ class PeerConnection(asyncio.BufferedProtocol):
 
 
 def _parse(header: RequestHeader, frame: Readable) -> Response:
-    """Decode the response in `frame` to the request with `header`. Raises ProtocolError if it is malformed."""
+    """Decode the response in `frame` to the request with `header`.
+
+    Raises ProtocolError if the frame is malformed.
+    """
     if header.api_key == ApiVersionsRequest.api_key:
         error = int.from_bytes(frame[_ERROR_CODE], "big", signed=True)
         if error == ErrorCode.UNSUPPORTED_VERSION:

@@ -55,8 +55,8 @@ class Mutations:
         The quota allows a request of any size while its token bucket is not below zero.
 
         With `strict`, rejected partitions are not counted. Without `strict`, all partitions are allowed and
-        counted. This is for request versions that do not have the error of the quota: a client that exceeds
-        it must wait after the response.
+        counted. Some request versions do not have the error of the quota: their clients must wait after the
+        response.
         """
         now = self._now()
         if self._is_strict and self._bucket.delay(now) > 0:

@@ -182,7 +182,10 @@ class Broker:
         self._foundation.failure.handle_loop_error(loop, context)
 
     def reload(self) -> None:
-        """Start to read the TLS keys and certificates of the listeners now. Return before they are read."""
+        """Start to read the TLS keys and certificates of the listeners now. Return before they are read.
+
+        If no listener has TLS keys, do nothing.
+        """
         if self._binding.tls_keys is not None:
             log.info("reading the key of the listeners again")
             self._binding.tls_keys.check_now(self._binding.disk)

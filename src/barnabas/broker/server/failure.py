@@ -17,7 +17,7 @@ log = logger_of(__name__)
 class BrokerFailedError(BarnabasError):
     """A part that the broker needs has failed, so the broker must stop.
 
-    Otherwise the broker could serve state that the cluster has not decided.
+    If the broker continued, it could serve state that the cluster has not decided.
     """
 
 

@@ -37,8 +37,8 @@ class Forwarding:
     """Sends requests to the controller, and answers clients when this broker's image shows the result.
 
     A broker that is not the controller rejects the request without any change. Then this class sends the
-    request to the next controller, until the request's timeout. If a response is lost, it does not send the
-    request again, because the controller may have executed it.
+    request to the next controller, until the request's timeout. If a response is lost, the class does not
+    send the request again, because the controller may have executed it.
 
     Args:
         view: settings of this broker, and its image (copy) of the cluster's metadata.

@@ -97,6 +97,7 @@ class IsolationWatch:
 
         The controller sends a request to up to eight brokers, and any other broker sends one to the
         controller. While the image is possibly stale, or no controller is known, the check decides nothing.
+        Without other running brokers, this broker is not isolated.
         """
         image = self._view.image
         others = [

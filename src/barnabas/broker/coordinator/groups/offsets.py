@@ -71,7 +71,10 @@ class OffsetStore:
         return [key for key in self.keys(group_id) if key.topic in topics]
 
     def expired(self, group: Group, now_ms: int, offsets_retention_ms: int) -> list[OffsetKey]:
-        """Return the keys of a group's offsets that have expired at `now_ms`."""
+        """Return the keys of a group's offsets that have expired at `now_ms`.
+
+        Offsets of topics that members subscribe to are left out.
+        """
         idle_since = group.offsets_idle_since()
         if idle_since is None:
             return []

@@ -49,7 +49,8 @@ class PendingOffsets:
     def end(self, producer_id: ProducerId) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
         """Remove a producer's open transaction.
 
-        Yield the keys and offsets that it wrote and no commit has replaced.
+        Yield the keys and offsets that the transaction wrote and no later commit has replaced. The caller
+        must iterate to the end.
         """
         for key, committed in self._producers.pop(producer_id, {}).items():
             self.writers[key] -= 1

@@ -193,8 +193,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
         If the group is an empty consumer group, a classic group replaces it first.
 
         Raises:
-            KafkaError: INVALID_GROUP_ID; INVALID_SESSION_TIMEOUT; INVALID_REQUEST, a string is too long for a
-                record; the errors of `GroupShard.join`.
+            KafkaError: INVALID_GROUP_ID, the id is empty or too long; INVALID_SESSION_TIMEOUT, the session
+                timeout is outside of the broker's limits; INVALID_REQUEST, a string is too long for a record;
+                the errors of `GroupShard.join`.
         """
         _checked(request.group_id)
         config = self._view.config
@@ -256,7 +257,10 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._share_heartbeat(request, caller)
 
     def check_consumer_protocol(self) -> None:
-        """Raise KafkaError UNSUPPORTED_VERSION if the consumer protocol is disabled (KIP-848)."""
+        """Raise KafkaError UNSUPPORTED_VERSION if the consumer protocol is disabled (KIP-848).
+
+        The setting ``group.coordinator.rebalance.protocols`` or the feature ``group.version`` disables it.
+        """
         if (
             "consumer" not in self._view.config.group_coordinator_rebalance_protocols
             or self._view.image.features.level(GROUP_VERSION) < 1
@@ -369,7 +373,7 @@ class _ShareShards:
 def _is_deleted(topic: str, delta: ImageDelta) -> bool:
     """Whether `delta` deletes a topic.
 
-    A topic that is missing from an image, but that no deletion note lists, is not deleted.
+    A topic that is missing from the later image is not deleted unless `delta` lists its id as deleted.
     """
     before, after = delta.before.topics.get(topic), delta.after.topics.get(topic)
     if before is None or (after is not None and after.id == before.id):

@@ -154,7 +154,9 @@ class GroupShard:
         self._ensure_group(record.key.group_id)
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """End a producer's transaction: its offsets become valid on commit, and are dropped otherwise."""
+        """End a producer's transaction: its offsets become valid if `commit` is true, and are dropped if it
+        is false.
+        """
         for offset_key in self.commits.end_transaction(producer_id, commit):
             self._ensure_group(offset_key.group_id)
 
@@ -294,7 +296,8 @@ class GroupShard:
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-                INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
+                INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS; for the leader, also UNKNOWN_SERVER_ERROR
+                (its assignment is too large) and the errors of the append.
         """
         group = self._joinable(request.group_id)
         if isinstance(group, ConsumerGroup):
@@ -396,6 +399,9 @@ class GroupShard:
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Check that the sender may read a group's offsets. A member of a consumer group must send its epoch.
 
+        A sender with neither a member id nor an epoch may read them, and a group of another type allows every
+        sender.
+
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
         """
@@ -440,7 +446,8 @@ class GroupShard:
         return Result(records=[*self.commits.delete_all(group_id), *self._tombstones(group)])
 
     def expire_group(self, group_id: str) -> Result[None]:
-        """Delete a group's expired offsets. If it has no other offsets and no members, also delete the group.
+        """Delete a group's expired offsets. If the group then has no offsets and no members, also delete the
+        group.
 
         A pending member of a classic group counts as a member. Share groups stay until an administrator
         deletes them.
@@ -458,7 +465,7 @@ class GroupShard:
     def _joinable(self, group_id: str) -> ClassicGroup | ConsumerGroup:
         """Return the group, which can have members of the classic protocol.
 
-        Raises KafkaError UNKNOWN_MEMBER_ID if it does not exist or is a share group.
+        Raises KafkaError UNKNOWN_MEMBER_ID if the group does not exist or is a share group.
         """
         group = self.groups.get(group_id)
         if group is None or isinstance(group, ShareGroup):

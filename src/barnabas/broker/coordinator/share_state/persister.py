@@ -93,8 +93,9 @@ class SharePersister(Protocol):
         it. Writes of one key are stored in the order of the calls.
 
         Raises:
-            KafkaError: FENCED_STATE_EPOCH; FENCED_LEADER_EPOCH; INVALID_REQUEST, the state is not
-                initialized.
+            KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher; FENCED_LEADER_EPOCH, a later
+                leader has read or written the state; INVALID_REQUEST, the state is not initialized, or the
+                batches are not in order or too many.
         """
 
     async def delete(self, key: SharePartitionKey) -> None:

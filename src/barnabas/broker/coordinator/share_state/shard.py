@@ -140,6 +140,8 @@ class ShareShard:
     def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> Result[ShareState]:
         """Return the state, and store a higher leader epoch: see `SharePersister.read`.
 
+        If `leader_epoch` is -1, only read.
+
         Raises:
             KafkaError: INVALID_REQUEST, the state is not initialized; FENCED_LEADER_EPOCH;
                 UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image of the metadata.
@@ -207,7 +209,8 @@ class ShareShard:
     def repeat_snapshot(self, key: SharePartitionKey) -> Result[None]:
         """Write a snapshot older than ``share.coordinator.cold.partition.snapshot.interval.ms`` again.
 
-        Otherwise the old snapshot of an idle share partition would keep all later records in the log.
+        If the state is gone or its snapshot is not old, do nothing. Without the repetition, the old snapshot
+        of an idle share partition would keep all later records in the log.
         """
         held = self.states.get(key)
         if held is None or not self.is_old(held):

@@ -99,7 +99,9 @@ class MarkerQueue:
         return self._left.get(transactional_id, ())
 
     def cancel(self) -> None:
-        """Forget all transactions and cancel their writes. The next coordinator writes the markers."""
+        """Remove all transactions from the queue and cancel their writes. The next coordinator writes the
+        markers.
+        """
         self._left.clear()
         self._markers.clear()
         self._failures.clear()
@@ -107,7 +109,7 @@ class MarkerQueue:
             future.cancel()
 
     def completed(self, transactional_id: str) -> None:
-        """Forget the failures of a transaction, because its completion record is stored."""
+        """Reset the number of failures of a transaction, because its completion record is stored."""
         self._failures.pop(transactional_id, None)
 
     def retry(self, transactional_id: str, reason: object) -> None:
@@ -127,8 +129,8 @@ class MarkerQueue:
     def write(self, transactional_id: str) -> None:
         """Write the missing markers of a transaction, and retry until all are written. Then call `done`.
 
-        If another coordinator or producer has taken over, log an error and stop. The transaction then stays
-        prepared.
+        If the transaction is not in the queue, do nothing. If another coordinator or producer has taken over,
+        log an error and stop. The transaction then stays prepared.
         """
         left, marker = self._left.get(transactional_id), self._markers.get(transactional_id)
         if left is None or marker is None:

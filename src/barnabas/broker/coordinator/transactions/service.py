@@ -128,7 +128,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         """Handle InitProducerId: check the transaction timeout, and run `TransactionShard.init_producer`.
 
         Raises:
-            KafkaError: INVALID_REQUEST; INVALID_TRANSACTION_TIMEOUT; the errors of
+            KafkaError: INVALID_REQUEST, the id is empty or too long; INVALID_TRANSACTION_TIMEOUT,
+                `timeout_ms` is not between 1 and ``transaction.max.timeout.ms``; the errors of
                 `TransactionShard.init_producer`.
         """
         _checked(transactional_id)

@@ -134,8 +134,8 @@ class TransactionShard:
             fresh: an unused producer id if `needs_producer_id`.
 
         Raises:
-            KafkaError: PRODUCER_FENCED; CONCURRENT_TRANSACTIONS, the last transaction must end first. If that
-                transaction is still open, this operation aborts it.
+            KafkaError: PRODUCER_FENCED, `expected` may no longer use the id; CONCURRENT_TRANSACTIONS, the
+                last transaction must end first. If that transaction is still open, this operation aborts it.
         """
         now = self._clock.now_ms()
         transaction = self.transactions.get(transactional_id) or new_transaction(fresh, timeout_ms, now)
@@ -229,7 +229,8 @@ class TransactionShard:
     def ending(self, transactional_id: str) -> asyncio.Future[None] | None:
         """Return a future that is done when the prepared transaction is complete. None if none is prepared.
 
-        All callers get the same future, so none may cancel it. It is also done when the shard is unloaded.
+        All callers get the same future, so none may cancel it. The future is also done when the shard is
+        unloaded.
         """
         transaction = self.transactions.get(transactional_id)
         if transaction is None or not transaction.state.is_prepared:
@@ -354,7 +355,10 @@ class TransactionShard:
         )
 
     def _fence(self, transactional_id: str, transaction: Transaction, answer: Callable[[], T]) -> Result[T]:
-        """Abort the open transaction, and fence its producer."""
+        """Abort the open transaction, and fence its producer.
+
+        When the decision is stored, `answer` is called, and its result is the response.
+        """
         version = self._version()
 
         def fenced() -> T:

@@ -109,7 +109,8 @@ class Transaction(NamedTuple):
     def prepared(
         self, *, commit: bool, client_version: int, now_ms: int, next_producer_id: ProducerId = NO_PRODUCER_ID
     ) -> Transaction:
-        """Return the state after the decision to commit or abort. With v2 it has a higher epoch.
+        """Return the state after the decision to commit or abort. With transactions v2, the new state has a
+        higher epoch.
 
         A producer whose epochs are used up continues with `next_producer_id`.
         """

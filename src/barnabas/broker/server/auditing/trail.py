@@ -137,7 +137,8 @@ class AuditTrail:
     def _repeats(self, entry: dict[str, Any]) -> bool:
         """Whether an entry repeats a recent one in all fields except the time.
 
-        If so, only count the entry. If not, remember it for `REPEATS_S` seconds.
+        If the entry is a repetition, only count it. If it is new, later entries are compared with it for
+        `REPEATS_S` seconds. At most `_MOST_REPEATED` entries are kept for this.
         """
         key = tuple(str(value) for name, value in entry.items() if name != "time")
         now = self._clock.monotonic()

@@ -107,13 +107,13 @@ class DeadLetterQueues:
     async def find(self, group: str, partition: int) -> Place:
         """Return the partition of the group's dead-letter queue for records of source partition `partition`.
 
-        It is partition `partition` modulo the queue's number of partitions. If the topic does not exist and
-        the broker may create it, create it.
+        The result is the partition with the number `partition` modulo the queue's number of partitions. If
+        the topic does not exist and the broker may create it, create it.
 
         Raises:
-            KafkaError: INVALID_CONFIG, the topic cannot be the group's dead-letter queue;
-                UNKNOWN_TOPIC_OR_PARTITION, it does not exist or is being created; or the error of the
-                creation.
+            KafkaError: INVALID_CONFIG, the topic's name lacks the prefix of dead-letter queues, or the topic
+                has not set ``errors.deadletterqueue.group.enable``; UNKNOWN_TOPIC_OR_PARTITION, the topic
+                does not exist or is being created; or the error of the creation.
         """
         view = self.view
         name = view.group_config(group).errors_deadletterqueue_topic_name
@@ -159,7 +159,7 @@ class DeadLetterQueues:
         """Return the present leader of a partition of a dead-letter queue.
 
         Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER, there is none now.
+            KafkaError: NOT_LEADER_OR_FOLLOWER, the partition has no leader now.
         """
         state = self.view.image.partition(place.topic)
         if state is None or state.leader == NO_BROKER:
@@ -271,8 +271,9 @@ class LetterWriter:
         while its successor wrote several batches would write their dead letters again.
 
         Returns:
-            The source offsets in the producer's last batch, in ascending order, while `_is_in_doubt` is set;
-            otherwise nothing. If the queue got more partitions, the last batch can be in a former partition.
+            The source offsets in the producer's last batch, in ascending order, if `_is_in_doubt` is set. If
+            it is not set, an empty sequence. If the queue got more partitions, the last batch can be in a
+            former partition.
 
         Raises:
             KafkaError: the last batch cannot be read, or another leader has taken over.

@@ -128,7 +128,7 @@ class DirectReplicaFetches:
     def _begun(
         self, frame: Readable, client: Client, access: Access, layout: SessionLayout, session: ReplicaSession
     ) -> Begun:
-        """Go on with a fetch of which something is unusual. Its session was advanced already."""
+        """Continue an unusual fetch in the general way. The caller has already advanced its session."""
         header, request, _ = parse_counted(frame, DIRECT_ELEMENTS)
         context = RequestContext(header, client)
         context.access = access
@@ -170,11 +170,14 @@ class _WaitingFetch:
         self._is_scheduled = False
 
     def begin(self) -> list[Chunk] | LongPoll[list[Chunk]]:
-        """Note the follower's positions. Return the response if there are records, else a future of it.
+        """Report the follower's positions to the partitions, and read them.
+
+        Return the response if there are records. If there are none, return a long poll that gets the response
+        later.
 
         Raises:
-            _UnusualError, KafkaError, ColdRead: the usual way ends here, and the request goes on in the
-                general one.
+            _UnusualError, KafkaError, ColdRead: something is unusual. The caller must then execute the
+            request by `ReplicaFetch`.
         """
         if self._read_all(list(self._session.ready), may_wait=False):
             return self._response()
@@ -237,7 +240,15 @@ class _WaitingFetch:
         return encode_response(RequestHeader(_KEY, VERSION, self._number, None), response)
 
     def _read_all(self, targets: Iterable[FetchTarget], may_wait: bool) -> int:
-        """Read `targets`, as far as the limit of the response allows. Return the number of bytes."""
+        """Read `targets`, as far as the limit of the response allows. Return the number of bytes.
+
+        Also report each new position of the follower to its partition.
+
+        Raises:
+            _UnusualError: this broker does not lead a partition in the follower's epoch, or the logs may
+                diverge.
+            KafkaError, ColdRead: the log cannot be read, or not from memory.
+        """
         layout = self._layout
         left = self._owner.most_bytes(layout)
         size = 0

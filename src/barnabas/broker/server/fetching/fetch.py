@@ -50,11 +50,11 @@ class Fetch:
         from_followers: allows reads from a follower replica (KIP-392).
         preferred: returns the id of the broker from which the client should fetch a partition; -1 for this
             broker.
-        admits: returns whether the client's quota allows this number of bytes now. If not, the response is
-            empty, and the fetch session does not change.
+        admits: returns whether the client's quota allows this number of bytes now. If it returns False, the
+            response is empty, and the fetch session does not change.
         refuses: returns True for a topic that the client may not read. It is called at each read. None if the
             client may read all topics.
-        is_kept: whether the client may send the same request again. If so, the fetch keeps watching its
+        is_kept: whether the client may send the same request again. If true, the fetch keeps watching its
             partitions after a response without records and errors, until `end` is called.
     """
 
@@ -154,7 +154,7 @@ class Fetch:
     def steps(self) -> Iterator[None]:
         """Read the partitions that have changed, and yield after every 64 of them. Then call `is_answered`.
 
-        The reads never wait for the disk. Those that would have to wait are in `cold_reads` afterwards.
+        The reads never wait for the disk. Reads that would have to wait are in `cold_reads` afterwards.
         """
         watches = not self.is_watching and self._session is None
         self._start_watching()  # partitions go on between the steps
@@ -170,7 +170,8 @@ class Fetch:
     def is_answered(self, final: bool) -> bool:
         """Whether `steps` has read enough for a response. If True, run `last_steps` to build the response.
 
-        If False, the fetch watches its partitions, and `steps` must run again later.
+        If False, the fetch watches its partitions, and `steps` must run again later. Before this, the caller
+        must read `cold_reads` into memory, or wait for new records if `cold_reads` is empty.
         """
         if self.cold_reads and self._waits_for_disk():
             return False
@@ -314,7 +315,10 @@ class Fetch:
         return self._read_bytes >= self._min_bytes or self._failed or final or is_of_nothing
 
     def _refusal(self) -> FetchResponse | None:
-        """Return an empty response if the client's quota does not allow the records now, otherwise None."""
+        """Return an empty response if the client's quota does not allow the records now.
+
+        Return None if the quota allows them.
+        """
         if self._admits is None or self._admits(self._read_bytes):
             return None
         session = self._session
@@ -347,7 +351,8 @@ class Fetch:
     def _read_later(
         self, target: FetchTarget, cold: ColdRead, max_bytes: int, min_one: bool
     ) -> PartitionData | None:
-        """Add `cold` to the cold reads, and return None.
+        """Add `cold` to the cold reads (at most `_COLD_READS`), and return None. The next attempt reads
+        `target` again.
 
         If a thread already read these records into memory, but the system evicted them, read them from disk
         now. Then return the partition's data.
@@ -367,11 +372,12 @@ class Fetch:
     def _waits_for_disk(self) -> bool:
         """Whether the response must wait for the cold reads.
 
-        If so, discard the records that were read, so that the next attempt reads them again with the others.
+        If the response must wait, discard the records that were read, so that the next attempt reads them
+        again with the others.
 
-        Each fetch waits for its first cold reads. Otherwise clients would always get partitions in memory
-        before partitions on disk. After that, an incremental fetch with enough bytes leaves further cold
-        reads to the client's next fetch.
+        Each fetch waits for its first cold reads. Without this wait, clients would always get partitions in
+        memory before partitions on disk. After that, an incremental fetch with enough bytes leaves further
+        cold reads to the client's next fetch.
         """
         session = self._session
         is_incremental = session is not None and session.epoch > 1
@@ -446,7 +452,8 @@ class Fetch:
     def _diverges(partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
         """Whether the fetcher's log diverges from this one (KIP-595).
 
-        If so, put the epoch and the offset to which the fetcher must truncate its log into `data`.
+        If the logs diverge, put the epoch and the offset to which the fetcher must truncate its log into
+        `data`.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, this log knows no epoch up to the fetcher's last one.

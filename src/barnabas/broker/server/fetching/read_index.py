@@ -63,9 +63,9 @@ class ReadIndex:
         Partitions that this broker does not lead need no proof: the handler answers them with an error.
 
         Returns:
-            None if no other broker could have become the leader. Otherwise a future that is done when the
-            proof is complete. It raises KafkaError NOT_LEADER_OR_FOLLOWER when this broker's leadership
-            ends, or after the time limit.
+            None if no other broker can have become the leader. If one can, a future with the result True when
+            the proof is complete. The future raises KafkaError NOT_LEADER_OR_FOLLOWER when this broker's
+            leadership ends, or after the time limit.
         """
         asked = _Asked(self._sessions, self._led(partitions))
         if asked.is_proven():

@@ -160,7 +160,7 @@ class ReplicaTarget(FetchTarget):
     """A partition in a follower's fetch, which reads up to the log end instead of the high watermark.
 
     The next response contains a new high watermark, but a new high watermark alone causes no response.
-    Otherwise each append would cost two fetches (KAFKA-9731).
+    A response for it would cost two fetches for each append (KAFKA-9731).
     """
 
     __slots__ = ("is_new", "replica_start")
@@ -276,6 +276,8 @@ class FetchSession:
     def to_read(self, *, committed: bool) -> list[FetchTarget]:
         """Return the targets that a fetch must read, in the order of the reads.
 
+        These are the targets in `ready`; all targets if `committed` differs from that of the last call.
+
         Args:
             committed: whether the fetch reads only up to the last stable offset.
         """
@@ -338,7 +340,11 @@ class ReplicaSession(FetchSession):
         return self.epoch <= self._hurried
 
     def may_continue(self, epoch: int) -> bool:
-        """Whether a request with this session epoch is the next one, and it may wait, and no other waits."""
+        """Whether `continue_at` can apply a request with this session epoch.
+
+        The request must be the session's next one, and may wait for records. No other fetch of the session
+        waits. The session must use topic ids and have partitions.
+        """
         return (
             epoch == self.epoch < _LAST_EPOCH
             and epoch >= self._hurried
@@ -409,6 +415,9 @@ class FetchSessions:
     ) -> FetchSession | None:
         """Return the session that `request` opens or continues; None if the fetch has no session.
 
+        A request with an initial or final epoch first closes the session that it names. The result is None if
+        the request opens none, names no partitions, or there is no room for a session.
+
         Args:
             request: the client's Fetch request.
             uses_topic_ids: whether the version of the request names topics by their ids.
@@ -416,7 +425,7 @@ class FetchSessions:
             targets: targets of the request's partitions, if the caller has already created them.
 
         Raises:
-            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+            KafkaError: the errors of `find` and `advance`.
         """
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if self._of(request.session_id, owner) is not None:
@@ -436,7 +445,9 @@ class FetchSessions:
         """Return the session of an incremental request. The caller must then call `advance`.
 
         Raises:
-            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, `owner` has no such session; INVALID_FETCH_SESSION_EPOCH,
+                it is not the session's next epoch; FETCH_SESSION_TOPIC_ID_ERROR, only one of request and
+                session uses topic ids.
         """
         session = self._of(request.session_id, owner)
         if session is None:
@@ -482,10 +493,12 @@ class FetchSessions:
     ) -> ReplicaSession | None:
         """Return the session that a follower's request opens or continues; None if the fetch has no session.
 
-        Notify `watchers` of the request. If the session has a delayed fetch, answer that fetch first.
+        Notify `watchers` of the request. A request with an initial or final epoch first closes the follower's
+        session. If the session has a delayed fetch, answer that fetch first.
 
         Raises:
-            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+            KafkaError: the errors of `find`. FETCH_SESSION_ID_NOT_FOUND also if the session has too many
+                partitions.
         """
         self.note_fetch()
         session = self._of_replicas.get(replica)

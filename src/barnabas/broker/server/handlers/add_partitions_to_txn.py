@@ -131,7 +131,9 @@ def _serve(
 def _impossible(
     image: ClusterImage, access: Access, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return an error for each partition if any of them cannot be added; otherwise no errors.
+    """Return an error for each partition if at least one of them cannot be added.
+
+    If all can be added, return an empty dictionary.
 
     A partition cannot be added if it does not exist, or if the client may not write to it.
     """

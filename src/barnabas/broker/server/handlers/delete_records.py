@@ -124,7 +124,8 @@ def _plan(
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION, the topic is internal; POLICY_VIOLATION, its cleanup policy does
-            not delete; OFFSET_OUT_OF_RANGE; the errors of `ReplicaManager.find` and `Partition.check_leader`.
+            not delete; OFFSET_OUT_OF_RANGE, `offset` is below -1 or above the high watermark; the errors of
+            `ReplicaManager.find` and `Partition.check_leader`.
     """
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)

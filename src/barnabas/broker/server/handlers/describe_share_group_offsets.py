@@ -160,7 +160,9 @@ def _share_group(groups: GroupCoordinator, group_id: str) -> ShareGroup | None:
 
 
 def _all_topics(group: ShareGroup | None, access: Access) -> Mapping[str, Collection[int]]:
-    """Return the partitions in which the group has a state, of topics that the client may describe."""
+    """Return the partitions in which the group has an initialized state, of topics that the client may
+    describe.
+    """
     return {
         topic.name: sorted(topic.partitions)
         for topic in (group.partitions.initialized.values() if group is not None else ())

@@ -221,7 +221,7 @@ def _repeat(
 def _admits(sessions: FetchSessions, session: FetchSession | None, usage: Metered, size: int) -> bool:
     """Whether the client's quota allows `size` bytes now.
 
-    If not, remove a session that the client does not know yet.
+    If it does not allow them, remove a session that the client does not know yet.
     """
     if usage.admits_fetch(size):
         return True
@@ -279,7 +279,8 @@ def _attempt(
 ) -> MaybeAwaitable[FetchResponse]:
     """Return the response if it needs no wait: there are enough records in memory, an error, or no wait time.
 
-    Otherwise return an awaitable. It reads many partitions in steps, reads from disk, or waits for records.
+    If the response needs a wait, or the fetch reads more than `DIRECT_PARTITIONS`, return an awaitable. It
+    reads many partitions in steps, reads from disk, or waits for records.
     """
     if operation.unread > DIRECT_PARTITIONS:
         return LongResponse(_fetch_many(ports, operation, max_wait_ms))

@@ -175,7 +175,10 @@ def _nothing(partition: int, error: int) -> OffsetFetchResponsePartitions:
 def _single(
     answer: OffsetFetchResponseGroup, request: OffsetFetchRequestGroup, version: int
 ) -> OffsetFetchResponse:
-    """Convert a group's result to a response of the versions that can request only one group."""
+    """Convert a group's result to a response of the versions that can request only one group.
+
+    Before version `_GROUP_ERROR_FROM`, the error of the group becomes that of each partition.
+    """
     topics = answer.topics
     if answer.error_code and version < _GROUP_ERROR_FROM:
         topics = [

@@ -181,8 +181,8 @@ def _append_in_slices(
 ) -> Generator[ProduceRequest, Refusals, None]:
     """Append the batches of a request, and add the results to `response` and `waiting`.
 
-    At the end of each slice of time, the generator yields the rest of the request. The caller then sends it
-    the errors of those batches in the rest that must not be appended.
+    At the end of each slice of time, the generator yields the rest of the request. The caller then sends the
+    generator the errors of those batches in the rest that must not be appended.
     """
     now, clock = ports.long_work.now, ports.view.clock
     end = now() + SLICE
@@ -246,7 +246,7 @@ def _accepted(
 def _plain_partitions(ports: Ports, request: ProduceRequest, topic: TopicKey) -> Mapping[int, Partition]:
     """Return the open partitions of a topic by number.
 
-    Return none if all batches need the checks of `_checked`.
+    Return no partitions if all batches need the checks of `_checked`.
     """
     partitions = ports.replicas.partitions_of(topic)
     for partition in partitions.values():

@@ -78,7 +78,8 @@ def _read(compression: int, metrics: bytes, most: int) -> Pushed:
     """Decompress and decode the metrics of a push.
 
     Raises:
-        KafkaError: TELEMETRY_TOO_LARGE, they have more than `most` bytes; INVALID_RECORD, they are invalid.
+        KafkaError: TELEMETRY_TOO_LARGE, the decompressed metrics have more than `most` bytes; INVALID_RECORD,
+            the metrics are invalid.
     """
     try:
         data = decompress(compression, metrics, most)

@@ -93,8 +93,7 @@ def _session(ports: SharePorts, context: RequestContext, request: ShareFetchRequ
     """Open or find the share session of the request, apply the request's partitions to it, and return it.
 
     Raises:
-        KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED;
-            INVALID_REQUEST, the member id is invalid.
+        KafkaError: the errors of `ShareSessions.open`, `ShareSessions.find` and `ShareSessions.change`.
     """
     sessions, member, epoch = ports.sessions, member_of(request), request.share_session_epoch
     if epoch == INITIAL_EPOCH:

@@ -308,7 +308,9 @@ _ESCAPES = str.maketrans({"\\": r"\\", ",": r"\,"})
 
 
 def telemetry_samples(clients: TelemetryClients, *, is_sum: bool) -> Iterator[Sample]:
-    """Yield a sample for each series that clients have pushed: for sums if `is_sum`, otherwise for gauges.
+    """Yield a sample for each series of one kind that clients have pushed.
+
+    If `is_sum` is true, these are the sums; if it is false, the gauges.
 
     The labels are the metric's name, three attributes of the client, and the series' attributes in `_OWN`.
     The last label has all other attributes of the series, as ``name=value,name=value``.

@@ -13,7 +13,7 @@ class Health:
     """The state of a broker between start and stop, for ``/readyz``.
 
     A broker that cannot reach its metadata store stays ready, because it still serves the partitions that it
-    leads. Otherwise, in an outage of the store, no broker would be ready, and clients could use none.
+    leads. If it were not ready, an outage of the store would make all brokers unusable for clients.
     """
 
     def __init__(self, view: BrokerView, session: SessionHistory) -> None:

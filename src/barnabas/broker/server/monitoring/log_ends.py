@@ -111,10 +111,10 @@ class EndHistory:
             del self._seen[partition]
 
     def note(self, partition: TopicPartition, end: Offset, now: float) -> None:
-        """Remember that the partition ends at `end` at the time `now` (in seconds).
+        """Store that the partition ends at `end` at the time `now` (in seconds), if the end has changed.
 
-        If the end has decreased, forget the earlier ends: the log was truncated, or the topic created again.
-        With `_MOST_PARTITIONS` partitions, ignore further ones.
+        If the end has decreased, first remove the earlier ends: the log was truncated, or the topic created
+        again. With `_MOST_PARTITIONS` partitions, ignore further ones.
         """
         seen = self._seen.get(partition)
         if seen is None:

@@ -104,7 +104,8 @@ def advertised_endpoints(
     """Return the address that the broker advertises for each listener of `bound`, in the same order.
 
     A port of 0 in ``advertised.listeners`` means the bound port. A listener without an advertised address
-    gets its bound address. If this is every interface, the result of `machine_name` replaces the host.
+    gets its bound address. If the bound host is every interface, the result of `machine_name` replaces the
+    host.
 
     Raises:
         ConfigError: a name is not in ``listeners``, or clients cannot connect to an address.
@@ -174,9 +175,9 @@ def _check_override(override: ListenerSetting, endpoints: Sequence[Endpoint]) ->
 def inter_broker_listener(config: BrokerConfig, endpoints: list[Endpoint]) -> Endpoint:
     """Return the listener at which the other brokers connect to this one.
 
-    ``inter.broker.listener.name`` selects it. Otherwise it is the first one with the protocol in
-    ``security.inter.broker.protocol``. Without either setting, it is the listener PLAINTEXT, or else the
-    first of `endpoints`.
+    ``inter.broker.listener.name`` names the listener, or ``security.inter.broker.protocol`` selects the first
+    one with this protocol. Without either setting, the result is the listener PLAINTEXT if there is one, or
+    the first of `endpoints`.
 
     Raises:
         ConfigError: both settings are set, `endpoints` has no such listener, or the broker uses ZooKeeper and

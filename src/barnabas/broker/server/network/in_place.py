@@ -40,8 +40,8 @@ class Receiver(asyncio.BufferedProtocol):
 class SharedReceiver(Receiver):
     """Receives into a buffer that all connections of an event loop share, and passes a copy to `owner`.
 
-    Connections with TLS use this class. Otherwise uvloop and asyncio would decrypt into 256 KB of new memory
-    each time. The system may have to map, clear and unmap this memory for each request.
+    Connections with TLS use this class. Without it, uvloop and asyncio would decrypt into 256 KB of new
+    memory each time. The system may have to map, clear and unmap this memory for each request.
 
     Args:
         owner: protocol whose `data_received` gets the data.

@@ -33,7 +33,7 @@ _CLOSING_SECONDS = 2.0
 class Closings:
     """Limits log lines about closed connections to one in ten seconds for each host and reason.
 
-    Otherwise a health check, or a client that reconnects forever, would fill the log.
+    Without this limit, a health check, or a client that reconnects forever, would fill the log.
     """
 
     INTERVAL = 10.0
@@ -277,7 +277,7 @@ class Listener:
     def user_of(self, certificate: bytes | None) -> Principal:
         """Return the principal for a client's certificate (`Host.user_of`).
 
-        It is ANONYMOUS without a certificate, and on a listener with SASL or without TLS.
+        The result is ANONYMOUS without a certificate, and on a listener with SASL or without TLS.
 
         Raises:
             ValueError: no rule of ``ssl.principal.mapping.rules`` gives a valid name.

@@ -369,7 +369,7 @@ class ClientSession(asyncio.Protocol):
     def _let_go(self) -> None:
         """Remove the references to objects that refer to this session.
 
-        Otherwise a reference cycle would keep the received data in memory for long, because Python rarely
+        Without this, a reference cycle would keep the received data in memory for long, because Python rarely
         collects old objects here (`broker/server/garbage.py`).
         """
         self._receiver = None

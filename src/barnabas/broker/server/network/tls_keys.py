@@ -66,8 +66,8 @@ class ListenerKeys:
 class TlsKeys:
     """Holds the TLS context for new connections of a listener, and renews it when the key files change.
 
-    Each new key must pass a test handshake. If it does not, the present key stays in use. For example, only
-    one of two files may be written yet. Open connections keep their context.
+    Each new key must pass a test handshake. If a new key fails, the present key stays in use. For example,
+    only one of two files may be written yet. Open connections keep their context.
 
     Args:
         view: settings of this broker.

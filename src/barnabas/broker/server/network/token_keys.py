@@ -44,8 +44,8 @@ _SETTINGS = (
 class TokenKeys:
     """Holds the identity provider's public keys, and reads them again from time to time, in a thread.
 
-    It also reads them again when a token names an unknown key (`ask_again`). While they cannot be read, the
-    last keys stay in use.
+    A token with an unknown key also causes a new read (`ask_again`). If a read fails, the last keys stay in
+    use.
 
     Args:
         config: settings of the listener.

@@ -1,8 +1,8 @@
 """Delays responses that must not be stale, until this broker has proved that it led when the request arrived.
 
-While the broker is certain of its session with the metadata store, a request needs no confirmation. Otherwise
-the handler still runs at once, so that the broker executes requests in their order. The response or error
-then waits for the proof by `ReadIndex`.
+While the broker is certain of its session with the metadata store, a request needs no confirmation. While the
+broker is not certain, the handler still runs at once, so that the broker executes requests in their order.
+The response or error then waits for the proof by `ReadIndex`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def confirmed(
     """Wrap `handle` so that its responses contain only state that was valid when the request arrived.
 
     Args:
-        loader: tells whether the session with the metadata store is certain. If so, no proof is necessary.
-        confirmation: proves the leadership otherwise.
+        loader: tells whether the session with the metadata store is certain, so that no proof is necessary.
+        confirmation: proves the leadership if the session is not certain.
         partitions_of: returns the partitions whose leader must answer the request.
         refusal: error of the request if the proof fails.
     """

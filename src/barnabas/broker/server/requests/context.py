@@ -95,7 +95,9 @@ class Metered(Protocol):
         """Number of bytes that the client may fetch at once; infinite without a quota."""
 
     def admits_fetch(self, size: int) -> bool:
-        """Whether the client's quota allows `size` bytes of records now. If so, charge them to the quota."""
+        """Whether the client's quota allows `size` bytes of records now. If it allows them, charge them to
+        the quota.
+        """
 
     def throttled(self, response: Any) -> Any:
         """Return the response with the throttle time, and mute the client for this time."""

@@ -52,7 +52,9 @@ _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 
 
 def _api_versions_of_unknown_version(frame: Readable) -> RequestHeader | None:
-    """Return the header of `frame` if it is an ApiVersions request of an unknown version, otherwise None.
+    """Return the header, as of v0, of an ApiVersions request of an unknown version.
+
+    Return None if `frame` is any other request.
 
     The client cannot know the versions of this broker yet. So the broker answers in v0, which every client
     understands.
@@ -272,7 +274,10 @@ class Dispatcher:
         return served
 
     def _took(self, served: Served, client: Client, began: float, header: RequestHeader | None) -> None:
-        """Record the duration of an answered request, and log it if it was slow."""
+        """Record the duration of an answered request, and log it if it was slow.
+
+        Do not log it if its API can hold responses back (`Api.is_held_back`).
+        """
         seconds = self._now() - began
         served.durations.add(seconds)
         if seconds >= self._slow and not served.api.is_held_back:

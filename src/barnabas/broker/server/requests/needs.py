@@ -160,7 +160,10 @@ class Each(Need):
         pass
 
     def sort_out(self, access: Access, request: Request, topic_names: TopicNames) -> list[Refused]:
-        """Return the items that the client is not authorised for, grouped by their error."""
+        """Return the items that the client is not authorised for, grouped by their error.
+
+        Items with an unknown topic id are left out.
+        """
         items = getattr(request, self.array)
         if not items or (self._unless is not None and access.on_cluster(self._unless)):
             return []

@@ -48,7 +48,8 @@ class NewNames:
         self._told: set[Principal] = set()
 
     def admit(self, principal: Principal, name: str) -> None:
-        """Count a name that a principal is about to create. Do nothing if the name exists.
+        """Count a name that a principal is about to create. Do nothing if the name exists, or if this broker
+        does not coordinate it.
 
         Raises:
             KafkaError: POLICY_VIOLATION, the principal already has the largest allowed number.

@@ -1,7 +1,7 @@
 """Measures how much each request uses the broker, and applies its client's quotas (KIP-13, KIP-124, KIP-219).
 
 If a client exceeds its quota, the broker responds at once, with a throttle time. The broker then mutes the
-connection for this time. It does not measure requests between brokers.
+connection for this time. The broker does not measure requests between brokers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ class Usage:
         return self._quotas.most_at_once(QuotaKind.FETCH, self._user, self._client_id)
 
     def admits_fetch(self, size: int) -> bool:
-        """Whether the client's quota allows `size` bytes of records now. If so, charge them to the quota."""
+        """Whether the client's quota allows `size` bytes of records now. If it allows them, charge them to
+        the quota.
+        """
         delay = self._quotas.admit(QuotaKind.FETCH, self._user, self._client_id, size)
         self._wait(delay)
         return delay <= 0
@@ -110,7 +112,8 @@ class Metering:
     def begin(
         self, api: Api[Any], header: RequestHeader, client: Client, size: int, began: float | None = None
     ) -> Usage | None:
-        """Create the usage of a request with `size` bytes; None for a request between brokers.
+        """Create the usage of a request with `size` bytes; None for a request between brokers, or of this
+        broker itself.
 
         Charge the size of a Produce request to the client's quota.
         """

@@ -204,8 +204,8 @@ class ClassicMembers:
 def _check_protocols(group: ConsumerGroup, protocol_type: str, protocols: tuple[Protocol, ...]) -> None:
     """Check the protocols of a member that joins.
 
-    Raises KafkaError INCONSISTENT_GROUP_PROTOCOL if `protocol_type` is not "consumer", or no protocol is
-    supported by all classic members.
+    Raises KafkaError INCONSISTENT_GROUP_PROTOCOL if `protocol_type` is not "consumer", or all classic members
+    and the new one have no protocol in common.
     """
     names = {protocol.name for protocol in protocols}
     for member in group.classic_members():

@@ -48,7 +48,7 @@ class DelayedAssignments(Generic[G, D]):
     """Computes and stores the targets of one shard's large groups.
 
     Args:
-        find: returns the group with an id, if it exists.
+        find: returns the group with an id; None if it does not exist.
         inputs: returns the inputs of a group's next target.
         store: stores a change of the group with this id; raises KafkaError.
         thread: computes targets.
@@ -68,7 +68,7 @@ class DelayedAssignments(Generic[G, D]):
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, group_id: str) -> None:
-        """Start a task that computes and stores the group's target, unless it is running."""
+        """Start a task that computes and stores the group's target, unless the group has one already."""
         if group_id in self._under_way:
             return
         task = asyncio.get_running_loop().create_task(self._run(group_id))

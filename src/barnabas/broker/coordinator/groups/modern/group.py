@@ -76,7 +76,7 @@ class ModernGroup(Generic[M]):
         """Return the member with this id.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID.
+            KafkaError: UNKNOWN_MEMBER_ID, the group has no such member.
         """
         try:
             return self.members[member_id]

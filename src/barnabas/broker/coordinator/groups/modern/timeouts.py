@@ -44,7 +44,7 @@ class Timeouts:
     def expect_revocation(self, group_id: str, member_id: str, timeout_ms: int) -> None:
         """Start the rebalance timeout.
 
-        If the member has not revoked its partitions when it ends, fence the member.
+        If the member has not revoked its partitions when the timeout ends, fence the member.
         """
         self._set("rebalance", group_id, member_id, timeout_ms, "it did not revoke partitions in time")
 

@@ -40,7 +40,7 @@ class ShareAdministration:
     """Administers the share groups that this broker coordinates.
 
     Every method except `summaries` raises KafkaError GROUP_ID_NOT_FOUND if the group has another type or does
-    not exist. Only `alter_offsets` creates a missing group. They also raise NOT_COORDINATOR,
+    not exist. `alter_offsets` creates a missing group instead. The same methods also raise NOT_COORDINATOR,
     COORDINATOR_LOAD_IN_PROGRESS, and the errors of `CoordinatorRuntime.write`.
     """
 
@@ -59,7 +59,7 @@ class ShareAdministration:
             names: names of the topics by id.
 
         Raises:
-            KafkaError: NON_EMPTY_GROUP.
+            KafkaError: NON_EMPTY_GROUP, the group has members.
         """
         states = self._shards.read(group_id).states
         async with states.conversation(group_id):
@@ -77,7 +77,7 @@ class ShareAdministration:
         """Delete the states of the topics in `names`. Return an error or None for each topic that had states.
 
         Raises:
-            KafkaError: NON_EMPTY_GROUP.
+            KafkaError: NON_EMPTY_GROUP, the group has members.
         """
         states = self._shards.read(group_id).states
         async with states.conversation(group_id):
@@ -92,7 +92,8 @@ class ShareAdministration:
         """Delete a share group, and before that the states of all its partitions.
 
         Raises:
-            KafkaError: NON_EMPTY_GROUP, or the error of a state that could not be deleted.
+            KafkaError: NON_EMPTY_GROUP, the group has members; or the error of a state that could not be
+                deleted.
         """
         states = self._shards.read(group_id).states
         async with states.conversation(group_id):

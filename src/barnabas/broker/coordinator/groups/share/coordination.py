@@ -115,7 +115,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         return Result(draft.group.epoch, draft.records)
 
     def end_alteration(self, group_id: str, altered: Mapping[SharePartitionKey, str]) -> Result[None]:
-        """Record that partitions are initialized. `altered` has each partition with the name of its topic."""
+        """Record that partitions are initialized. If the group does not exist, do nothing.
+
+        `altered` has each partition with the name of its topic.
+        """
         group = self._group(group_id)
         if group is None:
             return Result()
@@ -152,7 +155,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         return Result(Deletion(topics, deleted), draft.records)
 
     def end_deletion(self, group_id: str, topics: Collection[TopicId]) -> Result[None]:
-        """Record that the states of topics are deleted. Skip topics that are no longer deleting."""
+        """Record that the states of topics are deleted. Skip topics that are no longer deleting. If the group
+        does not exist, do nothing.
+        """
         group = self._group(group_id)
         if group is None:
             return Result()
@@ -186,7 +191,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
     # --- inside ---
 
     def _began(self, draft: ShareGroupDraft) -> None:
-        """Raise the epoch and assign again, so that members get newly initialized partitions."""
+        """Raise the epoch and assign again, so that members get newly initialized partitions.
+
+        If the group has no members, do nothing.
+        """
         if draft.group.members:
             self._assigner.raise_epoch(draft)
             self._assigner.assign(draft)
