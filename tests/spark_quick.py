@@ -25,6 +25,7 @@ _OPTIONS = (
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
     "-XX:MetaspaceSize=256m",
+    "-XX:ReservedCodeCacheSize=240m",  # the default of one compiler, 48 MB, is full after some dozen tests
     "-Xlog:disable",  # an archive that does not fit is no news
     "-Xlog:all=error:stderr",
     "-Dspark.sql.codegen.wholeStage=false",

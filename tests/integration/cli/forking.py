@@ -1,7 +1,7 @@
 """Runs commands as processes with given standard streams.
 
-One process imports all modules and forks for each call. So a call takes a few milliseconds instead of a whole
-start.
+One process imports all commands, with what they import when they run, and forks for each call. So a call
+takes a few milliseconds instead of a whole start.
 """
 
 from __future__ import annotations
@@ -15,10 +15,20 @@ from typing import Any, NamedTuple, Self
 
 _SERVER = """
 import io, json, os, signal, sys
+import click
 import barnabas.client.admin, barnabas.client.consumer, barnabas.client.producer
-import barnabas.client.transactions, barnabas.cli.configs
-import barnabas.cli.consume, barnabas.cli.produce, barnabas.cli.topics, barnabas.cli.groups
+import barnabas.client.transactions
+import barnabas.pipelines.reset, barnabas.pipelines.status_topic, barnabas.pipelines.validate
 from barnabas.cli import main
+from barnabas.cli.app import app
+
+def import_all(group):
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        if isinstance(command, click.Group):
+            import_all(command)
+
+import_all(app)
 
 def become(call):
     signal.alarm(60)
