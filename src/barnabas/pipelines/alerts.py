@@ -20,7 +20,10 @@ class Alert(ABC):
         self._raised: set[str] = set()
 
     def look(self, queries: Iterable[QueryStatus]) -> list[str]:
-        """Check the queries. Return a sentence for each present alert, and pass changes to `say`."""
+        """Check the queries. Return a sentence for each present alert.
+
+        Call `say` with a sentence for each alert that has begun or ended since the last call.
+        """
         found = []
         for query in queries:
             alert, end = self._judge(query)
@@ -41,6 +44,8 @@ class Alert(ABC):
 
 class LagAlert(Alert):
     """Raises an alert for a query whose lag exceeds `most` records for `after_s` seconds.
+
+    An unknown lag counts as 0.
 
     Args:
         most: number of records; 0 means that there are no alerts.

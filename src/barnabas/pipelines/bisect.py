@@ -14,10 +14,11 @@ def find_rejected(
     rejected row costs about 2 log2(`count`) attempts.
 
     Args:
-        attempt: called with a start and an end. It writes the rows from the start up to, but without, the
-            end. It returns None if the sink accepted all, else the reason; then the sink accepted none.
-        check: called after each rejected row with their number so far and the last reason. It can raise an
-            error to stop.
+        attempt: called with a start and an end. It tries to write the rows from the start up to, but without,
+            the end. If the sink accepts all of them, it returns None. If the sink rejects a row, the sink
+            accepts none of them, and `attempt` returns the reason.
+        check: called after each rejected row, with the number of rejected rows so far and the last reason. It
+            can raise an error to stop the search.
     """
     rejected: dict[int, str] = {}
     waiting = [(0, count)] if count else []

@@ -110,7 +110,7 @@ def client_options(pipeline: Pipeline, run: Run) -> dict[str, str]:
 def client_settings(pipeline: Pipeline, run: Run) -> dict[str, str]:
     """Return librdkafka's settings for a client of the pipeline's brokers, outside Spark.
 
-    Raises ConfigError.
+    Raises ConfigError if no broker's address is given, or a setting is not allowed.
     """
     return WriteOptions.parse(client_options(pipeline, run), streaming=False).client
 

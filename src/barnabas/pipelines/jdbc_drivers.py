@@ -52,7 +52,8 @@ def driver_of(url: str, driver: str) -> str:
 def check_driver(url: str, driver: str, spark: Mapping[str, str]) -> None:
     """Raise ConfigError if none of the jars that Spark will load has the driver for `url`.
 
-    If Spark may load jars that are not local files, nothing is checked.
+    If Spark may load jars that are not local files, the jars are not checked. Also raises ConfigError if
+    `driver` is empty and the kind of database has no usual driver.
 
     Args:
         driver: class of the driver; empty for the usual one.

@@ -102,6 +102,7 @@ class Statements:
         """Return the statements that move the rows of the staging table to the target.
 
         Args:
+            deletes: whether to delete the target's rows for the staged rows that are marked as deletions.
             rows: numbers of the first and the last of the rows; by default all rows.
         """
         within = f" AND staged.{ROW} BETWEEN {rows[0]} AND {rows[1]}" if rows else ""

@@ -21,11 +21,11 @@ BY_RENAME = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBa
 
 
 def settings_for(pipeline: Pipeline, master: str, checkpoints: str) -> dict[str, str]:
-    """Return the Spark setting that makes checkpoints use FileSystem, if all checkpoints are on a local disk.
+    """Return the Spark setting that makes checkpoints use FileSystem, if it is safe; an empty dict if not.
 
-    Otherwise return no setting. The folders of Parquet sinks must be local too, because Spark writes the list
-    of their files like a checkpoint. If `pipeline` was read only in part, its sinks are unknown, and the
-    result is empty.
+    It is safe on POSIX with a `master` of one JVM (local, local[N]), if all checkpoints are on a local disk.
+    The folders of Parquet sinks must be local too, because Spark writes the list of their files like a
+    checkpoint. If `pipeline` was read only in part, its sinks are unknown, and the result is empty.
     """
     if not pipeline.complete:
         return {}

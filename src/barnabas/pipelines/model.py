@@ -77,7 +77,9 @@ class Pipeline:
         """Check the declarations as far as possible without Spark.
 
         Raises:
-            PipelineError: a name is used twice or is unknown, or there is nothing to run.
+            PipelineError: a name is invalid, is used twice or is unknown; there is no source or no sink; a
+                parameter was given that the file does not use; or a format lacks a package or the option
+                registry.
         """
         try:
             self.parameters.check()

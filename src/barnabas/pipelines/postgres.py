@@ -75,9 +75,10 @@ def write_batch(
 ) -> None:
     """Write batch `number` of `query` to the table, unless it is written already.
 
-    If the sink has a key, a row replaces the stored row with the same key, and otherwise is added. If the
-    column `_deleted` of a row is true, the stored row with the same key is deleted. With `letters`, the rows
-    that the server rejects are left out, and each is sent to the dead-letter topic once.
+    Without a key, all rows are added. If the sink has a key, a row replaces the stored row with the same key,
+    or is added if there is no such row. If the column `_deleted` of a row is true, the stored row with the
+    same key is deleted. With `letters`, the rows that the server rejects are left out, and each is sent to
+    the dead-letter topic once.
 
     Raises:
         PostgresError: the server rejects the batch; the text is the server's, in one line.

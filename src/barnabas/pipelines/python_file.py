@@ -29,7 +29,10 @@ _reading: ContextVar[Pipeline] = ContextVar("reading")
 
 
 def pipeline(**options: Any) -> None:
-    """Set options of the whole pipeline, which are the fields of `PipelineOptions`."""
+    """Set the options of the whole pipeline, which are the fields of `PipelineOptions`.
+
+    A later call replaces all options of an earlier call. Raises PipelineError if an option is not allowed.
+    """
     reading = _current()
     reading.options = _parse(_caller(), "pipeline", PipelineOptions, options)
 
@@ -41,8 +44,10 @@ def parameter(name: str, default: V) -> V: ...
 def parameter(name: str, default: Any = None) -> Any:
     """Return the value that a run gives by `--set NAME=VALUE`, or `default`.
 
-    The value is converted to the type of `default`. Without a default, the value is a text, and PipelineError
-    is raised if it is not given.
+    The value is converted to the type of `default`. Without a default, the value is a text.
+
+    Raises:
+        PipelineError: the run gives no value and there is no default, or the value has the wrong type.
     """
     try:
         return _current().parameters.take(name, default)

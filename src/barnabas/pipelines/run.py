@@ -68,6 +68,7 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
 
     Raises:
         PipelineError: the file has an error, Spark does not start or dies, or a query has failed permanently.
+        JavaMissingError: Spark cannot find Java, or its version is too old.
     """
     check_java()
     pipeline = read_pipeline(path, choices.parameters)

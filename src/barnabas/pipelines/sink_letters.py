@@ -35,7 +35,10 @@ _delivering = threading.Lock()
 
 @dataclass
 class Rejections:
-    """The number of rows that a sink has rejected since the pipeline started, for its query's status."""
+    """The number of rows that a sink has rejected since the pipeline started, for its query's status.
+
+    `reason` is the reason of the last rejected row; empty if there is none.
+    """
 
     sink: str
     rows: int = 0

@@ -57,7 +57,8 @@ def open_source(spark: SparkSession, source: Source, client: dict[str, str], reg
         registry: URL of the schema registry.
 
     Raises:
-        ConfigError: the schema is invalid.
+        ConfigError: the schema is invalid, or an option of the source is not allowed.
+        RegistryError, SchemaError: the registry has no such schema, or does not answer.
     """
     options = source.options
     if options.kind == "topic":

@@ -115,7 +115,10 @@ class PipelineStatus:
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Read the status in `path`; None if it does not exist yet."""
+        """Read the status in the file `path`; None if the file does not exist yet.
+
+        Raises ValueError, TypeError or KeyError if the file has no status.
+        """
         try:
             return cls.of(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:

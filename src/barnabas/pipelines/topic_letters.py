@@ -48,7 +48,8 @@ class TopicLimits:
 def limits_of(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, TopicLimits]:
     """Read the limits of `topics` from the brokers.
 
-    They are unknown if a topic does not exist, or its settings cannot be read.
+    If a topic does not exist, or its settings cannot be read, its limits are unknown. The topic then counts
+    as not compacted, and no record is too large for it.
     """
     settings = WriteOptions.parse(client, streaming=False).client
     found = {}
@@ -88,7 +89,11 @@ def writer_options(
 def mark_rejected(
     records: DataFrame, options: SinkOptions, given: Mapping[str, str], limits: Mapping[str, TopicLimits]
 ) -> DataFrame:
-    """Add the column `REJECTION`: the reason why the topic would reject the record, else NULL."""
+    """Add the column `REJECTION`: the reason why a record cannot be written to its topic.
+
+    The column is NULL for a record that the topic accepts. Reasons are an exceeded limit of the topic or of
+    the producer (message.max.bytes), a missing key, and a row that the format cannot encode.
+    """
     largest = int(WriteOptions.parse(given, streaming=False).client.get("message.max.bytes", _LARGEST))
     size = _size(records, F.col("headers") if "headers" in records.columns else None)
     text = size.cast("string")

@@ -114,7 +114,10 @@ class ClusterAccess:
         self._refreshing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Read the ACLs now, and then every `RULES_S` seconds until `close`. Raises BarnabasError."""
+        """Read the ACLs now, and then every `RULES_S` seconds until `close`.
+
+        Raises BarnabasError if no broker answers now, or the registry's own user may not read the ACLs.
+        """
         await self._refresh()
         self._refreshing = asyncio.ensure_future(self._keep_fresh())
 
@@ -129,7 +132,8 @@ class ClusterAccess:
         """Return the permissions of a client, from its header ``Authorization`` and its address.
 
         The user and password are checked at a broker, if that was not done in the last `LOGIN_S` seconds. If
-        no broker answers, an earlier successful check still counts.
+        no broker answers, an earlier successful check still counts. If the cluster has no authorizer, the
+        result is `UNRESTRICTED`.
 
         Raises:
             RegistryError: 401, credentials are missing or wrong; 503, no broker answers, and no earlier check
@@ -174,7 +178,9 @@ class ClusterAccess:
             await self._forget_deleted()
 
     async def _forget_deleted(self) -> None:
-        """Remove the remembered logins of deleted users.
+        """Remove the stored logins of users that the cluster does not list any more.
+
+        If the users cannot be read, keep all logins, and log a warning for the first failure in a row.
 
         The cluster does not list users that only the settings of a broker's listener define. So their logins
         are removed too, and their next request is checked again.

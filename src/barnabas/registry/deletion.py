@@ -15,7 +15,8 @@ from barnabas.registry.state import State, Version
 def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[list[int]]:
     """Decide to delete all versions of a subject. The response has the numbers of the deleted versions.
 
-    With `permanent`, all versions must be softly deleted already. Otherwise the versions are softly deleted.
+    If `permanent` is false, the versions are softly deleted. If it is true, they are deleted permanently. All
+    versions must then be softly deleted already.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, SUBJECT_SOFT_DELETED, SUBJECT_NOT_SOFT_DELETED, REFERENCE_EXISTS,
@@ -43,9 +44,11 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[l
 
 
 def delete_version(state: State, subject: str, number: int | None, *, permanent: bool) -> Decision[int]:
-    """Decide to delete one version; the latest version if `number` is None. The response is its number.
+    """Decide to delete one version of a subject. The response is the version's number.
 
-    With `permanent`, the version must be softly deleted already. Otherwise it is softly deleted.
+    If `number` is None, it is the latest version that is not softly deleted, or the latest of all if all are.
+    If `permanent` is false, the version is softly deleted. If it is true, the version is deleted permanently.
+    It must then be softly deleted already.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, VERSION_SOFT_DELETED, VERSION_NOT_SOFT_DELETED,

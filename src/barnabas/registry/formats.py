@@ -23,7 +23,7 @@ class Parsed(Protocol):
     def cannot_read(self, written: Any) -> list[Incompatibility]:
         """Return the reasons why this schema cannot read data of the schema `written`; empty if it can.
 
-        Both schemas have the same format.
+        Both schemas have the same format. Raises TooLargeError if the comparison takes too many steps.
         """
         ...
 

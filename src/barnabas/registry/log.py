@@ -123,7 +123,8 @@ class SchemasLog:
         are raised here. Without records, nothing is written.
 
         Raises:
-            RegistryError: OPERATION_TIMEOUT, the brokers do not store the records in time.
+            RegistryError: OPERATION_TIMEOUT, the brokers do not store the records in time;
+                SCHEMA_TOO_LARGE, a record is larger than the topic allows; or an error of `decide`.
         """
         async with self._turn:
             if not self._owner:
@@ -139,7 +140,10 @@ class SchemasLog:
                 ) from None
 
     async def read_to_end(self) -> None:
-        """Wait until all records that the topic has at the time of the call are replayed."""
+        """Wait until all records that the topic has at the time of the call are replayed.
+
+        While no broker answers, log warnings and retry, without a time limit.
+        """
         while True:
             try:
                 end = await asyncio.to_thread(self._end)

@@ -44,7 +44,7 @@ def mode_of(state: State, subject: str | None) -> Mode:
 
 
 def require_writable(state: State, subject: str | None) -> Mode:
-    """Return the effective mode of a subject.
+    """Return the effective mode of a subject; of the whole registry for None.
 
     Raises RegistryError OPERATION_NOT_PERMITTED if the mode is read-only.
     """

@@ -39,8 +39,9 @@ def version_number(text: str) -> int | None:
 def subjects(state: State, *, prefix: str, deleted: bool = False, deleted_only: bool = False) -> list[str]:
     """Return the names of the subjects that begin with `prefix`, in the context of `prefix`.
 
-    The prefix `ALL_CONTEXTS` means all subjects. With `deleted`, softly deleted subjects are included. With
-    `deleted_only`, only these are returned.
+    The prefix `ALL_CONTEXTS` means all subjects. A subject is softly deleted if all of its versions are. With
+    `deleted`, softly deleted subjects are included. With `deleted_only`, only softly deleted subjects are
+    returned.
     """
     context, prefix = context_of(prefix), unqualified(prefix)
     found = []
@@ -77,8 +78,8 @@ def version_numbers(
 ) -> list[int]:
     """Return the numbers of a subject's versions.
 
-    With `deleted`, softly deleted versions are included. With `deleted_only`, only these are returned. Raises
-    RegistryError SUBJECT_NOT_FOUND if there are none.
+    With `deleted`, softly deleted versions are included. With `deleted_only`, only softly deleted versions
+    are returned. Raises RegistryError SUBJECT_NOT_FOUND if the result would be empty.
     """
     versions = state.versions(subject, deleted=deleted or deleted_only)
     found = [version.number for version in versions if version.deleted or not deleted_only]
@@ -120,7 +121,8 @@ def schema_id(text: str) -> int:
 def uses_of_id(state: State, id_: int, subject: str = "") -> list[Version]:
     """Return the versions whose schema has this id, in the context of `subject`.
 
-    Without `subject`, the first context that has the id is used, beginning with the default context.
+    Softly deleted versions are included. Without `subject`, the first context that has the id is used,
+    beginning with the default context.
 
     Raises:
         RegistryError: SCHEMA_NOT_FOUND.
@@ -133,7 +135,7 @@ def uses_of_id(state: State, id_: int, subject: str = "") -> list[Version]:
 
 
 def uses_of_guid(state: State, guid: str) -> list[Version]:
-    """Return the versions in all contexts whose schema has this GUID.
+    """Return the versions in all contexts whose schema has this GUID, with softly deleted versions.
 
     Raises RegistryError SCHEMA_NOT_FOUND.
     """

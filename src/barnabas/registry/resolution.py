@@ -39,7 +39,11 @@ def source_of_version(state: State, version: Version) -> Source:
 
 
 def pinned(state: State, subject: str, schema: Schema) -> Schema:
-    """Return `schema` with the present version number in each reference to the latest version (-1)."""
+    """Return `schema` with the present version number in each reference to the latest version.
+
+    Such a reference has a version of 0 or less, usually -1. A reference to a subject without versions does
+    not change.
+    """
     if all(reference.version > 0 for reference in schema.references):
         return schema
     return replace(

@@ -71,7 +71,10 @@ class Schema:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Schema:
-        """Parse the JSON object of a request or record. Raises RegistryError if a field has a wrong type."""
+        """Parse the JSON object of a request or record.
+
+        Raises RegistryError if a field has a wrong type, or the schema's text is missing or empty.
+        """
         text = body.get("schema")
         if text is not None and not isinstance(text, str):
             raise RegistryError(Code.INVALID_SCHEMA, "schema must be a string that holds the schema's text")
@@ -92,7 +95,9 @@ class Schema:
     def from_request(cls, body: Mapping[str, Any]) -> Schema:
         """Parse the body of a request like `from_json`, but check more, because a schema is stored forever.
 
-        Raises RegistryError.
+        Raises:
+            RegistryError: as `from_json`; 422, metadata or ruleSet has a wrong form, or the version of a
+                reference is too large; SCHEMA_TOO_LARGE, there are too many references.
         """
         for name in ("metadata", "ruleSet"):
             if not isinstance(body.get(name) or {}, dict):

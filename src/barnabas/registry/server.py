@@ -41,7 +41,10 @@ class RegistrySettings:
 
 
 def claim(listen: str) -> socket.socket:
-    """Return a socket that is bound to HOST:PORT and does not accept connections yet. Raises ConfigError."""
+    """Return a socket that is bound to HOST:PORT and does not accept connections yet.
+
+    Raises ConfigError if `listen` is not HOST:PORT, or the address cannot be bound.
+    """
     return claim_address(listen, "the registry", DEFAULT_LISTEN)
 
 

@@ -48,7 +48,10 @@ class Source(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The reply to a job: `value`, or the code and the message of a RegistryError."""
+    """The reply to a job: `value`, or the code and the message of a RegistryError.
+
+    `code` is 0 if there is no error. If `retires` is true, the worker ends after this reply.
+    """
 
     value: Any = None
     code: int = 0

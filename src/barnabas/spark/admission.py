@@ -14,7 +14,10 @@ Sizes = dict[TopicPartition, float]
 
 
 class Admission:
-    """Decides where each micro-batch of a query ends. It remembers when the last micro-batch started."""
+    """Decides where each micro-batch of a query ends, and whether it waits for more records.
+
+    The wait depends on the start time of the last micro-batch, which an instance stores.
+    """
 
     def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
@@ -41,6 +44,9 @@ class Admission:
         self, start: Offsets, available: Offsets, most: int | None, sizes: Callable[[], Sizes]
     ) -> Offsets:
         """Return the end of the micro-batch that begins at `start`.
+
+        The end can exceed both limits, because each partition with a lag advances by at least one record.
+        If no record size is known, maxBytesPerTrigger has no effect.
 
         Args:
             available: the latest offsets.

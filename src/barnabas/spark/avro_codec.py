@@ -43,7 +43,10 @@ class AvroSchema:
 
 
 def parse_writer(schema: Registered) -> tuple[Any, str]:
-    """Return a writer's schema for fastavro, and JSON text that is equal for equal schemas."""
+    """Return a writer's schema for fastavro, and JSON text that is equal for equal schemas.
+
+    Raises ConfigError if `schema` is not Avro.
+    """
     bare, names = _parse(schema, bare=True)
     return bare, json.dumps([bare, *(names[name] for name in sorted(names))], sort_keys=True)
 
@@ -72,7 +75,8 @@ class Decoder(PayloadDecoder[tuple[Any, Any]]):
     ) -> None:
         """Create a decoder.
 
-        `column` is the type of the result's column; by default it follows from `reader`.
+        `column` is the type of the result's column; by default it follows from `reader`. Raises ConfigError
+        if `reader` is not Avro, or no column can hold its records.
         """
         self._reader = AvroSchema.parse(reader)
         self._find_writer = find_writer
@@ -120,7 +124,10 @@ class Encoder(PayloadEncoder):
         return stream.getvalue()
 
     def _unfit_field(self, row: dict[str, Any]) -> str:
-        """Return ``field NAME: `` for the first field that the schema does not allow, else an empty text."""
+        """Return ``field NAME: `` for the first field of `row` that the schema does not allow.
+
+        Return an empty text if the schema allows all fields.
+        """
         try:
             fastavro.validate(row, self._schema.parsed, raise_errors=True)
         except ValidationError as error:

@@ -141,7 +141,7 @@ def _check_producer(settings: frozenset[tuple[str, str | bool | int]]) -> None:
 
 
 def kept(create: Callable[[Settings], Client], settings: Settings) -> Client:
-    """Return `create(settings)` from the process's cache. The first call creates the client."""
+    """Return the process's client for these arguments. The first call with them creates it by `create`."""
     key = (create, frozenset(settings.items()))
     if key not in _kept:
         _kept[key] = create(settings)

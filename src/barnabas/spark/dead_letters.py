@@ -21,7 +21,10 @@ class TooManyRejectedError(BarnabasError):
 
 
 def check_rejected(count: int, most: int, topic: str, reason: str = "") -> None:
-    """Raise TooManyRejectedError if `count`, the number of dead letters of a batch, exceeds `most`."""
+    """Raise TooManyRejectedError if `count`, the number of dead letters of a batch, exceeds `most`.
+
+    The error's text has `topic`, the dead-letter topic, and `reason`, that of the last dead letter.
+    """
     if count > most:
         last = f"; the last reason: {reason}" if reason else ""
         raise TooManyRejectedError(
@@ -59,7 +62,8 @@ def headers_of(rows: DataFrame, named: Mapping[str, Column]) -> Column:
 def dead_letters(decoded: DataFrame, *, column: str = "value", error: str = "error") -> DataFrame:
     """Return the rows of a decoded DataFrame that have an error, as rows for a dead-letter topic.
 
-    Their headers contain the reason, and the record's topic, partition and offset, or its file.
+    `column` names the column with the payloads, and `error` the column with the reasons. The headers of the
+    result contain the reason, and those of the columns topic, partition, offset and file that exist.
     """
     origin = [name for name in ("topic", "partition", "offset", "file") if name in decoded.columns]
     return letters(decoded, F.col(column), F.col(error), origin)

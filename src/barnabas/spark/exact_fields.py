@@ -37,7 +37,8 @@ def parsed_type(declared: DataType) -> DataType:
 def exact_decimal(parsed: Column, name: str, declared: DecimalType) -> tuple[Column, Column]:
     """Convert a field that was parsed as `parsed_type` to the declared decimal type.
 
-    Return the column, and a column with the reason if a value does not fit `declared`, else NULL.
+    Return the converted column, and a column of reasons. A value that `declared` cannot hold exactly becomes
+    NULL and has a reason. For all other values the reason is NULL.
     """
     made = parsed.try_cast(declared)
     words = F.lit(f"field {name} does not fit {declared.simpleString()}: ")
@@ -51,14 +52,16 @@ def _plain(number: Column) -> Column:
 
 
 def epoch_time(text: Column, name: str, declared: DataType, unit: Column) -> tuple[Column, Column]:
-    """Convert a field to a time: an epoch number in `unit`, or an ISO 8601 text.
+    """Convert a field to a time. The field is a number since 1970, or an ISO 8601 text.
 
-    Return the column, and a column with the reason if a value cannot be converted, else NULL.
+    Return the converted column, and a column of reasons. A value that cannot be converted becomes NULL and
+    has a reason. For all other values the reason is NULL.
 
     Args:
         text: the field as text.
         declared: TIMESTAMP or DATE.
-        unit: one of `TIME_UNITS`, `d` for days, or NULL if it is not known.
+        unit: for TIMESTAMP, the unit of numbers: one of `TIME_UNITS`, `d` for days, or NULL if it is not
+            known. A number for a DATE always counts days.
     """
     number = F.when(text.rlike(r"^-?\d+$"), text.try_cast("bigint"))
     of_days = F.date_add(F.lit("1970-01-01").cast("date"), number.try_cast("int"))

@@ -137,7 +137,7 @@ def close_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> None:
     Raises:
         ReplayError: the marked batch has other rows, or a later batch is marked. If failOnChangedReplay is
             false, this is only logged.
-        DeliveryError: the sink's topic does not exist.
+        DeliveryError: no task had rows, and the topic of the options does not exist and was not created.
     """
     if not reports:
         return
@@ -210,7 +210,8 @@ def _replay(
 ) -> TaskReport:
     """Compare a task's written rows with `now`, and return the report of the written rows.
 
-    If they differ, raise ReplayError, or log it if failOnChangedReplay is false.
+    Raises ReplayError if `mark` is of a later batch. Also raises ReplayError if the rows differ, unless
+    failOnChangedReplay is false: the difference is then only logged.
     """
     if mark is not None and mark.batch > what.batch:
         raise ReplayError(

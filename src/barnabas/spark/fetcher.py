@@ -102,7 +102,13 @@ class RangeFetcher:
     def receive(self) -> Iterator[Fetched]:
         """Wait for the response of one leader, and yield the partitions in it that have no error.
 
-        If no leader responds, or the response is an error, yield nothing; the next `request` retries.
+        If no leader responds, or the response is an error, yield nothing; the next `request` retries. If no
+        request is pending, sleep until the next lookup of leaders is due, and yield nothing.
+
+        Raises:
+            AuthenticationError: a broker rejects the login.
+            DataLossError: the next records of a partition are lost, and failOnDataLoss is true.
+            BarnabasError: a partition has a permanent error.
         """
         leader = self._wait()
         if leader is None:
@@ -129,6 +135,8 @@ class RangeFetcher:
 
     def check_end(self, tp: TopicPartition, data: PartitionData) -> None:
         """Close the range of `tp` if the log ends before the range. Call this for a response without records.
+
+        Closing the range raises DataLossError if failOnDataLoss is true.
 
         The leader's latest offset is read once more, because a new leader may not know the end of its log
         yet.
@@ -226,7 +234,8 @@ class RangeFetcher:
     def _is_another(self, name: str, topic_id: TopicId) -> bool:
         """Whether the topic `name` was deleted and created again, which changed its id to `topic_id`.
 
-        If either id is missing, the result is False, because some brokers send no ids.
+        If the topic has no stored id, store `topic_id` and return False. If `topic_id` is zero, also return
+        False, because some brokers send no ids.
         """
         known = self._topic_ids.get(name, ZERO_TOPIC_ID)
         if known == ZERO_TOPIC_ID:

@@ -13,7 +13,7 @@
 | text | | the column value | |
 | log | | (there is no encoder) | |
 | avro, jsonschema | registry; schema or subject | registry and subject | `barnabas[registry]` |
-| protobuf | registry; subject | registry and subject | |
+| protobuf | registry; schema or subject | registry and subject | |
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ def decode_columns(
         format: one of `READABLE`.
         schema: for json and csv, columns as in CREATE TABLE; those with NOT NULL must exist in each record.
             For avro and jsonschema, the reader's schema; by default the present newest schema of `subject`.
+            For protobuf the same, as a FileDescriptorProto in base64. Not for text and log.
         registry: URL of the schema registry, for avro, jsonschema and protobuf.
         subject: subject of the schema, for avro, jsonschema and protobuf.
         message: for protobuf, the name of the message; by default the first one of the schema.
@@ -140,8 +141,10 @@ def encode(
     value is NULL: a tombstone. The column `_deleted` itself is not written.
 
     Args:
-        format: json or csv, of all columns; text, of the column value; or avro, jsonschema or protobuf. The
-            last three use `schema`, which is registered if necessary, or else the newest schema of `subject`.
+        format: json or csv, of all columns; text, of the column value; or avro, jsonschema or protobuf.
+        schema: for the last three formats, the schema, which is registered under `subject` if necessary. If
+            it is empty, the newest schema of `subject` applies.
+        message: for protobuf, the name of the message; by default the first one of the schema.
         references: schemas that `schema` refers to.
         keep: columns that are not part of the record, and stay in the result.
         error: for avro, jsonschema and protobuf, the name of a column to add. If the schema does not allow a

@@ -6,6 +6,7 @@
 | an object with properties | struct |
 | an object with only additionalProperties of one type | map |
 | an array with items of one type | array |
+| a union of null and one other schema | the column of the other schema |
 | all else: other unions, arrays of several types, recursive schemas | string: the value's JSON |
 
 Every property, and every type that allows null, is nullable. Formats such as date-time have no effect, as in

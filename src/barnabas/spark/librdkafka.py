@@ -271,7 +271,7 @@ class BatchProducer:
         _purge(self._handle, _PURGE_ALL)
 
     def find(self, topic: str, seconds: float) -> list[int]:
-        """Return the numbers of a topic's partitions that have a leader.
+        """Return the numbers of a topic's partitions that have a leader; empty if there is no such topic.
 
         Raises KafkaException if no broker answers within `seconds`.
         """

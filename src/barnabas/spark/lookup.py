@@ -99,11 +99,13 @@ class OffsetLookup:
         """Return the present partitions that the options select.
 
         Args:
-            must_exist: raises ConfigError for missing topics and partitions. Otherwise they are left out.
+            must_exist: whether a missing topic or partition raises ConfigError. If false, the result leaves
+                out missing topics and partitions.
 
         Raises:
-            ConfigError: a topic or partition in the options does not exist.
+            ConfigError: a topic or partition in the options does not exist, and `must_exist` is true.
             BrokerUnreachableError: no broker answers.
+            BarnabasError: the brokers do not describe a topic, for example because of missing permissions.
         """
         wanted = self._options
         names = None
@@ -240,7 +242,8 @@ class OffsetLookup:
         """Estimate the mean record size, in bytes, of each partition with records from `start` to `end`.
 
         The size is measured for the partitions with the largest lag, if possible one of each topic. Other
-        partitions get the mean of their topic, weighted by lag, or are left out.
+        partitions get the mean of their topic, weighted by lag. Partitions of a topic without a measured
+        partition are left out.
         """
         behind = {tp: lag for tp, lag in lag_of(end, start).items() if lag}
         chosen = _furthest_behind(behind, _SAMPLED_PARTITIONS)
@@ -289,8 +292,9 @@ class OffsetLookup:
     def _list_offsets(self, wanted: Offsets) -> Offsets:
         """Return offsets by ListOffsets, from the leaders.
 
-        A value of `wanted` is a time, `EARLIEST` or `LATEST`. For a time after the last record, the result is
-        -1.
+        A value of `wanted` is a time in milliseconds since 1970, `EARLIEST` or `LATEST`. For a time after the
+        last record, the offset in the result is -1. Raises BarnabasError if a leader rejects the request, or
+        none answers within 30 seconds.
         """
         if not wanted:
             return {}

@@ -70,9 +70,9 @@ class OpenRanges:
         return self._ends[tp]
 
     def advance(self, tp: TopicPartition, position: Offset) -> None:
-        """Note that all records of `tp` before `position` are read.
+        """Set `position` as the offset of `tp` to read next.
 
-        If the range ends there, close it. Otherwise move it behind the other ranges.
+        If the range ends at or before `position`, close the range. If not, move it behind the other ranges.
         """
         del self._positions[tp]
         if position < self._ends[tp]:

@@ -38,7 +38,8 @@ def refuse(name: str, value: object, cure: str) -> ConfigError:
 def config_file(name: str, value: str) -> dict[str, str]:
     """Read the file at the path `value`. Return its connection settings under librdkafka's names.
 
-    Other settings are ignored, with a warning. Raises ConfigError.
+    Other settings are ignored, with a warning. Raises ConfigError if the file cannot be read, or has a
+    connection setting that cannot be honoured.
     """
     try:
         translated = translate(read_unchecked(Path(value)))

@@ -132,7 +132,8 @@ class Bound:
 
     A value is an offset, `EARLIEST` or `LATEST`; with `is_timestamp` it is milliseconds since 1970. With
     `is_committed`, the read starts at the group's committed offset, or at the value if there is none.
-    `option` is the option that was given, for error messages.
+    With `latest_when_too_late`, a time after the last record means the latest offset; without it, such a time
+    is an error. `option` is the option that was given, for error messages.
     """
 
     option: str
@@ -343,7 +344,8 @@ def _bound(given: _Given, side: str, default: int) -> Bound:
     """Return the start or the end of a read. `side` is ``starting`` or ``ending``.
 
     The options are {side}Timestamp, {side}OffsetsByTimestamp and {side}Offsets. The first given one applies,
-    as in Spark's connector. Without them, it is `default` (`EARLIEST` or `LATEST`) in every partition.
+    as in Spark's connector. Without these options, the result is `default` (`EARLIEST` or `LATEST`) in every
+    partition.
     """
     no_match = "startingOffsetsByTimestampStrategy"
     latest_when_too_late = side == "ending" or given.take(no_match, strategy, default=False)

@@ -36,7 +36,12 @@ class Position:
 
     @classmethod
     def from_json(cls, nested: Mapping[str, Mapping[str, Any]]) -> Self:
-        """Parse the output of `to_json`. Raises ValueError if it is not a position."""
+        """Parse the output of `to_json`.
+
+        Raises:
+            ValueError: the argument is not a position.
+            PlanError: the plan in it is from a later version of Barnabas.
+        """
         topics = {topic: parts for topic, parts in nested.items() if topic != _PLAN}
         ids = {topic: str(parts[_ID]) for topic, parts in topics.items() if _ID in parts}
         numbers = {
@@ -87,7 +92,8 @@ class Position:
     def other_starts(self, end: Position, earliest: Callable[[list[TopicPartition]], Offsets]) -> Offsets:
         """Return the start offsets of the partitions in `end` that do not begin at this position.
 
-        A truncated partition begins at its end; others at the offset from `earliest`.
+        A partition whose log was truncated begins at its offset in `end`, so none of its records are read.
+        All others begin at the offset from `earliest`.
         """
         others = [tp for tp in end.offsets if not self.continues(end, tp)]
         found = earliest(others)

@@ -29,7 +29,10 @@ _EVERY_OFFSET = range(2**63)
 
 @dataclass(frozen=True)
 class Wanted:
-    """The partitions, topics, offsets and times that the filters select; None means all."""
+    """The partitions, topics, offsets and times that the filters select; None means all.
+
+    `not_before` is the earliest timestamp, in milliseconds since 1970.
+    """
 
     partitions: frozenset[int] | None = None
     topics: frozenset[str] | None = None

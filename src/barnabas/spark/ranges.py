@@ -116,8 +116,9 @@ def plan_tasks(
     least `parallelism` and `min_partitions` tasks, but at most one for each range.
 
     If `min_partitions` exceeds the number of ranges, large ranges are divided in proportion to their size,
-    and each part has its own task. Because of rounding, there can be one or two tasks less or more. With
-    `max_records`, larger ranges are divided, and each range or part has its own task.
+    and each range or part has its own task. The number of parts of a range is rounded, and is 1 at least. So
+    there can be fewer or more tasks than `min_partitions`. With `max_records`, larger ranges are divided
+    first, and each range or part has its own task.
     """
     ranges = [each for each in ranges if each.size > 0]
     if max_records is not None:

@@ -75,7 +75,10 @@ class WriteId(NamedTuple):
 
 
 class TaskMark(NamedTuple):
-    """The last batch in which a task wrote rows, and the content of those rows."""
+    """The last batch in which a task wrote rows, and the content of those rows.
+
+    `topics` is the `identity` of the topics of those rows; empty in marks of older versions.
+    """
 
     batch: int
     content: TaskContent
@@ -179,7 +182,10 @@ def task_metadata(content: TaskContent, topics: Mapping[str, str]) -> str:
 
 
 def identity(topics: Mapping[str, str]) -> str:
-    """Return a short text that identifies topics with their ids: the id of a single topic, else a digest."""
+    """Return a short text that identifies topics with their ids.
+
+    For one topic, it is the topic's id. For several topics, it is a digest of their names and ids.
+    """
     if len(topics) == 1:
         return next(iter(topics.values()))
     return xxh3_64_hexdigest("\n".join(f"{name}={topics[name]}" for name in sorted(topics)).encode())
@@ -224,7 +230,8 @@ def check_goes_on(
         topic: topic of the sink; None if each row names its own.
         topic_id: id of `topic`.
         marks: marks of the sink's batches, by topic.
-        adopt: accepts a topic that the sink has not written to, or not recently.
+        adopt: accepts a topic that the sink has not written to, or not recently, and a topic that was deleted
+            and created again.
         has_held_records: returns whether a topic has ever had a record.
     """
     if topic is None:
@@ -268,6 +275,9 @@ def own_mark(
     what: WriteId, topic: str | None, topic_id: str, marks: Mapping[str, TaskMark], *, adopt: bool
 ) -> TaskMark | None:
     """Return the task's mark for `topic`; if `topic` is None (rows name their topics), the task's last mark.
+
+    Return None if there is no such mark. Also return None if the mark belongs to another topic of this name,
+    and `adopt` is true.
 
     Raises:
         ReplayError: the mark is for another topic of this name, and `adopt` is false.

@@ -76,6 +76,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the first limit of the options, so that Spark knows of a limit.
 
+        Return ReadAllAvailable if the options have no limit.
+
         Spark has no composite limits for Python data sources. `latestOffset` applies all options.
         """
         options = self._options
@@ -113,8 +115,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Whether the last call had no micro-batch either, and `start` and `latest` have not changed since.
 
         Most triggers of most queries have no new records. So the cost of this check must not grow with the
-        number of partitions. With minOffsetsPerTrigger the result is False, because the wait also depends on
-        the clock.
+        number of partitions. With minOffsetsPerTrigger the result is always False, because the wait also
+        depends on the clock. It is always False, too, in a run with the trigger availableNow.
         """
         waits_for_more = self._options.min_offsets_per_trigger is not None
         if self._idle is None or self._target is not None or waits_for_more:
@@ -201,7 +203,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _readable_start(self, start: Position, end: Position) -> Offsets:
         """Return the first offset to read of each partition in `end`.
 
-        It is the offset in `start`, or the earliest offset if the records at `start` do not exist any more.
+        If nothing is left to read, or the log was truncated to before `start`, it is the offset in `end`. It
+        is the earliest offset for a new partition, and for a topic that was created again. It is also the
+        earliest offset if the records at `start` do not exist any more. In all other cases it is the offset
+        in `start`.
         """
         readable = {}
         unknown = []

@@ -29,6 +29,8 @@ def subject_for(strategy: str, topic: str, record: str) -> str:
 def record_name(format: str, schema: str, message: str = "") -> str:
     """Return the full name of the record that an Avro or JSON schema describes, or of a Protobuf message.
 
+    The name in a JSON Schema is its title. The result is empty if the schema has no name.
+
     Raises:
         ConfigError: the schema is not JSON, or `message` is not a full name.
     """

@@ -51,7 +51,10 @@ class TaskContent:
         return type(self)()
 
     def difference(self, now: TaskContent) -> str | None:
-        """Describe the difference between these rows and the rows of `now`; None if there is none."""
+        """Describe the difference between these rows and the rows of `now`; None if they are equal.
+
+        If the digest of these rows is None, as in marks of old versions, compare only the numbers of rows.
+        """
         if self.rows != now.rows:
             return f"was written with {self.rows} rows and now has {now.rows}"
         if self.digest not in (None, now.digest):

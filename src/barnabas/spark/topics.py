@@ -17,7 +17,10 @@ from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataR
 
 
 class Topic(NamedTuple):
-    """A topic in a cluster's metadata: its error, its id and the leaders of its partitions."""
+    """A topic in a cluster's metadata: its error, its id and the leaders of its partitions.
+
+    `leaders` has the leader of each partition by the partition's number; -1 for a partition without a leader.
+    """
 
     error: ErrorCode
     topic_id: TopicId
@@ -48,7 +51,9 @@ class TopicLookup:
         self._topics: Mapping[str, Topic] = {}
 
     def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
-        """Return the present topics by name: those of `names`, or all topics for None.
+        """Return the present metadata of topics by name: those of `names`, or all topics for None.
+
+        A topic of `names` that does not exist is in the result, too, with UNKNOWN_TOPIC_OR_PARTITION.
 
         If nothing has changed since the last call, the result is the same object.
 

@@ -40,9 +40,9 @@ exec {python} "$@"
 def worker_python(folder: Path) -> str:
     """Return the path of the program that Spark starts as its Python interpreter.
 
-    It is a script that this function writes to `folder`, and that starts this interpreter without Spark's zip
-    files. The result is this interpreter itself if the script cannot be executed. It is also this interpreter
-    unless Spark's JVM comes from the installed PySpark: otherwise the two copies of PySpark could differ.
+    This function writes a script to `folder`, which starts this interpreter without Spark's zip files, and
+    returns the script. It returns this interpreter itself if the script cannot be executed, or if Spark's JVM
+    does not come from the installed PySpark. In the latter case, the two copies of PySpark could differ.
     """
     installed = Path(pyspark.__file__).resolve().parent
     if not _SHELL.exists() or Path(_find_spark_home()).resolve() != installed:

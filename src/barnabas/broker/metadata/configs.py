@@ -50,7 +50,10 @@ class ConfigResolver:
         return self._broker
 
     def topic_config(self, image: ClusterImage, topic: str) -> TopicConfig:
-        """Return the effective settings of a topic. If it does not exist, return those of a new topic."""
+        """Return the effective settings of a topic.
+
+        A topic that does not exist, or has no settings of its own, has those of a new topic.
+        """
         self._refresh(image)
         texts = image.topic_configs.get(topic)
         if texts is None:
@@ -73,7 +76,11 @@ class ConfigResolver:
         return self._described
 
     def group_config(self, image: ClusterImage, group_id: str) -> GroupConfig:
-        """Return the effective settings of a group, within the present limits of the broker (KIP-1240)."""
+        """Return the effective settings of a group, within the present limits of the broker (KIP-1240).
+
+        A group that does not exist has those of a group without settings of its own. For a stored setting
+        beyond a limit, the limit applies, and a warning is logged.
+        """
         self._refresh(image)
         if group_id not in image.group_configs:
             group_id = ""  # all such groups have the same

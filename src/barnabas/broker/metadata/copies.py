@@ -236,7 +236,10 @@ class JournalCopies:
             copy.close()
 
     def _heal(self, found: Sequence[Found], best: Found | None) -> None:
-        """Rewrite every copy that differs from the best one, and log the reason."""
+        """Rewrite every copy that differs from the best one, and log the reason.
+
+        If a copy differs, commit once more. Rename copies at old paths.
+        """
         at = {copy.path: copy for copy in found}
         are_alike = True
         for home in self._copies:
@@ -273,9 +276,9 @@ class JournalCopies:
             log.warning("%s %s; rewritten from %s", copy.path, copy.described(), best.path)
 
     def _put_away(self, copy: Found) -> None:
-        """Rename a copy at an old path, after log.dirs has changed.
+        """Rename a copy at an old path after log.dirs has changed. A failure of the rename is ignored.
 
-        Otherwise a later start could use its outdated content.
+        So no later start uses the copy's outdated content.
         """
         with contextlib.suppress(OSError):
             self._fs.rename(copy.path, copy.path + ".old")

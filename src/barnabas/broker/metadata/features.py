@@ -55,7 +55,10 @@ class FinalizedFeatures(NamedTuple):
     epoch: int = 0
 
     def level(self, name: str) -> int:
-        """Return the level at which the cluster uses a feature."""
+        """Return the level at which the cluster uses a supported feature.
+
+        It is the feature's default if the cluster has no level for it.
+        """
         return self.levels.get(name, SUPPORTED[name].default)
 
     def unsupported(self) -> str | None:

@@ -202,11 +202,14 @@ class ClusterImage(NamedTuple):
         return self.topic_configs.get(topic, _NOTHING)
 
     def broker_config(self, name: str) -> Mapping[str, str]:
-        """Return the dynamic settings of a broker, by its id as text or `ALL_BROKERS`."""
+        """Return the dynamic settings that the store has for a broker, by name, as text; empty if none.
+
+        `name` is the broker's id as text, or `ALL_BROKERS` for the settings of all brokers.
+        """
         return self.broker_configs.get(name, _NOTHING)
 
     def group_config(self, group_id: str) -> Mapping[str, str]:
-        """Return the settings of a group, as text."""
+        """Return the group's own settings by name, as text, without defaults; empty if it has none."""
         return self.group_configs.get(group_id, _NOTHING)
 
 

@@ -110,7 +110,10 @@ class SessionLayout:
         return b"".join(((len(content) + 8).to_bytes(4), _KEY_VERSION, correlation_id.to_bytes(4), content))
 
     def read(self, frame: Readable) -> tuple[int, list[Position]] | None:
-        """Return the session epoch and the partitions of a request that `fits`; None if it is unusual.
+        """Return the session epoch and the partitions of a request that `fits`.
+
+        Return None if the request has more than `MOST_PARTITIONS` partitions or topics, removes partitions
+        from the session, or has unknown tagged fields.
 
         Raises:
             struct.error, IndexError: the frame is too short.
@@ -139,7 +142,9 @@ class SessionLayout:
 
 
 def layout_of(frame: Readable) -> SessionLayout | None:
-    """Return the layout of the session of a request; None if it is unusual.
+    """Return the layout of the session to which the request in `frame` belongs.
+
+    Return None if the request is not a follower's Fetch v17 in the usual form.
 
     Raises:
         struct.error: the frame is too short.
@@ -240,7 +245,7 @@ class UsualFetch:
         return self._layout.encode(correlation_id, self._epoch, self._positions)
 
     def decode(self, frame: Readable) -> UsualResponse | None:
-        """Return the response in a frame; None if it is unusual."""
+        """Return the response in a frame, as `read_answer` does. If the frame is too short, return None."""
         try:
             return read_answer(frame)
         except (struct.error, IndexError):
@@ -248,7 +253,10 @@ class UsualFetch:
 
 
 def read_answer(frame: Readable) -> UsualResponse | None:
-    """Return the response in a frame; None if it is unusual.
+    """Return the response in a frame.
+
+    Return None if the response has an error, a divergence, aborted transactions or unknown tagged fields, or
+    more than `MOST_PARTITIONS` partitions.
 
     Raises:
         struct.error, IndexError: the frame is too short.

@@ -131,10 +131,11 @@ class ReplicaManager:
         return self._topics.get(topic, _NONE)
 
     def note_refused(self, topic: TopicKey, index: int, records: Buffer, code: ErrorCode) -> None:
-        """Note that a batch was rejected with `code`: its partition is not open, or has another leader.
+        """Store that a batch was rejected with `code`: its partition is not open, or has another leader.
 
-        The client will send the batch again. Until then no later batch of its producer may be accepted: see
-        `refused`.
+        The client will send the batch again. Until then the partition accepts no later batch of its producer
+        (see `refused`). Do nothing for batches without a producer id and for invalid batches, and if the
+        partition's log already knows the producer.
         """
         partition = self._topics.get(topic, _NONE).get(index)
         if partition is not None and code == ErrorCode.KAFKA_STORAGE_ERROR:

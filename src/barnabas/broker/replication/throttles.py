@@ -73,7 +73,7 @@ class Throttle:
         return 0.0 if self._allowance > 0 else (1 - self._allowance) / max(self._rate, 1)
 
     def record(self, partition: TopicPartition, size: int) -> None:
-        """Count `size` copied bytes of a partition."""
+        """Count `size` copied bytes of a partition, if the partition is throttled."""
         if self._rate != UNLIMITED and self._is_throttled(partition):
             self._replenish()
             self._allowance -= size

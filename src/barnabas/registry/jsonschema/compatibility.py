@@ -270,7 +270,11 @@ class _Check:
                 )
 
     def _property(self, schema: Located, name: str) -> Located:
-        """Return the schema that applies to the property `name`."""
+        """Return the schema for the property `name`: its schema in ``properties``, if there is one.
+
+        If there is none, return that of the first pattern in ``patternProperties`` that matches the name, and
+        without such a pattern ``additionalProperties``.
+        """
         properties = schema.get("properties", {})
         if name in properties:
             return schema.inside(properties[name])

@@ -170,7 +170,12 @@ def schema_text(request: web.Request, version: Version) -> str | None:
 
 
 async def body_of(request: web.Request) -> Mapping[str, Any]:
-    """Return the JSON object in the request's body, which is read and decoded once. Raises RegistryError."""
+    """Return the JSON object in the request's body, which is read and decoded once.
+
+    Raises:
+        RegistryError: 400, the body is not a JSON object; 408, it does not arrive in time; 415, it has a
+            Content-Encoding; or it exceeds a limit.
+    """
     body = _body.get()
     if body is None:
         body = await _decoded(await _body_bytes(request))

@@ -27,8 +27,8 @@ def own_hosts(hosts: Collection[str] | None, allowed: Collection[str]) -> frozen
 
     Args:
         hosts: the names of the registry; None if they are unknown.
-        allowed: more names, each with or without a port. If `hosts` is None, only these are accepted, unless
-            there are none.
+        allowed: more names, each with or without a port. If `hosts` is None, only the names in `allowed` are
+            accepted. If `allowed` is empty, too, any name is accepted.
     """
     if hosts is None and not allowed:
         return None

@@ -148,12 +148,12 @@ class ZooKeeperConnection:
 
     @property
     def session_timeout(self) -> float:
-        """Return the session timeout of the ensemble, in seconds."""
+        """Return the session timeout that the ensemble has granted, in seconds."""
         return self._client.handler_of_connection.session_timeout
 
     @property
     def trouble(self) -> str:
-        """Return the last problem that kazoo reported."""
+        """Return the last problem that kazoo reported; empty if there was none."""
         return self._log.trouble
 
     def start(self) -> None:
@@ -274,9 +274,9 @@ class _Handler(ConnectionHandler):
     def _send_ping(self, connect_timeout: float) -> None:
         """Send a ping to keep the session alive, unless the event loop has stalled for a session timeout.
 
-        Otherwise this thread would keep the session alive, and the broker would lead partitions that it does
-        not serve. So after such a stall, end the session and raise SessionExpiredError. The broker learns of
-        the end when its event loop runs again.
+        During a longer stall, this thread would keep the session alive, and the broker would lead partitions
+        that it does not serve. So after such a stall, end the session and raise SessionExpiredError. The
+        broker learns of the end when its event loop runs again.
         """
         stalled = time.monotonic() - self.client.connection.loop_seen_at
         if stalled < self.session_timeout or not self.session_timeout:
@@ -451,7 +451,8 @@ class _Client(KazooClient):
 class _KazooLog:
     """Logs kazoo's messages at debug level, because the store itself reports states.
 
-    Otherwise a message for each attempt to connect would fill the log while the ensemble is unavailable.
+    At a higher level, a message for each attempt to connect would fill the log while the ensemble is
+    unavailable. Only unexpected exceptions are logged as errors.
     """
 
     def __init__(self) -> None:

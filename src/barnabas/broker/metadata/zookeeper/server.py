@@ -323,6 +323,7 @@ class ZooKeeperServer:
 
         Raises:
             ZooKeeperStartError: the server ended, or did not serve within `timeout` seconds.
+            RuntimeError: the server was not started.
         """
         process, deadline = self._process, time.monotonic() + timeout
         if process is None:

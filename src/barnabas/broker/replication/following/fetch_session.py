@@ -66,7 +66,10 @@ class Followed:
         return self.told_in != _NEVER
 
     def tell(self, number: int, max_bytes: int) -> Position:
-        """Return the partition's position for the request with this number, and note it as told."""
+        """Return the partition's position for the request with this number.
+
+        Store the log's end and the number, with which the response is compared.
+        """
         log = self.partition.log
         if self.told_in == _NEVER:
             self.told_first = number
@@ -158,7 +161,10 @@ class FollowerFetchSession:
         changed: Sequence[Followed],
         config: BrokerConfig,
     ) -> UsualFetch | None:
-        """Return the next request of the session if it is a usual one, else None; see `request`.
+        """Return the next request of the session, like `request`, in the form that is encoded fast.
+
+        Return None, and change nothing, if the session has not begun, or `changed` has more than
+        `MOST_CHANGED` partitions. The request removes no partition from the session.
 
         Args:
             client_id: client id in the header of the request.

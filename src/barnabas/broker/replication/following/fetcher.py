@@ -502,9 +502,9 @@ class ReplicaFetcher:
             self._lost("it keeps no session, which it does for brokers that it knows")
 
     def _note_use(self, flight: _Flight, *, is_useful: bool) -> None:
-        """Wait before the next request if responses come at once and have no records.
+        """Wait before the next request if several responses in a row came at once and had nothing new.
 
-        Otherwise the leader and this broker would exchange messages without a pause.
+        Without this wait, the leader and this broker would exchange messages without a pause.
         """
         is_overtaken = bool(self._flights)  # the leader answers a parked fetch when the next one comes
         if is_useful or is_overtaken or self._loop.time() >= flight.idle_until:
@@ -728,8 +728,8 @@ class ReplicaFetcher:
     async def _store_log_start(self, followed: Followed) -> None:
         """Store a log's start, and report it to the leader when it is on disk.
 
-        DeleteRecords waits for this report. Otherwise deleted records would return if this replica led after
-        a crash.
+        DeleteRecords waits for this report. Without it, deleted records would return if this replica led
+        after a crash.
         """
         partition, failures = followed.partition, 0
         partition_log = partition.log

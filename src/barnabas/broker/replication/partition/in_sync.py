@@ -158,8 +158,8 @@ class InSyncReplicas:
     def least_log_start(self, own_start: Offset) -> Offset:
         """Return the lowest log start of all replicas with live brokers, and of this one (KIP-107).
 
-        Replicas that can be elected count even if their brokers are away. Otherwise such a leader would bring
-        deleted records back.
+        Replicas that can be elected count even if their brokers are away, because as leaders they would bring
+        deleted records back. The result is -1 if one of these replicas has not reported its log start.
         """
         alive, electable = self._context.brokers(), self.electable
         least = own_start
@@ -202,7 +202,10 @@ class InSyncReplicas:
         return True
 
     def note_time(self) -> None:
-        """Treat followers that have all records as caught up now, because they have no reason to fetch."""
+        """Treat followers that have all records as caught up now, because they have no reason to fetch.
+
+        The high watermark no longer waits for followers that `welcome` accepted and that may not join now.
+        """
         now, end = self._context.now(), self._log.log_end_offset
         for follower in self._followers.values():
             if follower.end >= end and self._is_present(follower):
@@ -212,9 +215,9 @@ class InSyncReplicas:
             self._count()
 
     def propose(self) -> Proposal | None:
-        """Return the next proposal to the controller; None if there is none.
+        """Return the next proposal to the controller; None if no change is due.
 
-        The proposal stays pending until `settle`: there is no other one before.
+        The proposal stays pending until `settle`. Until then, all calls return None.
         """
         if not self.is_change_due():
             self._joining = frozenset()

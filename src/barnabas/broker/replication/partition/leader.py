@@ -22,9 +22,10 @@ ACKS_ALL = -1
 
 
 def note_refused(log: PartitionLog, records: Buffer, code: ErrorCode) -> None:
-    """Note that a batch was rejected with `code`, and that its producer will send it again.
+    """Store that a batch was rejected with `code`, because its producer will send it again.
 
-    Until then, the log accepts no later batch of the producer. Ignore invalid batches.
+    Until then, the log accepts no later batch of the producer. Do nothing for invalid batches, and for
+    batches without a producer id.
     """
     with contextlib.suppress(KafkaError):  # an invalid batch would have been rejected anyway
         header = parse_header(records)
@@ -56,8 +57,8 @@ class Leader:
     The high watermark is the end of the records that every in-sync replica has. Consumers see no later
     records, and a produce with acks=all waits for it. A replica *has* a record that must be fsynced
     (``flush.messages``, ``barnabas.acks.fsync``) only after the fsync. The high watermark does not advance
-    while fewer than ``min.insync.replicas`` are in sync (KIP-966). Otherwise records would count as committed
-    that only the last of these replicas has.
+    while fewer than ``min.insync.replicas`` are in sync (KIP-966). Without this rule, records would count as
+    committed that only the last of these replicas has.
 
     Args:
         log: the leader's own log.
@@ -248,7 +249,10 @@ class Leader:
             self._advance_to(end)
 
     def advance_high_watermark(self) -> None:
-        """Move the high watermark to the end of the records that all in-sync replicas have."""
+        """Move the high watermark to the end of the records that all in-sync replicas have.
+
+        Do nothing while fewer than ``min.insync.replicas`` are in sync.
+        """
         self._advance_to(self._flushes.safe_end())
 
     def _advance_to(self, end: Offset) -> None:

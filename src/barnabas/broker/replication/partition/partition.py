@@ -246,9 +246,8 @@ class Partition:
     def has_committed_former_epochs(self) -> bool:
         """Whether the high watermark has reached the start of this leader epoch (KIP-207).
 
-        True for a follower.
-
-        Until then, the high watermark may be lower than that of an earlier leader.
+        While it has not, the high watermark may be lower than that of an earlier leader. For a follower, the
+        result is always true.
         """
         return not isinstance(self._role, Leader) or self.log.high_watermark >= self._role.epoch_start
 
@@ -294,9 +293,9 @@ class Partition:
     def propose(self) -> Proposal | None:
         """Return an ISR to propose to the controller; None if there is none.
 
-        If this replica must leave the ISR, that is the ISR without it. Otherwise a leader returns its own
-        proposal. It has no other proposal until `settle_proposal`. Until then, the high watermark waits for
-        all replicas in the proposal.
+        After `leave_in_sync`, the result is the ISR without this replica. In all other cases a leader returns
+        its own proposal, if a change is due, and a follower returns None. A leader makes no other proposal
+        until `settle_proposal`. Until then, the high watermark waits for all replicas in the proposal.
         """
         role = self._role
         if self.unavailable is not None:
@@ -327,6 +326,8 @@ class Partition:
         self, proposal: Proposal, error: ErrorCode | None, state: PartitionState | None = None
     ) -> None:
         """Apply the outcome of a proposal.
+
+        Do nothing if this broker does not lead, or no longer leads in the proposal's leader epoch.
 
         Args:
             proposal: a result of `propose`.
@@ -430,7 +431,10 @@ class Partition:
             self.leave_in_sync()
 
     def note_refused(self, records: Buffer, code: ErrorCode) -> None:
-        """Note a batch that was rejected before `append`, so that its producer sends it before later ones."""
+        """Store that a batch was rejected with `code` before `append`. Do nothing if this is not the leader.
+
+        Until the batch is sent again, the log rejects later batches of its producer.
+        """
         if self.is_leader:
             note_refused(self.log, records, code)
 
