@@ -31,6 +31,8 @@ def read_servers(
 ) -> Servers:
     """Return the cluster to connect to. The file's settings override those of the profile.
 
+    A line on stderr names the settings that do not concern connections: they are ignored.
+
     Args:
         given: addresses that override those of the file and of the profile.
         default: addresses if `given`, the file and the profile have none.
@@ -43,6 +45,7 @@ def read_servers(
     Raises:
         SettingError: a setting is unknown or cannot be honoured, no setting of the file concerns connections,
             or there is no such profile.
+        ClientError: an address is not HOST:PORT.
         ConfigError: a file cannot be read.
         InputError: there is no terminal to prompt for the password.
     """
@@ -90,9 +93,10 @@ def _profile(name: str) -> dict[str, str]:
 
 
 def _login(user: str, settings: Mapping[str, str], may_ask: bool) -> dict[str, str]:
-    """Return `settings` with the login replaced by that of `user`.
+    """Return the settings for a login as `user`, which replace those of `settings`.
 
-    The password is that of BARNABAS_PASSWORD. With `may_ask`, the command asks for it if it is not set.
+    The password is that of BARNABAS_PASSWORD. If this variable is not set, the command asks for the password;
+    if `may_ask` is false, the password is empty.
     """
     protocol = settings.get("security.protocol", "SASL_SSL").upper()
     secured = {"PLAINTEXT": "SASL_PLAINTEXT", "SSL": "SASL_SSL"}.get(protocol, protocol)

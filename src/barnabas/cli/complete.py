@@ -19,7 +19,7 @@ _PATIENCE = 1.0
 
 
 def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of topics that begin with the typed text."""
+    """Return the names of topics that begin with the typed text; internal ones only if it begins with _."""
     return _ask(ctx, incomplete, lambda admin: admin.topics(internal=incomplete.startswith("_")))
 
 
@@ -29,21 +29,24 @@ def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 def topic_settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return `name=` for each topic setting."""
+    """Return `name=` for each topic setting whose name begins with the typed text."""
     from barnabas.broker.config import TopicConfig
 
     return [f"{name}=" for name in TopicConfig.declared if name.startswith(incomplete)]
 
 
 def broker_settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return `name=` for each broker setting."""
+    """Return `name=` for each broker setting whose name begins with the typed text."""
     from barnabas.broker.config import BrokerConfig
 
     return [f"{name}=" for name in BrokerConfig.declared if name.startswith(incomplete)]
 
 
 def settings_of_resource(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return `name=` for each setting of the resource in --topic, --group, --broker and similar options."""
+    """Return `name=` for each setting whose name begins with the typed text.
+
+    The settings are those of the resource in --topic, --group, --broker and similar options.
+    """
     if ctx.params.get("group"):
         from barnabas.broker.config import GroupConfig
 

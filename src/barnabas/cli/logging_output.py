@@ -63,7 +63,8 @@ class _Repeated:
 class CountingHandler(logging.StreamHandler):  # type: ignore[type-arg]
     """Writes a repeated line once in `WINDOW`, and then the number of its repetitions.
 
-    Otherwise a failing disk, or a client in a loop, would fill the log with one line and hide the others.
+    Without this limit, a failing disk, or a client in a loop, would fill the log with one line and hide the
+    others.
     """
 
     def __init__(self) -> None:

@@ -38,7 +38,10 @@ throttle_option = click.option(
 
 
 def connect_moves(bootstrap_server: str) -> Moves:
-    """Connect to the cluster, and return an object that reads and moves its replicas. Raises ClientError."""
+    """Connect to the cluster, and return an object that reads and moves its replicas.
+
+    Raises ClientError if no broker answers.
+    """
     from barnabas.client.moves import Moves
     from barnabas.client.reach import require_broker
 
@@ -78,7 +81,7 @@ def read_plan(text: str, source: str) -> dict[TopicPartition, tuple[BrokerId, ..
     """Parse a plan that `plan_as_json` or Kafka's tool has written.
 
     Raises:
-        click.ClickException: `text` is not a plan, or names a partition twice.
+        click.ClickException: `text` is not a plan, has no partitions, or names a partition twice.
     """
     try:
         plan: dict[TopicPartition, tuple[BrokerId, ...]] = {}
@@ -172,7 +175,7 @@ def raise_refused(errors: Mapping[TopicPartition, KafkaError], what: str) -> Non
 
 
 def wait_for_moves(moves: Moves, partitions: Collection[TopicPartition]) -> None:
-    """Report each move that ends; return when none of the partitions is moving."""
+    """Report the number of moved partitions when it changes. Return when none of the partitions is moving."""
     left = len(partitions)
     while True:
         moving = len(moves.under_way().keys() & set(partitions))

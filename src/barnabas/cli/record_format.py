@@ -44,7 +44,10 @@ Encode = Callable[[Any], bytes]
 
 
 def from_json(line: bytes, encode_value: Encode | None = None, encode_key: Encode | None = None) -> Outgoing:
-    """Parse a line in the format of `to_json`. Only `value` is required; if not text, it is sent as JSON.
+    """Parse a line in the format of `to_json`. Only `value` is required.
+
+    A text is sent as UTF-8, null as null, ``{"base64": ...}`` as the decoded bytes, and any other value as
+    JSON. So is a key.
 
     Args:
         encode_value: converts a value that is not null to bytes, instead of the default conversion.

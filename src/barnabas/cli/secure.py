@@ -64,7 +64,10 @@ class Secured:
         return ["--config", str(self.folder.write_login(ADMIN, self.password, servers))]
 
     def servers(self, address: str) -> Servers:
-        """Return the broker at `address`, with the admin's login."""
+        """Return the broker at `address`, with the admin's login.
+
+        `announce` or `login_options` must have written the admin's settings before.
+        """
         return Servers(address, translate(read_unchecked(self.folder.properties(ADMIN))).settings)
 
 
@@ -189,7 +192,10 @@ class SecuredCluster(Secured):
         return asyncio.run(close())
 
     def add_admin(self, zookeeper: str) -> None:
-        """Make the admin known to the cluster before its brokers start. Raises StoreError."""
+        """Make the admin known to the cluster before its brokers start.
+
+        Raises StoreError if ZooKeeper does not answer, or refuses the change.
+        """
         values = {"zookeeper.connect": zookeeper, "log.dirs": str(self._data)}
         given = read_settings(self.settings_file)
         names = ("zookeeper.digest", "zookeeper.set.acl")

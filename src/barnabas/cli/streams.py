@@ -22,8 +22,9 @@ class InputError(BarnabasError):
 def prepare_streams() -> None:
     """Make the standard streams of this process safe to use.
 
-    - A closed stream is opened on /dev/null. Otherwise the next file or socket would get its descriptor,
-      and receive the output. Results that are printed to a closed stdout are an error; messages are dropped.
+    - A closed stream is opened on /dev/null. If it stayed closed, the next file or socket would get its
+      descriptor, and receive the output. Results that are printed to a closed stdout are an error; messages
+      are dropped.
     - Errors of stdout name it. After the first error its descriptor leads to /dev/null, so that buffered
       output does not fail again when Python ends.
     - Characters that cannot be encoded are printed as escapes.

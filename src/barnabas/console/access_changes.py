@@ -47,7 +47,10 @@ def delete_user(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def create_rule(view: ClusterView, wanted: Wanted) -> Change:
-    """Return the change that adds an ACL. The change also succeeds if the ACL exists already."""
+    """Return the change that adds an ACL. The change also succeeds if the ACL exists already.
+
+    Raises QueryError if a field of `wanted` is missing or invalid.
+    """
     rule = _rule(wanted)
     command = ["acls", "deny" if rule.entry.permission is Permission.DENY else "grant", *_words(rule)]
     if rule.entry.host != ANY_HOST:
@@ -58,7 +61,8 @@ def create_rule(view: ClusterView, wanted: Wanted) -> Change:
 def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
     """Return the change that deletes exactly one ACL.
 
-    The change raises QueryError if the ACL does not exist.
+    This function raises QueryError if a field of `wanted` is missing or invalid. The change itself raises
+    QueryError if the ACL does not exist.
     """
     rule = _rule(wanted)
     resource, entry = rule
@@ -83,7 +87,7 @@ def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def _rule(wanted: Wanted) -> AclBinding:
-    """Return the ACL in a page's request. Raises QueryError."""
+    """Return the ACL in a page's request. Raises QueryError if a field is missing or invalid."""
     kind = ResourceType[word_of(wanted, "resource", OPERATIONS)]
     operation = Operation[word_of(wanted, "operation", OPERATIONS[kind.name])]
     permission = Permission[word_of(wanted, "permission", ("ALLOW", "DENY"))]

@@ -54,7 +54,7 @@ class Change:
 
 
 def text_of(wanted: Wanted, name: str) -> str:
-    """Return the text in the field `name`. Raises QueryError if it is missing or empty."""
+    """Return the text in the field `name`. Raises QueryError if the field is missing, blank or not a text."""
     value = wanted.get(name)
     if not isinstance(value, str) or not value.strip():
         raise QueryError(f"{name} is missing")

@@ -48,7 +48,10 @@ def check_urls(urls: Iterable[str]) -> None:
 
 
 def read_series(urls: Sequence[str]) -> tuple[list[Series], list[str]]:
-    """Read brokers' metrics pages. Return the series of clients, and an error for each unreadable page."""
+    """Read brokers' metrics pages. Return the series of clients, and an error for each unreadable page.
+
+    The result has at most `_MOST_SERIES` series.
+    """
     found: list[Series] = []
     problems = []
     for url in urls:

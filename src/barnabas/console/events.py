@@ -40,7 +40,10 @@ class Events:
         self._events: deque[Event] = deque(maxlen=_KEPT)
 
     def look(self, at_ms: int, seen: Seen) -> None:
-        """Compare the snapshot `seen` with the one of the last call. Add an event for each difference."""
+        """Compare the snapshot `seen` with the one of the last call. Add an event for each difference.
+
+        The first call adds no event.
+        """
         with self._lock:
             if self._before is not None and seen != self._before:
                 self._events.extendleft(Event(at_ms, text) for text in _changes(self._before, seen))

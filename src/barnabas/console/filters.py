@@ -63,7 +63,7 @@ def parse(text: str) -> Filter:
     """Parse a filter. The result is a function that returns whether a record passes.
 
     Raises:
-        FilterError: the text is not a filter.
+        FilterError: the text is not a filter, or has more than `LONGEST` characters.
     """
     if len(text) > LONGEST:
         raise FilterError(f"a filter has at most {LONGEST} characters")

@@ -63,6 +63,8 @@ class TopicReader:
     def look(self) -> dict[str, Any]:
         """Return the topic's present state and its records since the last call, as JSON data for a page.
 
+        The first call returns only the newest records. A busy partition has only its end offset.
+
         Raises:
             BarnabasError: the cluster does not answer, or has no such topic.
         """

@@ -16,7 +16,12 @@ _MOST_VERSION = 2**31 - 1
 def register_schema(registry: Schemas, wanted: Wanted) -> Change:
     """Return the change that registers a version of a subject.
 
-    The preview says whether the subject's compatibility level allows the version. The registry is asked now.
+    The preview says whether the subject's compatibility level allows the version. For that, this function
+    asks the registry.
+
+    Raises:
+        QueryError: a field of `wanted` is missing or invalid.
+        RegistryError: the registry does not answer, or refuses the schema.
     """
     name, path = _subject(wanted)
     body: dict[str, Any] = {"schema": text_of(wanted, "schema")}

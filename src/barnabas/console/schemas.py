@@ -43,8 +43,8 @@ class Schemas(SchemaRegistry):
     def decode(self, data: bytes) -> tuple[str, int, Any] | None:
         """Decode bytes that begin with a schema's id.
 
-        Return the format, the id and the value. Return None if the bytes do not begin so, do not fit the
-        schema, or the registry does not return the schema.
+        Return the format, the id and the value. Return None if the bytes do not begin with an id, or do not
+        fit the schema. Also return None if the registry does not return the schema.
         """
         id_ = schema_id(data)
         known = None if id_ is None else self._codec(id_)

@@ -76,7 +76,7 @@ def redrive(view: ClusterView, wanted: Wanted) -> Change:
 
     Raises:
         QueryError: a field is missing, there is no such record, or no topic to send it to.
-        KafkaError, ClientError: the record cannot be read.
+        KafkaError, ClientError: the record cannot be read, or the topic to send it to does not exist.
     """
     name = text_of(wanted, "topic")
     partition = number_of(wanted, "partition", 0, 2**31 - 1)

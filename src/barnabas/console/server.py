@@ -48,7 +48,10 @@ class ConsoleSettings:
 
 
 def claim(listen: str) -> socket.socket:
-    """Return a socket that is bound to HOST:PORT, for a later `serve`. Raises ConfigError."""
+    """Return a socket that is bound to `listen` (HOST:PORT), for a later `serve`.
+
+    Raises ConfigError if `listen` is not an address of this machine, or is in use.
+    """
     return claim_address(listen, "the console", DEFAULT_LISTEN)
 
 

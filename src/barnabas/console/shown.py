@@ -91,10 +91,11 @@ def shown(
 
 
 def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:
-    """Return the value of bytes for filters: decoded by their schema, else parsed as JSON, else as text.
+    """Return the value of bytes for filters; None for null.
 
-    With `masks`, the masked parts are replaced. Bytes that are neither of a known schema nor JSON are then
-    None.
+    If the bytes begin with the id of a registered schema, `decode` gives the value. If they do not but are
+    JSON, the result is the JSON value. In all other cases it is the bytes as text. With `masks`, the function
+    replaces the masked parts of the value, and returns None instead of a text that is not JSON.
     """
     if data is None:
         return None

@@ -91,9 +91,10 @@ class Survey:
         self._closed = threading.Event()
 
     def look(self) -> Totals:
-        """Return the present totals. In a large cluster, they are of the topics that are counted so far.
+        """Return the present totals.
 
-        In a small cluster, they are of all topics. Raises the errors of `Brokers`.
+        In a small cluster, the totals are of all topics. In a large cluster, they are of the topics that the
+        survey has counted so far. Raises the errors of `Brokers`.
         """
         metadata = self._metadata()
         self._looked = time.monotonic()

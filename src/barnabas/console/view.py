@@ -147,7 +147,7 @@ class ClusterView:
         return self.shared("ends", 1.0, self._asked_ends)
 
     def ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the end offsets of some partitions."""
+        """Return the end offsets of some partitions, without those whose leader is missing or silent."""
         wanted = set(partitions)
         topics = {partition.topic for partition in wanted}
         led = live_leaders(topic for topic in self.metadata().topics if topic.name in topics)
@@ -156,7 +156,7 @@ class ClusterView:
         return ends
 
     def volumes(self) -> dict[int, Any]:
-        """Return each broker's log directories, without their partitions, or its error."""
+        """Return each broker's log directories, without their partitions, or the text of its error."""
         return self.shared("volumes", 5.0, lambda: self._log_dirs(()))
 
     def totals(self) -> Totals:
@@ -164,9 +164,9 @@ class ClusterView:
         return self._survey.look()
 
     def controller(self) -> int:
-        """Return the controller's id, from DescribeCluster or else from Metadata.
+        """Return the controller's id from DescribeCluster; from Metadata if DescribeCluster fails.
 
-        In Apache Kafka's Metadata, this can be the id of any broker.
+        In Metadata, Apache Kafka may return the id of any broker.
         """
         with suppress(ClientError, KafkaError):
             response = self.brokers.ask_once(DescribeClusterRequest())
@@ -185,7 +185,7 @@ class ClusterView:
     def shared(
         self, name: str, fresh_s: float, ask: Callable[[], T], longest_s: float = _LONGEST_REST_S
     ) -> T:
-        """Return the last answer with this name if it is fresh, else call `ask` for a new answer.
+        """Return the last answer with this name if it is fresh. If it is not, call `ask` for a new answer.
 
         While `ask` runs, other callers with this name wait for its answer. An answer is fresh for `fresh_s`
         seconds. If `ask` was slow, its answer is fresh for nine times as long as `ask` took, but at most for

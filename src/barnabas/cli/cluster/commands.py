@@ -208,7 +208,12 @@ def start(
 
 
 def _console_beside(console: str | None, secured: SecuredCluster | None) -> Beside:
-    """Return a function that runs the console beside brokers. Raises ConfigError if it is not installed."""
+    """Return a function that runs the console beside brokers; one that does nothing if `console` is None.
+
+    Raises:
+        click.UsageError: `console` is not an address.
+        ConfigError: the console is not installed.
+    """
     if console is None:
         return lambda servers, metrics: nullcontext()
     from barnabas.cli.console import require_console
@@ -225,7 +230,11 @@ def _console_beside(console: str | None, secured: SecuredCluster | None) -> Besi
 
 
 def _settings_of_all(settings: tuple[str, ...], file: Path | None) -> dict[str, str]:
-    """Return the settings of a file and of --set, which every broker uses. Raises ConfigError."""
+    """Return the settings that every broker uses: those of a file, and those of --set, which override them.
+
+    Raises:
+        ConfigError: the file cannot be read, or a setting is one that the command gives each broker itself.
+    """
     from barnabas.broker.config import BrokerConfig
     from barnabas.broker.config.files import read_settings
 

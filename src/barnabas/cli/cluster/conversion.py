@@ -53,7 +53,10 @@ def lone_broker_of(folder: ClusterFolder, configured: BrokerId) -> BrokerId | No
 
 
 def make_member(folder: ClusterFolder, broker: BrokerId) -> None:
-    """Move the lone broker's files into the folders of `broker`. Raises ClusterFolderError."""
+    """Move the lone broker's files into the folders of `broker`.
+
+    Raises ClusterFolderError if other files are already there.
+    """
     fs = OsFileSystem()
     for directory in folder.log_dirs:
         names = [name for name in _names(directory) if not _stays(directory, name)]

@@ -202,7 +202,10 @@ class ClusterFolder:
         (self.path / "cluster.json").unlink(missing_ok=True)
 
     def control(self) -> Control | None:
-        """Return the address and secret of the process that runs the cluster; None if no cluster runs."""
+        """Return the address and secret of the process that runs the cluster; None if no cluster runs.
+
+        After a kill of that process, they remain in the folder until the next start.
+        """
         found = self._read("control.json")
         return None if found is None else Control(**found)
 

@@ -87,7 +87,8 @@ class Launch:
     Attributes:
         options: options of `barnabas start` for each broker; used only if `is_supervised`.
         environment: environment variables of the processes; None for those of this process.
-        has_own_log: whether each broker's log is a file in the folder; otherwise it is this process's stderr.
+        has_own_log: whether each broker's log is a file in the folder. If false, brokers log to the stderr of
+            this process.
         is_supervised: whether a broker that ends by itself starts again. At the end, supervised brokers are
             stopped all at once, others one after the other.
         advertise: the host that all brokers advertise, and the port that broker 1 advertises; the others

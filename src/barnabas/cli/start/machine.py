@@ -52,7 +52,7 @@ class Services:
 
 
 def log_dirs_of(values: Mapping[str, str]) -> ClusterFolder:
-    """Return the cluster's folder: the ``log.dirs`` of the settings. Raises ConfigError."""
+    """Return the cluster's folder: the ``log.dirs`` of the settings. Raises ConfigError if one is wrong."""
     return ClusterFolder(*map(Path, BrokerConfig.from_text(values).log_dirs))
 
 
@@ -267,7 +267,7 @@ def _secured(
 def _beside(services: Services, secured: SecuredCluster | None, key: str | None) -> Beside:
     """Return a function that runs the services beside brokers. Bind or check the services' addresses now.
 
-    `key` is the PEM file of a secured cluster, with which the registry serves HTTPS; else None.
+    `key` is the PEM file with which the registry of a secured cluster serves HTTPS; None for HTTP.
     """
     registry: Any = None
     if services.registry is not None:

@@ -49,7 +49,7 @@ def download_value(view: ClusterView, topic: str, query: Query) -> Download:
 def download_records(view: ClusterView, topic: str, query: Query) -> Download:
     """Return records as lines of JSON, in the form of ``barnabas consume --json``.
 
-    The query is that of the records page.
+    The query is that of the records page. Raises the errors of `records.search`.
     """
     masks = view.privacy.paths(topic)
 

@@ -79,7 +79,14 @@ def _shared_by(offsets: Mapping[TopicPartition, ShareOffset]) -> dict[str, Any]:
 
 
 def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """Return the data of a group's page: members, and each partition's lag in records and in seconds."""
+    """Return the data of a group's page: members, and each partition's lag in records and in seconds.
+
+    For a share group, the data of `queue` replaces the lag of the partitions.
+
+    Raises:
+        KafkaError: GROUP_ID_NOT_FOUND, there is no such group; or a broker rejects a request.
+        ClientError: no broker answers.
+    """
     committed = offsets_of_groups(view.brokers, [name])[name]
     problem, described = None, None
     try:

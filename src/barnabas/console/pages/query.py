@@ -20,7 +20,10 @@ class QueryError(BarnabasError):
 
 
 def whole(query: Query, name: str, default: int, least: int = 0, most: int = 2**63 - 1) -> int:
-    """Return the whole number in the parameter `name`, or `default` if there is none. Raises QueryError."""
+    """Return the whole number in the parameter `name`; `default` if the query does not have it.
+
+    Raises QueryError if the parameter is not a whole number from `least` to `most`.
+    """
     text = query.get(name, "")
     if not text:
         return default
@@ -34,7 +37,10 @@ def whole(query: Query, name: str, default: int, least: int = 0, most: int = 2**
 
 
 def choice(query: Query, name: str, allowed: Collection[str]) -> str:
-    """Return the word in the parameter `name`; without one, the first of `allowed`. Raises QueryError."""
+    """Return the word in the parameter `name`; the first of `allowed` if the query does not have it.
+
+    Raises QueryError if the word is not one of `allowed`.
+    """
     text = query.get(name, "") or next(iter(allowed))
     if text not in allowed:
         raise QueryError(f"{name}={text[:40]}: write one of {', '.join(allowed)}")
@@ -42,7 +48,7 @@ def choice(query: Query, name: str, allowed: Collection[str]) -> str:
 
 
 def numbers(query: Query, name: str) -> list[int] | None:
-    """Return the numbers in the parameter `name`, such as ``0-3,7``; None if there is none.
+    """Return the first 10,000 numbers in the parameter `name`, such as ``0-3,7``; None if there is none.
 
     Raises:
         QueryError: the text does not consist of whole numbers and ranges.
@@ -69,7 +75,10 @@ class Listing(NamedTuple):
 
     @classmethod
     def asked(cls, query: Query, sorted_by: Collection[str]) -> Listing:
-        """Parse the query of a table. `sorted_by` are its sort keys, the default first. Raises QueryError."""
+        """Parse the query of a table. `sorted_by` are its sort keys, the default first.
+
+        Raises QueryError if the sort key, the order or the page is not allowed.
+        """
         sort, order = choice(query, "sort", sorted_by), choice(query, "order", ("up", "down"))
         page = whole(query, "page", 1, 1, 10**6)
         return cls(query.get("search", "").lower()[:300], sort, order == "down", page)

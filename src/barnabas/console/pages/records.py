@@ -147,7 +147,10 @@ def _parsed_next(text: str) -> dict[int, int]:
 
 
 def time_of(query: Query, name: str) -> int:
-    """Return the time in the parameter `name`, in milliseconds since 1970. Raises QueryError."""
+    """Return the time in the parameter `name`, in milliseconds since 1970. Without a zone, it is in UTC.
+
+    Raises QueryError if the parameter is missing or is not a time.
+    """
     text = query.get(name, "")
     if text.isdecimal() and len(text) < 16:
         return int(text)
@@ -254,13 +257,19 @@ class Search(Generic[T]):
 
 
 def record(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """Return the data of one record, with long texts. Query: ``partition``, ``offset``, ``format``."""
+    """Return the data of one record, with up to `MOST_SHOWN` characters of each part.
+
+    Query: ``partition``, ``offset``, ``format``. Raises the errors of `record_at`.
+    """
     found = record_of(view, name, query)
     return content(view, found, choice(query, "format", FORMATS), view.privacy.paths(name), MOST_SHOWN)
 
 
 def record_of(view: ClusterView, name: str, query: Query) -> Record:
-    """Return the record that ``partition`` and ``offset`` of a query select. Raises QueryError."""
+    """Return the record that ``partition`` and ``offset`` of a query select. Raises as `record_at`.
+
+    The record may belong to an aborted transaction.
+    """
     partition = whole(query, "partition", 0, most=2**31 - 1)
     return record_at(view, name, partition, whole(query, "offset", 0), with_aborted=True)
 
@@ -268,10 +277,12 @@ def record_of(view: ClusterView, name: str, query: Query) -> Record:
 def record_at(
     view: ClusterView, name: str, partition: int, offset: int, *, with_aborted: bool = False
 ) -> Record:
-    """Return the record at an offset. With `with_aborted`, it may belong to an aborted transaction.
+    """Return the record at an offset.
+
+    If `with_aborted` is false, a record of an aborted transaction counts as missing.
 
     Raises:
-        QueryError: there is no such record.
+        QueryError: there is no such record, or its partition has no leader.
         KafkaError, ClientError: the record cannot be read.
     """
     topic = described(view, name)

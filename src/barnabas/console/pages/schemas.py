@@ -71,7 +71,12 @@ def schemas(registry: Schemas | None, query: Query) -> dict[str, Any]:
 def schema(registry: Schemas | None, query: Query) -> dict[str, Any]:
     """Return the data of a schema, for the form that sends records.
 
-    Query: ``name`` is the name of the schema (see `registered.path_of`).
+    Query: ``name`` is the name of the schema (see `registered.path_of`). If the registry does not have the
+    schema, ``problem`` in the result says so.
+
+    Raises:
+        SchemaNameError, SchemaError: `name` is not a name of a schema, or the schema cannot be used.
+        RegistryError: the registry does not answer, or refuses the request.
     """
     if registry is None:
         return {"problem": NO_REGISTRY}

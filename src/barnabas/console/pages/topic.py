@@ -33,7 +33,10 @@ def found_in(metadata: Any, name: str) -> Any:
 
 
 def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """Return the data of a topic's page. Query: ``brief`` (no, yes) for the topic's metadata only."""
+    """Return the data of a topic's page. Query: ``brief`` (no, yes) for the topic's metadata only.
+
+    Raises KafkaError if there is no such topic.
+    """
     is_brief = choice(query, "brief", ("no", "yes")) == "yes"
     # Of a large cluster all metadata is megabytes.
     found = found_in(view.metadata([name]), name) if is_brief else described(view, name)
@@ -81,7 +84,10 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
 
 
 def settings_of(view: ClusterView, kind: str, name: str) -> dict[str, Any]:
-    """Return the settings of a topic or a broker with their sources, or the broker's error."""
+    """Return the settings of a topic or a broker with their sources, or the broker's error.
+
+    The values of secrets are None.
+    """
     try:
         values = view.admin.configs(kind, name)
     except (ClientError, KafkaError) as error:
