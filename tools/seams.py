@@ -30,11 +30,15 @@ _MARK = "<!-- Generated from seams.toml by `make docs`: change that file, not th
 _INTRODUCTION = """
 # Seams: where two features meet
 
-Each serious defect so far was where two features meet, although each feature had its own tests. This table
-has every pair of features that keep or move state. A number is the number of scenarios that test the pair.
-`no` means that the pair needs no scenario of its own: the two cannot meet, or other tests cover them. `open`
-means that no scenario tests the pair yet. The lists below name the scenarios and the reasons for each `no`.
-`make check` fails when a scenario does not exist.
+Each serious defect so far was in a place where two features meet, although each feature had its own tests.
+This table has every pair of features that keep or move state. A number is the number of scenarios that test
+the pair. `no` means that the pair needs no scenario of its own: the two features cannot meet, or other tests
+cover the pair. `open` means that no scenario tests the pair yet. The lists below have the scenarios of each
+pair, or the reason for `no`. `make check` fails when a scenario does not exist.
+
+A scenario is a test in `tests/`. After `soak:` and `simulation:`, it is a set of faults and clients that meet
+in one run. A reason can name another pair by the keys of its features in `seams.toml`, for example
+`restart x cut`. The `cluster` tests are those in `tests/integration/cluster`.
 
 For each new feature, find the features that it meets, and add the pairs to `seams.toml`.
 """
@@ -96,7 +100,7 @@ def _table(features: Mapping[str, str], seams: Mapping[frozenset[str], Seam]) ->
         cells += [""] * (len(names) - 1 - row)
         lines.append(f"| {row + 1} {features[name]} | {' | '.join(cells)} |")
     return (
-        f"\n1 is {features[names[0]]}; the columns have the numbers of the rows.\n\n"
+        f"\nThe columns have the numbers of the rows. Number 1 is {features[names[0]]}.\n\n"
         + "\n".join(lines)
         + "\n"
     )
