@@ -58,7 +58,8 @@ class AutoCreation:
 
         Returns:
             The errors of topics that could not be created. There is no error for a topic that another client
-            has created meanwhile.
+            has created meanwhile. If the whole request fails, each topic has UNKNOWN_TOPIC_OR_PARTITION with
+            the reason as its message.
         """
         config, image = self._view.config, self._view.image
         running, known = len(eligibility_of(image).in_sync), len(known_brokers(image))
@@ -78,9 +79,9 @@ class AutoCreation:
         return errors
 
     def _report(self, name: str, error: KafkaError) -> None:
-        """Log why an internal topic cannot be created.
+        """Log why an internal topic cannot be created, unless the last logged reason was the same.
 
-        Groups and transactions that wait for the topic show no error.
+        Groups and transactions that wait for the topic show no error. Do nothing for other topics.
         """
         setting = _REPLICATION_SETTINGS.get(name)
         if setting is None or self._logged.get(name) == error.message:

@@ -55,7 +55,10 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """The owner of a setting: a topic by its name, a group or a broker by its id, all brokers by ""."""
+    """The owner of a setting, by its type and its name.
+
+    The name of a group or a broker is its id. The name of all brokers together is empty.
+    """
 
     type: int
     name: str

@@ -56,7 +56,7 @@ class FailedDirs:
         await stop_tasks(self._asking)
 
     def replicas(self) -> Mapping[TopicPartition, frozenset[BrokerId]]:
-        """Return the brokers whose replica has failed, by partition."""
+        """Return the brokers whose replica has failed, by partition, as far as brokers have answered."""
         failed: dict[TopicPartition, frozenset[BrokerId]] = {}
         for broker in self._loader.image.brokers.values():
             known = self._known.get(broker.id)

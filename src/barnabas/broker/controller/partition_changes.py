@@ -62,8 +62,8 @@ def settle(state: PartitionState, min_isr: int, eligible: Eligibility) -> Partit
     """Remove replicas that may not be in sync from the ISR, and replace a leader that may not lead.
 
     Return the new state, or `state` itself if nothing changes. The new leader is a replica from the ISR, or
-    else from the ELR. If none of them can lead, a leader that is shutting down stays. Otherwise the partition
-    has no leader (see `candidates`).
+    from the ELR if no replica in the ISR can lead. If none in the ELR can lead either, a leader that is
+    shutting down or isolated stays. If there is no such leader, the partition gets none (see `candidates`).
     """
     if _is_settled(state, min_isr, eligible) or state.is_missing:
         return state
@@ -172,7 +172,10 @@ def elect_furthest(state: PartitionState, leader: BrokerId, min_isr: int) -> Par
 
 
 def elect_preferred(state: PartitionState, electable: frozenset[BrokerId]) -> PartitionState | None:
-    """Return the state with the preferred leader if it is in sync and does not lead yet; else None."""
+    """Return the state with the preferred leader as the leader, in a new leader epoch.
+
+    Return None if the preferred leader leads already, is not in sync, or cannot be elected.
+    """
     preferred = state.replicas[0]
     if preferred == state.leader or preferred not in state.isr or preferred not in electable:
         return None
@@ -182,10 +185,11 @@ def elect_preferred(state: PartitionState, electable: frozenset[BrokerId]) -> Pa
 def depart(
     state: PartitionState, replica: BrokerId, min_isr: int, electable: frozenset[BrokerId]
 ) -> PartitionState | None:
-    """Return the state without a replica that requests to leave the ISR; None if it must stay.
+    """Return the state without a replica that requests to leave the ISR.
 
     The replica cannot write any more. It keeps its records, so it may join the ELR. If it leads, another
-    in-sync replica becomes the leader.
+    in-sync replica becomes the leader. Return None if it must stay: it is the last member of the ISR, or it
+    leads and no other member can be elected.
     """
     stay = tuple(each for each in state.isr if each != replica)
     after = with_isr(state, stay, min_isr)

@@ -39,7 +39,7 @@ def place_replicas(
         others: groups of brokers that do not run now; the first group is used first.
 
     Raises:
-        KafkaError: INVALID_REPLICATION_FACTOR, there are too few brokers.
+        KafkaError: INVALID_REPLICATION_FACTOR, there are too few brokers in all, or `brokers` is empty.
     """
     racks = {broker.id: broker.rack for broker in brokers}
     ring = _racks_in_turn(racks)

@@ -39,7 +39,8 @@ DEFAULT = -1
 class NewTopic(NamedTuple):
     """A topic to create.
 
-    `assignments`, pairs of a partition and its replicas, replace `partitions` and `replication_factor`.
+    For `partitions` and `replication_factor`, `DEFAULT` means the broker's default. If `assignments`, pairs
+    of a partition and its replicas, are given, they replace both numbers.
     """
 
     name: str

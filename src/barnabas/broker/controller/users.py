@@ -86,9 +86,9 @@ class UserControl:
             return errors
 
     async def _void_tokens(self, image: ClusterImage, user: str) -> None:
-        """Delete the delegation tokens of a user before the user is deleted.
+        """Delete the delegation tokens of a user who is about to lose the last credential.
 
-        Otherwise they would stay valid.
+        Without this, the tokens would stay valid. Raises KafkaError if a token cannot be deleted.
         """
         owner = Principal(user)
         tokens = sorted(token.id for token in image.delegation_tokens.values() if token.owner == owner)

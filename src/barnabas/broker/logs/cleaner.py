@@ -135,7 +135,11 @@ class LogCleaner(Generic[P]):
                     await asyncio.wait_for(self._stopping.wait(), backoff_ms / 1000)
 
     async def clean_dirtiest(self) -> bool:
-        """Clean the log with the largest dirty ratio. Return whether a log was cleaned."""
+        """Clean the log with the largest dirty ratio. Return whether a log was cleaned.
+
+        Return False if no log is worth a cleaning, or if the cleaning failed. A failure is logged, and delays
+        the next cleaning of this log.
+        """
         found = await self._dirtiest()
         if found is None:
             return False

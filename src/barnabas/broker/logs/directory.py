@@ -234,7 +234,9 @@ class LogDirectory:
         return any(each.tags.get(topic_partition, tag) != tag for each in self._checkpoints)
 
     def found(self) -> dict[TopicPartition, TopicId]:
-        """Return the directory's partitions, except `unread` ones, with their topic ids (zero if unknown).
+        """Return the directory's partitions, with their topic ids (zero if unknown).
+
+        Partitions whose folders cannot be read now are left out, and added to `unread`.
 
         Remove the empty folder of a partition without records, because its topic is not known.
 
@@ -263,7 +265,10 @@ class LogDirectory:
         return partitions
 
     def _identify(self, topic_partition: TopicPartition, path: str) -> TopicId | None:
-        """Return the topic id in a partition's folder, and note its mark; None for an empty folder."""
+        """Return the topic id in a partition's folder; None for an empty folder.
+
+        In a cluster, also store the mark in the folder, if there is one, in `marks`.
+        """
         opened = self.logs.get(topic_partition)
         topic_id = self._read_topic_id(path) if opened is None else opened.topic_id
         if self._is_clustered and (mark := read_mark(self.env.fs, path)) is not None:
@@ -289,7 +294,10 @@ class LogDirectory:
         self.unread.discard(topic_partition)
 
     def found_futures(self) -> dict[str, tuple[TopicId, int]]:
-        """Return the folders of copies whose move was interrupted, with topic id and partition number."""
+        """Return the folders of copies whose move was interrupted, by path.
+
+        Each has its topic id (zero if unknown) and its partition number.
+        """
         found = {}
         for entry in self.env.fs.entries(self.path):
             folder = _FUTURE_FOLDER.fullmatch(entry.name)
@@ -555,8 +563,8 @@ class LogDirectory:
     def _forget_other_topics(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         """Remove the checkpoints' entries of a deleted topic with the same name.
 
-        Otherwise a start would report the deleted topic's records as lost, or would hide or not check records
-        of the new topic.
+        With these entries, a start would report the deleted topic's records as lost, or would hide or not
+        check records of the new topic.
         """
         tag = checkpoints.tag_of_topic(topic_id)
         for checkpoint in self._checkpoints:

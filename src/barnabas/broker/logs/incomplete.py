@@ -61,7 +61,7 @@ class IncompleteReplicas:
     def note(
         self, topic_partition: TopicPartition, topic_id: TopicId, mark: Mark, opened: PartitionLog | None
     ) -> None:
-        """Note that a replica lacks records. `opened` is its log; None if the log cannot be opened."""
+        """Add a replica that lacks records. `opened` is its log; None if the log cannot be opened."""
         self._replicas[topic_partition] = _Replica(topic_id, mark, opened)
 
     def must_be_emptied(self, opened: PartitionLog) -> bool:
@@ -92,7 +92,8 @@ class IncompleteReplicas:
     def complete(self, topic_partition: TopicPartition) -> None:
         """Remove a replica that the controller now counts as in sync or as leader.
 
-        Its mark is removed later.
+        Its mark is removed later, in a thread. Do nothing if the replica is not in this object, or if its log
+        cannot be opened.
         """
         replica = self._replicas.get(topic_partition)
         if replica is None or replica.opened is None:

@@ -785,8 +785,8 @@ class LogManager:
     def delete_moved(self, topic_partition: TopicPartition) -> None:
         """Delete a log that has moved to another broker, and soon also its checkpoint entries.
 
-        Otherwise, if the replica came back with fewer records and the broker crashed, recovery would report a
-        loss.
+        With these entries, recovery would report a loss if the replica came back with fewer records, and the
+        broker then crashed.
         """
         directory = self._find_directory(topic_partition)
         self.delete(topic_partition)

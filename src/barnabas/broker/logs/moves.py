@@ -87,7 +87,9 @@ class LogMoves:
         await self._pool.close()
 
     def begin(self, topic_partition: TopicPartition, path: str) -> None:
-        """Begin the move of a log to the log directory `path`. Cancel its earlier move, if there is one.
+        """Begin the move of a log to the log directory `path`. Cancel its move to another directory, if any.
+
+        Do nothing more if the log is in `path` already, or is being moved there.
 
         Raises:
             KafkaError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR, one of the directories is offline;

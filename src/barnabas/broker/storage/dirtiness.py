@@ -42,8 +42,8 @@ class Dirtiness:
 def first_dirty_offset(log: PartitionLog, cleaned_to: Offset | None) -> Offset:
     """Return the first offset of a log's dirty tail.
 
-    `cleaned_to` is the log's offset in the cleaner's checkpoint, or None. An offset after the log's end is
-    ignored, with a warning.
+    `cleaned_to` is the log's offset in the cleaner's checkpoint. If it is None, the whole log is dirty. The
+    whole log also counts as dirty, with a warning, if `cleaned_to` is after the log's end.
     """
     start = log.log_start_offset
     if cleaned_to is None:

@@ -41,6 +41,8 @@ class IndexBuild:
     def run(self) -> None:
         """Compute `built` from the segment's batch headers, in any thread. The file must be pinned.
 
+        If the segment is damaged, too, `built` stays None, and `is_over` becomes true.
+
         Raises:
             OSError: the disk failed.
         """

@@ -45,7 +45,11 @@ NEWEST_EPOCH = 2**31 - 1
 
 
 class AppendInfo(NamedTuple):
-    """The result of an append. `log_append_time_ms` is -1 if records keep the producer's timestamps."""
+    """The result of an append. `log_append_time_ms` is -1 if records keep the producer's timestamps.
+
+    If `duplicate` is true, the log already had the batch, nothing was appended, and the offsets are those of
+    the earlier append.
+    """
 
     base_offset: Offset
     last_offset: Offset
@@ -230,6 +234,7 @@ class PartitionLog:
     ) -> AppendInfo:
         """Append the one batch in `records` to the log.
 
+        If the log already has the batch, append nothing, and return the earlier offsets (`duplicate`).
         `valid` is the result of an earlier `validate_batch`, if there was one.
 
         Raises:
@@ -367,7 +372,8 @@ class PartitionLog:
         """Return batches below `max_offset`, from the batch that contains `offset` on, from one segment.
 
         The result has at most `max_bytes`. With `min_one`, it has at least the first batch, however large.
-        `max_offset` is the high watermark, the last stable offset or the log's end.
+        `max_offset` is the high watermark, the last stable offset or the log's end. The result is empty if
+        `offset` is not below `max_offset`.
 
         Raises:
             ColdRead: the read would wait for the disk, and `may_wait` is False.

@@ -114,7 +114,7 @@ class LogFile:
 
     @property
     def may_wait(self) -> bool:
-        """Whether a read may wait for the disk. If not, it raises `ColdRead`."""
+        """Whether reads may wait for the disk. If false, a read that would have to wait raises `ColdRead`."""
         return self._files.may_wait
 
     def read_now(self, size: int, position: int) -> bytes:

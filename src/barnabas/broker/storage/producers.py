@@ -202,9 +202,10 @@ class Producers:
     def next_in_line(
         self, producer_id: ProducerId, epoch: int, sequence: int, is_transactional: bool
     ) -> Producer | None:
-        """Return the producer if the batch with `sequence` is certainly its next one; else None.
+        """Return the producer if the batch with `sequence` is certainly its next one.
 
-        For None, call `check`, which decides. A batch that is accepted here would pass `check`, too.
+        A batch that is accepted here would pass `check`, too. Return None if this is not certain: `check`
+        must then decide.
         """
         producer = self._producers.get(producer_id)
         if (
@@ -221,6 +222,10 @@ class Producers:
 
     def check(self, header: BatchHeader, origin: Origin) -> ProducerBatch | None:
         """Check whether the batch can be appended.
+
+        A producer that the log does not know may begin with any sequence. Batches from the leader
+        (`Origin.REPLICATION`) are not checked. Of a coordinator's batches and of markers, only the epoch is
+        checked.
 
         Returns:
             None if it can be appended; if the log already has the batch, that batch.
@@ -258,10 +263,11 @@ class Producers:
         return None
 
     def refuse(self, header: BatchHeader, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
-        """Note that a valid batch was rejected. The producer must send this batch again before later ones.
+        """Store that a valid batch was rejected. The producer must send this batch again before later ones.
 
-        Otherwise the log, if it does not know the producer, would accept the next batch in flight as the
-        first one. librdkafka then treats the first batch as delivered when the second one is.
+        Without this, a log that does not know the producer would accept the next batch in flight as the first
+        one. librdkafka then treats the first batch as delivered when the second one is. Do nothing for
+        markers, for a batch that is not the producer's next one, and if an earlier batch was rejected.
         """
         if header.is_control:
             return

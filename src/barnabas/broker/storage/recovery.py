@@ -34,9 +34,9 @@ def find_first_suspect(
 ) -> int:
     """Return the index of the first segment that recovery must read.
 
-    It is the segment with the last record before the recovery point, unless that segment is listed as sealed.
-    This holds even if that record is the last one of its segment. The flush of an active segment leaves out
-    its indexes, and the segment may have been sealed since.
+    It is the segment with the last record before the recovery point, even if that record is the last one of
+    the segment. The flush of an active segment leaves out its indexes, and the segment may have been sealed
+    since. If the segment is listed as sealed, the result is the next segment.
     """
     place = segments.place_of(max(recovery_point - 1, 0))
     return place + 1 if is_listed(segments, place, sealed) else place

@@ -35,8 +35,8 @@ def delete_old_segments(log: PartitionLog, now_ms: int, synced: LogSegment | Non
     Args:
         log: log to delete from.
         now_ms: present time, in milliseconds.
-        synced: the segment from `prepare_deletion`, if the folder was fsynced since. Otherwise this call
-            fsyncs it.
+        synced: the segment from `prepare_deletion`, if the folder was fsynced since. If it is None, or is no
+            longer the active segment, this call fsyncs the folder when names are not durable.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the segments could not be removed, or only the oldest ones.

@@ -299,9 +299,12 @@ class LogSegment:
         return offset in self._recent or (self._recent is _FIRST_KNOWN and offset == self.base_offset)
 
     def position_of(self, offset: int) -> int:
-        """Return the position of the batch that contains `offset`, else of the next batch, else `size`.
+        """Return the position of the batch that contains `offset`.
+
+        If no batch contains it, return the position of the next batch. If there is none, return `size`.
 
         Raises:
+            ColdRead: the search would wait for the disk, and may not.
             KafkaError: CORRUPT_MESSAGE, a batch in the searched part is damaged.
             OSError: the disk failed.
         """
@@ -452,7 +455,10 @@ class LogSegment:
         return True
 
     def _first_offset_at(self, entry: tuple[int, int]) -> int | None:
-        """Return the base offset of the batch to which an offset index entry points, or None."""
+        """Return the base offset of the batch to which an offset index entry points.
+
+        Return None if no batch with the entry's offset begins there: the entry is damaged.
+        """
         data = self.log.read_at(_SPAN.size, entry[1]) if entry[1] < self.size else b""
         if len(data) < _SPAN.size or not self._begins_batch(entry, data):
             return None
@@ -721,7 +727,10 @@ class LogSegment:
         return self.all_files() if len(self.aborted) else self.all_files()[:-1]
 
     def offset_bound(self, position: int) -> int | None:
-        """Return an offset above all batches that begin before `position`; None if the index has none."""
+        """Return an offset above all batches that begin before `position`.
+
+        Return None if the index has no entry at or after `position`, or if this entry is damaged.
+        """
         entry = self.offsets.first_from_position(position)
         if entry is None:
             return None

@@ -196,8 +196,9 @@ def truncate_to(
 ) -> bool:
     """Remove the records from `offset` on. Return whether any were removed.
 
-    If `offset` is inside a batch, the whole batch is removed. Without `sync`, the next flush makes the
-    removal durable, and nothing may be appended before it.
+    If `offset` is inside a batch, the whole batch is removed. If it is before the first segment, all records
+    are removed, and the empty log continues at `offset`. Without `sync`, the next flush makes the removal
+    durable, and nothing may be appended before it. If the disk fails half-way, the log is closed.
 
     Args:
         log: log to truncate.
