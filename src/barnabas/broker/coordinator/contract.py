@@ -24,8 +24,8 @@ T = TypeVar("T")
 class StoredRecord(Protocol):
     """A typed record of an internal topic: one immutable value for each kind of record.
 
-    A record contains only what its bytes contain: decoding them gives an equal record. Otherwise the state
-    would change when another broker, or a restart, loads the partition.
+    A record contains only what its bytes contain: decoding them gives an equal record. If it contained more,
+    the state would change when another broker, or a restart, loads the partition.
     """
 
     def encode(self) -> tuple[bytes, bytes | None]:

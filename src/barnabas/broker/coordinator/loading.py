@@ -86,9 +86,10 @@ async def load(
 ) -> int:
     """Read the committed records of `partition` from `offset` to `end`, and replay the last one of each key.
 
-    Return the number of records read. As in compaction, a record replaces the earlier ones with the same key.
-    So the function reads all records first, and then decodes and replays only the last value of each key. A
-    group that has committed every second is replayed as fast as one that has committed once.
+    Return the number of records read, without markers. As in compaction, a record replaces the earlier ones
+    with the same key. So the function reads all records first, and then decodes and replays only the last
+    value of each key. A group that has committed every second is replayed as fast as one that has committed
+    once.
 
     The records of a transaction become valid at its commit marker, but do not replace later records. Records
     of an aborted transaction are dropped. Records of an open transaction go to `Shard.replay_pending`.
@@ -97,8 +98,8 @@ async def load(
     after it. A later record of that key replaces both.
 
     Raises:
-        KafkaError: the log cannot be read; or CORRUPT_MESSAGE, a batch is damaged. It may have had the last
-            value of any key, so the broker must not serve the partition.
+        KafkaError: the log cannot be read; or CORRUPT_MESSAGE, a batch is damaged. The damaged batch may have
+            had the last value of any key, so the broker must not serve the partition.
     """
     latest: dict[bytes, bytes | None] = {}
     added: dict[bytes, list[tuple[bytes, bytes | None]]] = {}

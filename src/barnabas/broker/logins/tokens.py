@@ -42,7 +42,7 @@ class Token(NamedTuple):
 
 
 class TokenRules(NamedTuple):
-    """The rules for a token's claims. Its signature has other checks.
+    """The rules for a token's claims. `SignedTokens` checks the signature.
 
     If `issuer` is None, the claim ``iss`` is not checked. If `audiences` is empty, ``aud`` is not checked.
     """

@@ -65,15 +65,15 @@ class Mutations:
         return True
 
     def delay(self) -> float:
-        """Return the seconds until partitions may be created or deleted again; 0.0 if they may now."""
+        """Return the seconds until partitions may be created or deleted again; 0.0 if this is allowed now."""
         return self._bucket.delay(self._now())
 
 
 class ClientQuotas:
     """The quotas of users and client ids, and their use on this broker.
 
-    The quota of the user with the client id applies if there is one. Otherwise the first of these applies, as
-    in Kafka:
+    The quota of the user with the client id applies if there is one. If there is none, the first of these
+    applies, as in Kafka:
 
     - the user with any client id, then the user;
     - any user with the client id, then any user with any client id, then any user;

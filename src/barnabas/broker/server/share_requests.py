@@ -40,7 +40,10 @@ def member_of(request: ShareFetchRequest | ShareAcknowledgeRequest) -> Member:
 
 
 def refuses(ports: SharePorts, context: RequestContext) -> Callable[[Target], KafkaError | None]:
-    """Return a function that returns the error for a partition that the client may not read, else None."""
+    """Return a function that returns the error for a partition that the client may not read.
+
+    The function returns None if the client may read the partition, or if the topic is unknown.
+    """
     names, access = ports.view.image.topic_names, context.access
 
     def refused(target: Target) -> KafkaError | None:

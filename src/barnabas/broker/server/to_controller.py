@@ -87,7 +87,7 @@ class ToController:
 
         Args:
             request: the request.
-            timeout_s: time limit in seconds from now.
+            timeout_s: time limit in seconds from now; None for the default.
             purpose: purpose of the channel (`BrokerClient.channel`). Each purpose has its own connection, so
                 that a long request does not delay others.
 

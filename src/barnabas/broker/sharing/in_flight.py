@@ -158,7 +158,7 @@ class Range:
         return self.last - self.first + 1
 
     def cut_head(self, offset: Offset) -> Range:
-        """Remove the records before `offset`, and return them as a range. The range must have no target."""
+        """Remove the records before `offset`, and return them as a range. This range must have no target."""
         head = Range(self.first, offset - 1, self.state, self.deliveries, self.member, self.until)
         head.is_rejected = self.is_rejected
         self.first = offset
@@ -273,7 +273,9 @@ class InFlight:
 
     @property
     def available_end(self) -> Offset | None:
-        """The end of the available range at `next_offset`. None if that offset is not in flight yet."""
+        """The offset after the available range that begins at `next_offset`. None if no record in flight is
+        available.
+        """
         at = self.next_offset
         return None if at == self.end else self._ranges[self._index_of(at)].last + 1
 
@@ -546,8 +548,9 @@ class InFlight:
     def end_session(self, member: str) -> bool:
         """Release all records that a member has acquired, because its share session has ended.
 
-        Return whether the member had any. The delivery still counts, because a record may have crashed the
-        member. Records whose acknowledgements are not stored yet are released only if their write fails.
+        Return whether the member had acquired any. The delivery still counts, because a record may have
+        crashed the member. Records whose acknowledgements are not stored yet are released only if their write
+        fails.
         """
         held = [each for each in self._ranges if each.member == member]
         for each in held:
@@ -1000,7 +1003,7 @@ def _without(
 ) -> Iterator[tuple[Offset, Offset]]:
     """Yield the first and last offset of each part of `first` to `last` that is outside of all `bounds`.
 
-    `_union` returned the bounds.
+    `bounds` must be in order and must not overlap, as `_union` returns them.
     """
     for begin, end in bounds[bisect_left(bounds, first, key=itemgetter(1)) :]:
         if begin > last:

@@ -108,7 +108,8 @@ class Dependencies:
 class SharePartition:
     """A partition as one share group consumes it, for one leader epoch. The event loop owns this object.
 
-    The constructor begins to load the stored state, and fetches wait until it is loaded. Acknowledgements are
+    The constructor begins to load the stored state, and fetches wait until it is loaded. If the load fails
+    for now, it is repeated while a fetch waits; without one, the share partition ends. Acknowledgements are
     answered when they are stored. One write is in progress at a time. The next write contains all changes
     that are made during this one.
 
@@ -176,7 +177,7 @@ class SharePartition:
         return self._in_flight
 
     def lock_ms_left(self, locked: Range) -> int:
-        """Return the time after which the lock of acquired records ends, in milliseconds."""
+        """Return the time until the lock of acquired records ends, in milliseconds; 0 if it has ended."""
         return max(0, round((locked.until - self._loop.time()) * 1000))
 
     @property
@@ -334,7 +335,8 @@ class SharePartition:
     def wake(self) -> None:
         """Let the first waiting fetch try to acquire records, in a later turn of the event loop.
 
-        If it gets a result, the next waiting fetch tries after that.
+        If the fetch gets a result, or waits for more bytes (`min_bytes`), the next waiting fetch tries after
+        that.
         """
         if self.waiting_fetches and not self._is_waking:
             self._is_waking = True

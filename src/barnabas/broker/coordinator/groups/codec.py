@@ -72,7 +72,7 @@ def committed_ms(committed: CommittedOffset) -> int:
 
 
 class OffsetRecord(NamedTuple):
-    """The record of a committed offset; None for its deletion.
+    """The record of a committed offset. `committed` is None if the record deletes the offset.
 
     Use `offset_record` or `decode_offset_record` to make one.
     """

@@ -177,7 +177,7 @@ class Commits:
         return Result(outcome, _tombstones(there))
 
     def delete_all(self, group_id: str) -> list[OffsetRecord]:
-        """Return the records that delete all offsets of a group."""
+        """Return the records that delete all offsets of a group, pending ones included."""
         return _tombstones(sorted({*self.offsets.keys(group_id), *self.pending.of_group(group_id)}))
 
     def expire(self, group: Group) -> tuple[list[OffsetRecord], bool]:

@@ -9,7 +9,7 @@ from barnabas.broker.coordinator.groups.codec import CommittedOffset, OffsetKey
 
 
 class PendingOffsets:
-    """The pending offsets of one shard, by producer: each has at most one open transaction."""
+    """The pending offsets of one shard, by producer. Each producer has at most one open transaction."""
 
     def __init__(self) -> None:
         #: None: a later commit outside of the transaction has replaced the offset. It will not become valid,

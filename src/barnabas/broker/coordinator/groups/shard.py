@@ -247,8 +247,10 @@ class GroupShard:
         """Handle ConsumerGroupHeartbeat: a member of the consumer protocol joins, stays or leaves.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
-                FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
+            KafkaError: GROUP_ID_NOT_FOUND, there is no such group, or it has another type and cannot be
+                converted; GROUP_MAX_SIZE_REACHED; UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID
+                or UNRELEASED_INSTANCE_ID, the ids or the epoch do not fit the members;
+                INVALID_REGULAR_EXPRESSION.
         """
         return self._consumers.heartbeat(request, caller)
 
@@ -258,7 +260,9 @@ class GroupShard:
         """Handle ShareGroupHeartbeat: a member of a share group joins, stays or leaves.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
+            KafkaError: GROUP_ID_NOT_FOUND, the group has another type, or does not exist and the member does
+                not join; GROUP_MAX_SIZE_REACHED; UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH, the id or the
+                epoch does not fit the members.
         """
         return self.shares.heartbeat(request, caller)
 
@@ -295,9 +299,10 @@ class GroupShard:
         """Handle SyncGroup. A member gets its assignment; the leader of a classic group sends all of them.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-                INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS; for the leader, also UNKNOWN_SERVER_ERROR
-                (its assignment is too large) and the errors of the append.
+            KafkaError: UNKNOWN_MEMBER_ID, the group or the member does not exist; FENCED_INSTANCE_ID, another
+                member has the instance id; ILLEGAL_GENERATION; INCONSISTENT_GROUP_PROTOCOL, the request names
+                another protocol; REBALANCE_IN_PROGRESS, the member must join again; for the leader, also
+                UNKNOWN_SERVER_ERROR (its assignment is too large) and the errors of the append.
         """
         group = self._joinable(request.group_id)
         if isinstance(group, ConsumerGroup):
@@ -315,7 +320,9 @@ class GroupShard:
         """Handle Heartbeat: restart the member's session timeout, without waiting for pending appends.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+            KafkaError: UNKNOWN_MEMBER_ID, the group or the member does not exist; FENCED_INSTANCE_ID, another
+                member has the instance id; ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS, the member must join
+                again.
         """
         group = self._joinable(request.group_id)
         if isinstance(group, ConsumerGroup):
@@ -382,7 +389,7 @@ class GroupShard:
 
         Raises:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-                STALE_MEMBER_EPOCH, GROUP_ID_NOT_FOUND.
+                STALE_MEMBER_EPOCH, or GROUP_ID_NOT_FOUND for a share group.
         """
         group = self.groups.get(request.group_id)
         member_id, generation = request.member_id, request.generation_id
@@ -410,7 +417,8 @@ class GroupShard:
             group.check_fetch(member_id, epoch)
 
     def delete_offsets(self, group_id: str, keys: list[OffsetKey]) -> Result[dict[OffsetKey, ErrorCode]]:
-        """Handle OffsetDelete: delete offsets, and return an error code for each key.
+        """Handle OffsetDelete: delete offsets, and return an error code for each key (NONE for success, and
+        for a key without an offset).
 
         Offsets of topics that members subscribe to get GROUP_SUBSCRIBED_TO_TOPIC, and stay.
 
@@ -434,7 +442,7 @@ class GroupShard:
         """Delete an empty group with its offsets. The states of a share group must be deleted before.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+            KafkaError: GROUP_ID_NOT_FOUND, there is no such group; NON_EMPTY_GROUP, the group has members.
         """
         group = self.groups.get(group_id)
         if group is None:

@@ -23,7 +23,7 @@ TRANSACTION_KIND = 0
 
 
 class TransactionRecord(NamedTuple):
-    """The state of a transactional id, or None for its deletion.
+    """The state of a transactional id. `transaction` is None if the record deletes the id.
 
     Use `transaction_record` or `decode_record` to make one.
     """

@@ -38,7 +38,9 @@ def must_end(transaction: Transaction, producer: ProducerIdentity, *, commit: bo
 
     Raises:
         KafkaError: CONCURRENT_TRANSACTIONS, the markers of the last decision are being written;
-            INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE.
+            INVALID_PRODUCER_ID_MAPPING, the transactional id has another producer id; PRODUCER_FENCED, the
+            producer has an earlier epoch and does not repeat the decision; INVALID_TXN_STATE, the state does
+            not allow the decision.
     """
     if transaction.is_ending_for(producer):
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -187,7 +187,8 @@ class TransactionShard:
         """Add partitions to the transaction. If none is open, begin one.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while the last
+            KafkaError: INVALID_PRODUCER_ID_MAPPING, the transactional id is unknown or has another producer
+                id; PRODUCER_FENCED, the producer has another epoch; CONCURRENT_TRANSACTIONS, the last
                 transaction is prepared.
         """
         transaction = self._of_producer(transactional_id, producer)

@@ -471,7 +471,7 @@ class Fetch:
         results: Iterable[tuple[FetchTarget, PartitionData | None]],
         topics: list[FetchableTopicResponse],
     ) -> None:
-        """Add `results` to the topics of the response, and tell the session what the response contains.
+        """Add `results` to the topics of the response, and report to the session what the response contains.
 
         An incremental response leaves out partitions that have nothing new for the client.
         """

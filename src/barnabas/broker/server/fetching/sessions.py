@@ -97,7 +97,8 @@ class FetchTarget:
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
     def find_partition(self, replicas: ReplicaManager) -> Partition:
-        """Return the partition. Look it up the first time, and again after it became unavailable.
+        """Return the partition. Look the partition up at the first call, and again after it became
+        unavailable.
 
         Raises:
             KafkaError: this broker does not have the partition, or cannot serve it (`ReplicaManager.find`).
@@ -295,13 +296,13 @@ class FetchSession:
         self._fetches.remove(fetch)
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """Add `target` to `ready`, and tell the waiting fetches of its new records."""
+        """Add `target` to `ready`, and notify the waiting fetches of its new records or change."""
         self.ready[target] = None
         for fetch in self._fetches:
             fetch.has_news(target, new_bytes)
 
     def has_changed(self, target: FetchTarget) -> None:
-        """Add `target` to `ready`, and tell the waiting fetches of its change."""
+        """Add `target` to `ready`, and notify the waiting fetches of its change."""
         self.ready[target] = None
         for fetch in self._fetches:
             fetch.has_changed(target)
@@ -524,7 +525,7 @@ class FetchSessions:
         return session
 
     def note_fetch(self) -> None:
-        """Notify `watchers` of a follower's fetch. They act in a later turn of the event loop."""
+        """Notify `watchers` of a follower's fetch. The watchers act in a later turn of the event loop."""
         for watcher in self.watchers:
             watcher.progressed(0)
 

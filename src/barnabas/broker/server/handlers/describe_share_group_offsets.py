@@ -210,6 +210,8 @@ def described(
 ) -> DescribeShareGroupOffsetsResponsePartition:
     """Return the part of the response about one partition.
 
+    The lag is -1 if the bounds or the number of finished records are unknown.
+
     Args:
         index: the partition's number.
         state: the group's state in the partition, or the error of reading it.

@@ -393,8 +393,8 @@ async def _validate_and_append(
 def _noted(partition: Partition, records: Buffer | None, refusal: KafkaError) -> KafkaError:
     """Return `refusal`, the error of a rejected batch.
 
-    If the client will retry the batch, first note it in the partition. So the partition also rejects the
-    producer's later batches, which would otherwise be out of order.
+    If the client will retry the batch, first record the error in the partition. So the partition also rejects
+    the producer's later batches, which would otherwise be out of order.
     """
     if refusal.code.retriable and records:
         partition.note_refused(records, refusal.code)

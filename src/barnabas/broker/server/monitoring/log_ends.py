@@ -1,7 +1,7 @@
 """Finds the start and end offsets of partitions, from which the broker computes the lag of groups.
 
-A group's coordinator does not lead all partitions that the group reads. It requests the offsets of the others
-from their leaders. For ``/metrics/partitions`` it also remembers earlier end offsets.
+A group's coordinator does not lead all partitions that the group reads. It requests the offsets of all other
+partitions from their leaders. For ``/metrics/partitions`` this module also keeps earlier end offsets.
 """
 
 from __future__ import annotations

@@ -117,7 +117,10 @@ def _lacks_replicas(state: PartitionState) -> bool:
 
 
 def _missing(partition: Partition) -> int:
-    """Return ``min.insync.replicas`` minus the size of the ISR: the number of missing in-sync replicas."""
+    """Return ``min.insync.replicas`` minus the size of the ISR: the number of missing in-sync replicas.
+
+    The result is negative if the ISR is larger than necessary.
+    """
     return partition.log.config.min_insync_replicas - len(partition.state.isr)
 
 

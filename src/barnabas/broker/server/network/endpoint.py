@@ -227,6 +227,8 @@ def has_broker_login(config: BrokerConfig) -> bool:
 def users_of_listener(config: BrokerConfig, listener: str) -> Mapping[str, str]:
     """Return the passwords by user from ``listener.name.NAME.plain.sasl.jaas.config`` of a listener.
 
+    The result is empty if the setting is not set.
+
     Raises:
         ConfigError: the setting is invalid.
     """

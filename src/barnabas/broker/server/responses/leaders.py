@@ -34,9 +34,10 @@ class Leaders:
         return list(self._endpoints.values())
 
     def of(self, topic_id: TopicId, index: int) -> LeaderIdAndEpoch:
-        """Return the leader of a partition with its epoch, and remember its address (`endpoints`).
+        """Return the leader of a partition with its epoch, and add the leader's address to `endpoints`.
 
-        If there is no such partition or no leader, the leader id is -1.
+        If there is no such partition or no leader, the leader id is -1. A leader without this listener gets
+        no entry in `endpoints`.
         """
         topic = self._image.topic_by_id(topic_id)
         if topic is None or not 0 <= index < len(topic.partitions):

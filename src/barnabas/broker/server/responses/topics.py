@@ -22,7 +22,7 @@ def leader_error(image: ClusterImage, state: PartitionState, listener: str) -> E
     """Return a partition's error code in metadata responses to clients of `listener`.
 
     The code is LEADER_NOT_AVAILABLE without a live leader, LISTENER_NOT_FOUND if the leader has no such
-    listener, and otherwise NONE.
+    listener, and NONE in every other case.
     """
     leader = image.brokers.get(state.leader)
     if leader is None:

@@ -254,7 +254,7 @@ class CoordinatorPersister:
     def _may_succeed(self, error: KafkaError, key: SharePartitionKey) -> bool:
         """Whether an operation may succeed if it is retried.
 
-        After UNKNOWN_TOPIC_OR_PARTITION, it may succeed if this broker knows the topic.
+        After UNKNOWN_TOPIC_OR_PARTITION, a retry may succeed if this broker knows the topic.
         """
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return key.topic_id in self._view.image.topic_names

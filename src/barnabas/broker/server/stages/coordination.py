@@ -55,7 +55,7 @@ class Coordination:
     verifier: TransactionVerifier
 
     def follow(self, delta: ImageDelta) -> None:
-        """Tell the replicas and the coordinators of a change of the metadata image.
+        """Apply a change of the metadata image to the replicas and the coordinators.
 
         They then start or stop leading, following and coordinating partitions.
         """

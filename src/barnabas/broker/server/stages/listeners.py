@@ -184,7 +184,7 @@ async def _announce_stop(stages: Stages) -> None:
     """Ask the controller to move this broker's leaderships to other brokers, and wait for that.
 
     Meanwhile this broker still serves requests. The wait ends after ``controlled.shutdown.max.retries`` times
-    ``controlled.shutdown.retry.backoff.ms``. If controlled shutdown is disabled, it ends after
+    ``controlled.shutdown.retry.backoff.ms``. If controlled shutdown is disabled, the wait ends after
     `_ANNOUNCING_SECONDS`.
     """
     stages.foundation.health.state = SHUTTING_DOWN

@@ -61,14 +61,14 @@ class ClientInstance:
         return self.wanted.subscription_id(self.id)
 
     def may_ask(self, now: float) -> bool:
-        """Whether the client may request its subscription at time `now` (ms). If so, record this time."""
+        """Whether the client may request its subscription at time `now` (ms). If True, record this time."""
         if now - max(self.asked_ms, self.pushed_ms) < self.wanted.interval_ms:
             return False
         self.asked_ms = now
         return True
 
     def may_push(self, now: float) -> bool:
-        """Whether the client may push at time `now` (ms). If so, record this time.
+        """Whether the client may push at time `now` (ms). If True, record this time.
 
         The first push after a request for the subscription is always allowed.
         """
@@ -111,7 +111,7 @@ class TelemetryClients:
     def find(self, client_id: bytes, about: Mapping[str, str]) -> ClientInstance:
         """Return the client with this id, after an update of its subscription.
 
-        If the client is unknown, create it.
+        If the client is unknown, create it with the attributes `about`.
 
         If there are too many clients, remove the one that has been silent for longest. Also remove some
         silent clients.
@@ -133,7 +133,8 @@ class TelemetryClients:
         return client
 
     def keep(self, client: ClientInstance, pushed: Pushed) -> None:
-        """Store the values of a push. Count the values that exceed the limit of series in `dropped`.
+        """Store the values of a push. A value that is a difference is added to the known value of its series.
+        Count the values that exceed the limit of series in `dropped`.
 
         Raises:
             KafkaError: UNKNOWN_SUBSCRIPTION_ID, the client was removed meanwhile.

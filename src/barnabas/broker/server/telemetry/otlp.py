@@ -38,7 +38,7 @@ class Point(NamedTuple):
     Attributes:
         metric: name of the metric, for example ``org.apache.kafka.producer.connection.creation.total``.
         attributes: names (letters, digits and ``_``) and values, none empty, sorted by name.
-        is_sum: whether the metric is a sum that only grows; otherwise it is shown as a gauge.
+        is_sum: whether the metric is a sum that only grows. If false, ``/metrics`` shows it as a gauge.
         is_delta: whether the value is the difference from the last push.
     """
 

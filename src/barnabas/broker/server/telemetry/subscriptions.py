@@ -72,6 +72,8 @@ class Subscriptions:
     def wanted_of(self, client: Mapping[str, str]) -> Wanted:
         """Return the metrics that a client must push, and the shortest interval of the matching resources.
 
+        If no resource matches, the result has no metrics and the default interval.
+
         `client` has the client's attributes, by the names that the setting ``match`` uses.
         """
         self._refresh()

@@ -105,7 +105,8 @@ class MarkerSender:
     async def _look_for(self, partitions: Sequence[TopicPartition]) -> Outcomes:
         """Return the outcome for partitions that are not in this broker's image, from a newer image.
 
-        UNKNOWN_TOPIC_OR_PARTITION means that a partition was deleted. Otherwise the error is retriable.
+        UNKNOWN_TOPIC_OR_PARTITION means that a partition was deleted. LEADER_NOT_AVAILABLE means that the
+        partition exists, or that no newer image came in time. The caller then tries again.
         """
         try:
             async with asyncio.timeout(_STORE_PATIENCE):

@@ -38,6 +38,8 @@ def refusals(
 ) -> MaybeAwaitable[Refusals]:
     """Return the errors of those batches in a transactional request that the broker must not append.
 
+    The result has the errors by topic (name or id, as in the request) and partition index.
+
     Ask the transaction coordinator about partitions in which the transaction has no records yet.
 
     Args:

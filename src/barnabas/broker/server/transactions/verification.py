@@ -77,12 +77,17 @@ class Coordinators(Protocol):
         partitions: Collection[TopicPartition],
         version: int,
     ) -> MaybeAwaitable[None]:
-        """Add partitions to the producer's transaction. Raises KafkaError."""
+        """Add partitions to the producer's transaction. Raises KafkaError if the coordinator rejects this, or
+        if there is none now.
+        """
 
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
     ) -> MaybeAwaitable[Verdicts]:
-        """Return an error code for each partition: NONE if it is in the transaction. Raises KafkaError."""
+        """Return an error code for each partition: NONE if the partition is in the transaction.
+
+        Raises KafkaError if there is no coordinator now, or if it rejects the whole request.
+        """
 
 
 class TransactionVerifier:
@@ -98,7 +103,9 @@ class TransactionVerifier:
         self._queue: dict[str, asyncio.Future[None]] = {}
 
     def is_asking(self, transactional_id: str) -> bool:
-        """Whether writes of this transactional id wait for a verdict. If so, later writes wait, too."""
+        """Whether writes of this transactional id wait for a verdict. While they wait, later writes wait,
+        too.
+        """
         return transactional_id in self._queue
 
     def admit(self, write: TransactionalWrite) -> MaybeAwaitable[Verdicts]:
@@ -107,8 +114,8 @@ class TransactionVerifier:
         The errors come from the coordinator. For example, TRANSACTION_ABORTABLE: the partition was not added.
         CONCURRENT_TRANSACTIONS: the previous transaction has not ended yet.
 
-        The caller must await the result in the task that then writes. Otherwise the next write of the same
-        transactional id can come first.
+        The caller must await the result in the task that then writes. If another task writes, the next write
+        of the same transactional id can come first.
         """
         if self.is_asking(write.transactional_id):
             return self._in_turn(write, None)

@@ -89,7 +89,7 @@ class _Draft:
     def _kept(
         self, partitions: Sequence[_Partition], members: Sequence[int]
     ) -> tuple[dict[int, set[_Partition]], dict[_Partition, set[int]]]:
-        """Return the partitions that each member had before, and the members that had each partition."""
+        """Return which of `partitions` each member had before, and the members that had each of them."""
         holders: dict[_Partition, set[int]] = {partition: set() for partition in partitions}
         topics = {topic for topic, _ in partitions}
         owned: dict[int, set[_Partition]] = {}

@@ -71,7 +71,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of all members, in milliseconds."""
+        """The longest rebalance timeout of all members, in milliseconds; 0 without members."""
         return max((member.rebalance_timeout_ms for member in self.members), default=0)
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:

@@ -42,7 +42,15 @@ class ClassicMembers:
     def join(
         self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        """Handle JoinGroup. The response does not wait for other members."""
+        """Handle JoinGroup. The response does not wait for other members.
+
+        If a static member of the consumer protocol comes back with the classic protocol, the group can become
+        classic (`may_downgrade`).
+
+        Raises:
+            KafkaError: GROUP_MAX_SIZE_REACHED; INCONSISTENT_GROUP_PROTOCOL, the protocols do not fit those of
+                the group or cannot be decoded; the errors of `ConsumerGroup.static_member`.
+        """
         instance_id = request.group_instance_id
         member_id = request.member_id or f"{instance_id or caller.client_id}-{self._unique()}"
         self._membership.check_room(group, member_id)

@@ -118,7 +118,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return frozenset(self._patterns)
 
     def preferred_assignor(self) -> str | None:
-        """Return the assignor that most members request; None if no member requests one."""
+        """Return the assignor that most members request; None if no member requests one.
+
+        At equal numbers, the name that is last in the alphabet wins.
+        """
         votes = self._votes
         return max(votes, key=lambda name: (votes[name], name), default=None)
 

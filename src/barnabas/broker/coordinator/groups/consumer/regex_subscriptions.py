@@ -184,7 +184,7 @@ class RegexSubscriptions:
         return draft
 
     def stored(self, group_id: str) -> None:
-        """Forget the failures of a group, because the found topics are stored."""
+        """Reset the number of failures of a group, because the found topics are stored."""
         self._failed.pop(group_id, None)
 
     def failed(self, group_id: str) -> None:

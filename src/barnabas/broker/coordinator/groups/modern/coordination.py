@@ -73,7 +73,10 @@ class ModernGroups(Generic[G, D]):
         If the group no longer exists, do nothing.
 
         Raises:
-            KafkaError: `change` raised it, or the records cannot be stored.
+            KafkaError: the records cannot be stored.
+
+        `change` must raise nothing. The runtime would only log its error, and this call would wait until its
+        task is cancelled.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

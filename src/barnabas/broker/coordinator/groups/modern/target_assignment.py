@@ -52,7 +52,7 @@ class TargetAssigner(Generic[G, D]):
         raise NotImplementedError
 
     def is_outdated(self, group: G) -> bool:
-        """Whether the group needs a new epoch, because subscribed topics have changed since its last one."""
+        """Whether the group needs a new epoch: subscribed topics have changed since its last epoch."""
         hashed, names, other = self._facts(group)
         last = self._verified.get(group.group_id)
         if last is not None and last[0] == hashed and last[1] is names and last[2] is other:

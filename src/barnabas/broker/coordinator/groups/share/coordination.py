@@ -106,7 +106,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         If the group does not exist, create it.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, the group has another type; NON_EMPTY_GROUP.
+            KafkaError: GROUP_ID_NOT_FOUND, the group has another type; NON_EMPTY_GROUP, the group has
+                members.
         """
         group = ShareGroup(group_id) if self._find(group_id) is None else self._existing_group(group_id)
         group.check_empty()
@@ -134,7 +135,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         """Record that the topics in `names` (None: all topics) are deleting. Return the states to delete.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+            KafkaError: GROUP_ID_NOT_FOUND, there is no such share group; NON_EMPTY_GROUP, the group has
+                members.
         """
         group = self._existing_group(group_id)
         group.check_empty()
@@ -168,7 +170,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         """Delete an empty group. The states of its partitions must be deleted before.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+            KafkaError: GROUP_ID_NOT_FOUND, there is no such share group; NON_EMPTY_GROUP, the group has
+                members.
         """
         group = self._existing_group(group_id)
         group.check_empty()

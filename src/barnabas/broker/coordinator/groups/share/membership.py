@@ -154,7 +154,8 @@ def _find(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember
     """Return the member as it was before the request; a new one if it joins.
 
     Raises:
-        KafkaError: UNKNOWN_MEMBER_ID; FENCED_MEMBER_EPOCH, the epoch is neither the current nor the previous.
+        KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_MEMBER_EPOCH, the epoch is neither the
+            current nor the previous.
     """
     member_id, epoch = request.member_id, request.member_epoch
     if epoch == JOIN_EPOCH:

@@ -93,7 +93,7 @@ class ShareStates:
                 del self._speakers[group_id], self._conversations[group_id]
 
     async def initialize(self, offsets: Mapping[SharePartitionKey, Offset], state_epoch: int) -> Failures:
-        """Initialize the states of partitions with these start offsets. Return the failures.
+        """Initialize the states of partitions with these start offsets. Return the errors by partition.
 
         The caller must be in a `conversation`. A state that an earlier group of the same name has left is
         replaced.
@@ -101,7 +101,9 @@ class ShareStates:
         return await self._each(offsets, lambda key: self._initialize(key, state_epoch, offsets[key]))
 
     async def delete(self, deleted: Collection[SharePartitionKey]) -> Failures:
-        """Delete the states of partitions. Return the failures. The caller must be in a `conversation`."""
+        """Delete the states of partitions. Return the errors by partition. The caller must be in a
+        `conversation`.
+        """
         return await self._each(deleted, self._persister.delete)
 
     # --- inside ---
