@@ -12,7 +12,7 @@ _INTERVAL = 0.2
 
 
 class Counter:
-    """Counts records and bytes. If `shown`, it prints them on stderr a few times a second, and at the end.
+    """Counts records and bytes. If `shown` is true, it prints the counts on stderr a few times a second.
 
     With `total_bytes`, the line also has the share of these bytes that has been counted.
     """

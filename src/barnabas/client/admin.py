@@ -134,11 +134,17 @@ class Admin:
         topic_calls.create_topic(self._brokers, topic, validate_only=validate_only)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its records."""
+        """Delete a topic with all its records.
+
+        Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) if there is no such topic.
+        """
         topic_calls.delete_topic(self._brokers, name)
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Raise the number of a topic's partitions to `total`."""
+        """Raise the number of a topic's partitions to `total`.
+
+        Raises KafkaError (INVALID_PARTITIONS) if the topic has `total` partitions or more already.
+        """
         topic_calls.add_partitions(self._brokers, name, total)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -288,7 +294,10 @@ class Admin:
         )
 
     def delete_group(self, group: str) -> None:
-        """Delete a group, which must have no members, and its offsets."""
+        """Delete a group, which must have no members, and its offsets.
+
+        Raises KafkaError: NON_EMPTY_GROUP if the group has members, GROUP_ID_NOT_FOUND if there is no group.
+        """
 
         def delete(connection: BrokerConnection, _: BrokerId) -> None:
             consumer_groups.delete_group(connection, group)

@@ -126,7 +126,12 @@ class CertificateFolder:
         return self.issue(name, self.describe(name).hosts)
 
     def describe(self, name: str) -> Description:
-        """Return the contents of a certificate. Raises ClientError if there is none."""
+        """Return the contents of the certificate of `name`.
+
+        Raises:
+            ClientError: the folder has no such certificate.
+            ConfigError: the file is not a certificate.
+        """
         try:
             return certificates.describe(self.pem(name).read_bytes())
         except FileNotFoundError:

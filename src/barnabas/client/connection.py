@@ -60,7 +60,7 @@ class Security(Protocol):
         ...
 
     def authenticate(self, connection: BrokerConnection) -> None:
-        """Log in to the broker, if a login is configured. Raises ClientError if it fails."""
+        """Log in to the broker, if a login is configured. Raises ClientError if the login fails."""
         ...
 
 

@@ -45,7 +45,7 @@ class Consumer:
     With `group`, the consumer is a member of that consumer group, which shares the partitions and stores
     offsets. It commits automatically every few seconds, or by `commit`. A record counts as processed when the
     caller takes the next one, or when the `with` block ends without an error. Without `group`, it reads every
-    partition itself and stores no offsets.
+    partition that exists now, and stores no offsets.
 
     The caller may process a record for any time: the consumer stays in its group until `close`, or until the
     process ends. A rebalance waits until the caller has processed its record, at most for two thirds of
@@ -58,6 +58,11 @@ class Consumer:
         start: "earliest" or "latest": the position in partitions without a committed offset, or in all
             partitions without a group.
         settings: settings of librdkafka, with underscores for dots.
+
+    Raises:
+        SettingError: librdkafka rejects a setting.
+        ClientError: an address is not HOST:PORT; without a group, also if no broker answers.
+        KafkaError: without a group, a topic does not exist.
     """
 
     def __init__(
@@ -105,7 +110,7 @@ class Consumer:
             )
 
     def subscribe(self, *topics: str) -> None:
-        """Read these topics as a member of the group."""
+        """Read these topics, in place of the previous ones, as a member of the group."""
         self._keeper.start(list(topics))
 
     def partitions(self, *topics: str) -> list[TopicPartition]:
@@ -230,7 +235,7 @@ class Consumer:
             raise translate(error) from None
 
     def _fetch(self, messages: list[confluent_kafka.Message], timeout: float, at_most: int) -> None:
-        """Add received messages to `messages`, and wait for the first unless there are some."""
+        """Add received messages to `messages`. If it is empty, wait `timeout` seconds for the first."""
         if not messages:
             messages += self._consumer.consume(1, timeout)
         if messages and len(messages) < at_most:
@@ -239,8 +244,8 @@ class Consumer:
     def _take_records(self, messages: list[confluent_kafka.Message], at_most: int) -> list[Record]:
         """Remove up to `at_most` messages from the list, and return their records.
 
-        The first error raises if no record comes before it. Otherwise it stays in the list, and the next call
-        raises.
+        If the list begins with an error, raise the error. If records come before an error, return these
+        records: the error stays in the list, and the next call raises it.
         """
         records: list[Record] = []
         for done, message in enumerate(messages[:at_most]):

@@ -24,7 +24,10 @@ def record_line(
 
 
 def bytes_to_json(data: bytes | None) -> Any:
-    """Return the JSON value of bytes: a text if they are UTF-8, else that of `in_base64`; None for None."""
+    """Return the JSON value of bytes: a text if they are UTF-8, the value of `in_base64` if they are not.
+
+    Return None for None.
+    """
     if data is None:
         return None
     try:

@@ -181,7 +181,7 @@ def _access(line: str) -> Fields | None:
 
 
 def _klog(line: str) -> Fields | None:
-    """Parse a line of Kubernetes (klog): Lmmdd hh:mm:ss.uuuuuu pid file:line] message; else None."""
+    """Parse a line of Kubernetes (klog): Lmmdd hh:mm:ss.uuuuuu pid file:line] message; None for others."""
     match = _KLOG.match(line)
     if match is None:
         return None

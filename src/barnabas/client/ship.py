@@ -109,6 +109,9 @@ class Shipper:
         settings: more producer settings of librdkafka, e.g. {"compression.type": "zstd"}.
 
     `run` can be called once.
+
+    Raises:
+        ClientError: the files cannot be shipped (see `ship_files.find_sources`).
     """
 
     def __init__(

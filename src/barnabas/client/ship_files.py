@@ -25,7 +25,8 @@ def find_sources(
     """Return the files to follow, each once, with its rotated files.
 
     Raises:
-        ClientError: a file is missing or cannot be read, or two files have the same source.
+        ClientError: there are no files, a file is missing, is a folder or cannot be read, or two files have
+            the same source.
     """
     if isinstance(files, Mapping):
         paths = {Path(path).absolute(): source for path, source in files.items()}

@@ -48,7 +48,7 @@ def encode_header(number: int, position: Position, host: str) -> bytes:
 
 
 def decode_header(value: bytes) -> tuple[int, Position, str]:
-    """Decode the header `barnabas.ship` to number, position and host. Raises ValueError."""
+    """Decode the header `barnabas.ship` to number, position and host. Raises ValueError for other bytes."""
     number, position, host = value.decode().split("@", 2)
     return int(number), Position.decode(position), host
 

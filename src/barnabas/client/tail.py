@@ -301,9 +301,10 @@ class FileTail:
 
 
 def _bytes_before(path: Path, position: Position, *, at_end: bool = False) -> bytes | None:
-    """Return the bytes before the position whose checksum it has; None if the file does not have them there.
+    """Return the bytes before `position` in a file, if their checksum is that of `position`.
 
-    With `at_end` they must be the last bytes of the file.
+    Return None if the checksum differs, or the file cannot be read. If `at_end` is true, also return None if
+    the file has bytes after them.
     """
     try:
         with _open_log(path) as file:

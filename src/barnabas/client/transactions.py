@@ -88,7 +88,7 @@ class Transactions:
     If a broker dies during a call, the call succeeds if another broker answers in time.
 
     Every method raises KafkaError if a broker rejects the request, and ClientError if a broker does not
-    answer within `timeout` seconds.
+    answer within `timeout` seconds. The constructor raises ClientError if no broker answers.
     """
 
     def __init__(self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, *, timeout: float = 15.0) -> None:

@@ -90,7 +90,10 @@ def _change(registry: Schemas, method: str, path: str, body: dict[str, Any] | No
 
 
 def _subject(wanted: Wanted) -> tuple[str, str]:
-    """Return the requested subject's name, and its path in the registry. Raises QueryError."""
+    """Return the requested subject's name, and its path in the registry.
+
+    Raises QueryError if the name is missing, or is not possible.
+    """
     name = text_of(wanted, "subject").strip()
     if name in (".", ".."):  # an address could not name them
         raise QueryError(f"subject={name}: no subject has this name")
@@ -98,7 +101,7 @@ def _subject(wanted: Wanted) -> tuple[str, str]:
 
 
 def _references(wanted: Wanted) -> list[dict[str, Any]]:
-    """Return the references of the requested schema to other schemas. Raises QueryError."""
+    """Return the references of the requested schema to other schemas; QueryError if they are malformed."""
     references = wanted.get("references") or []
     if not isinstance(references, list) or not all(
         isinstance(each, dict)

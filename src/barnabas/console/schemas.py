@@ -77,9 +77,10 @@ class Schemas(SchemaRegistry):
 
 
 def level_of(registry: SchemaRegistry, subject: str, query: str = "") -> str | None:
-    """Return a subject's own compatibility level; None if it has none. Raises RegistryError.
+    """Return a subject's own compatibility level; None if it has none.
 
-    With the `query` ``?defaultToGlobal=true``, return the registry's level instead of None.
+    With the `query` ``?defaultToGlobal=true``, return the registry's level instead of None. Raises
+    RegistryError if the registry does not answer, or refuses the request.
     """
     try:
         level = registry.get(f"/config/{subject_path(subject)}{query}").get("compatibilityLevel")

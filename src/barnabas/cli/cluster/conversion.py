@@ -78,7 +78,7 @@ def make_member(folder: ClusterFolder, broker: BrokerId) -> None:
 
 
 def make_lone(folder: ClusterFolder, broker: BrokerId, others: Collection[BrokerId]) -> None:
-    """Move the files of `broker` to the places of a lone broker's files. Raises OSError.
+    """Move the files of `broker` to the places of a lone broker's files; OSError if that fails.
 
     The folders of `others`, which hold no records, are renamed. The folder's layout is removed.
     """

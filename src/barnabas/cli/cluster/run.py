@@ -380,7 +380,7 @@ class ClusterRunner:
     def _after(self, member: Member) -> str:
         """Return the end of the message that a broker has ended by itself: what happens next.
 
-        If the brokers are supervised, this plans the restart. Otherwise the user must start the broker again.
+        If the brokers are supervised, this plans the restart. If not, the user must start the broker again.
         """
         if not self._launch.is_supervised:
             return f"start it again with `barnabas cluster restart {member.id} --data {self._folder.path}`"

@@ -295,7 +295,7 @@ def _read_values(
     file: Path | None,
     is_secure: bool,
 ) -> dict[str, str]:
-    """Return the settings from the options. They override --set, which overrides the file.
+    """Return the settings from the options. Options such as --data override --set, which overrides the file.
 
     Raises:
         click.UsageError: an address is invalid, or the options contradict each other.

@@ -52,7 +52,7 @@ class Services:
 
 
 def log_dirs_of(values: Mapping[str, str]) -> ClusterFolder:
-    """Return the cluster's folder: the ``log.dirs`` of the settings. Raises ConfigError if one is wrong."""
+    """Return the cluster's folder, from ``log.dirs`` in `values`; ConfigError if a setting is wrong."""
     return ClusterFolder(*map(Path, BrokerConfig.from_text(values).log_dirs))
 
 

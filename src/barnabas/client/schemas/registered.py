@@ -52,7 +52,7 @@ class Reads(Protocol):
     """The part of a `SchemaRegistry` that finds schemas."""
 
     def get(self, path: str) -> Any:
-        """Return the JSON of the response to GET `path`. Raises RegistryError."""
+        """Return the JSON of the response to GET `path`. Raises the errors of `SchemaRegistry.get`."""
         ...
 
 

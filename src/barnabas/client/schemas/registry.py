@@ -181,7 +181,7 @@ class SchemaRegistry:
 
 
 def _parsed(url: str) -> urllib.parse.SplitResult:
-    """Return the parts of a registry's URL. Raises ConfigError."""
+    """Return the parts of a registry's URL. Raises ConfigError if the URL is malformed."""
     if not is_plain_url(url):
         raise _malformed(url, "a user and a password have /, ?, #, @ and spaces percent-encoded")
     try:
@@ -194,7 +194,10 @@ def _parsed(url: str) -> urllib.parse.SplitResult:
 
 
 def _user(parts: urllib.parse.SplitResult, login: Servers | None) -> tuple[str, str] | None:
-    """Return user and password from the URL, or else those of the cluster."""
+    """Return user and password from the URL if it has a user; if it has none, those of the cluster `login`.
+
+    Return empty texts if `login` has no user, and None if there is no `login`.
+    """
     if parts.username is not None:
         return urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
     if login is not None:

@@ -210,8 +210,8 @@ def put_records(records: Any, compact: bool, chunks: list[Chunk], out: bytearray
     """Append the size of record batches, then the batches. Return the bytearray for the next fields.
 
     If the batches have fewer than `_SMALL` bytes together, they are copied to `out`, and `out` is returned.
-    If they have more, nothing is copied: `out` and then the buffers are appended to `chunks`, and a new
-    bytearray is returned.
+    If they have `_SMALL` bytes or more, nothing is copied: `out` and then the buffers are appended to
+    `chunks`, and a new bytearray is returned.
 
     Args:
         records: one buffer, or a list or tuple of buffers.
