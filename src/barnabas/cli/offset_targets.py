@@ -75,7 +75,10 @@ class Target:
         to_datetime: str | None,
         by_duration: str | None,
     ) -> Target:
-        """Return the target of the options. Raises click.UsageError if there is not exactly one."""
+        """Return the target of the options.
+
+        Raises click.UsageError if there is not exactly one, or if its time or duration is malformed.
+        """
         given = []
         if to_earliest:
             given.append(cls("earliest"))

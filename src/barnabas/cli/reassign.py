@@ -47,7 +47,10 @@ def reassign() -> None:
 
 
 def _brokers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[BrokerId] | None:
-    """Parse an option of broker ids: ``1,2,...``, each once. Raises click.UsageError."""
+    """Parse an option of broker ids: ``1,2,...``, each once. Return None if the option is not given.
+
+    Raises click.UsageError if the text has another form.
+    """
     if text is None:
         return None
     try:

@@ -43,7 +43,8 @@ class Finding(NamedTuple):
 def examine(servers: str, address: Address, topic: str | None = None) -> Iterator[Finding]:
     """Check whether a client with the settings of `servers` can use a broker. Yield the result of each check.
 
-    If a check of the connection fails, no further check follows.
+    If a check of the connection fails, no further check follows. ClientError is raised if the broker stops
+    answering after these checks.
 
     Args:
         servers: settings of the client. The addresses in the text are not used.

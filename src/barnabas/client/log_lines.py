@@ -71,7 +71,8 @@ def parse_line(line: str, source: str) -> Fields:
     - `timestamp`: ISO 8601, or None. It has a zone only if the line has one.
 
     Other fields have their usual names: `logger`, `thread`, `pid`, `host`, `program`, `client`, `method`,
-    `path`, `status`, ..., and every field of a structured line.
+    `path`, `status`, ..., and every field of a structured line. If such a line has a field `source`, the
+    result has it as `source_`.
     """
     head, newline, rest = line.rstrip("\r\n").partition("\n")
     head = head.rstrip("\r")

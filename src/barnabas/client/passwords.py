@@ -38,7 +38,7 @@ def list_users(brokers: Brokers) -> dict[str, dict[str, int]]:
 
 
 def known_users(servers: str, timeout: float, users: Iterable[str]) -> set[str]:
-    """Return those `users` that have a SCRAM password.
+    """Return those of `users` that have a SCRAM password. If `users` is empty, return all such users.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers.

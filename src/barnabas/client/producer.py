@@ -78,13 +78,18 @@ class Producer:
         on_delivery: Callable[[Record], None] | None = None,
         about: str = "",
     ) -> None:
-        """Send a record.
+        """Send a record, without a wait for its acknowledgement. Blocks while librdkafka's queue is full.
 
         Bytes are sent unchanged, text as UTF-8, None as a tombstone, all other values as JSON.
 
-        Blocks while librdkafka's queue is full. A later `send`, `poll` or `flush` calls `on_delivery` with
-        the record as it was stored. `about` names the record in errors, such as "line 7".
-
+        Args:
+            key: bytes, or text that is sent as UTF-8; None for a record without a key.
+            headers: names and values, as pairs or as a mapping.
+            partition: number of the partition; None lets the partitioner choose it.
+            timestamp_ms: milliseconds since 1970; None for the present time.
+            on_delivery: `send`, `poll` or `flush` calls it with the record as it was stored; never after a
+                failed delivery.
+            about: name of the record in errors, such as "line 7".
         Raises:
             KafkaError, ClientError: an earlier record, or this one, could not be delivered.
             TypeError, ValueError: JSON cannot express `value`.

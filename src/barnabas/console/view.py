@@ -116,7 +116,10 @@ class ClusterView:
         return live_leaders(self.metadata(topics).topics)
 
     def groups(self) -> tuple[list[Any], str | None]:
-        """Return all groups sorted by name, and an error if a broker does not list its groups."""
+        """Return all groups sorted by name, and the error of a broker that does not list its groups.
+
+        The error is None if every broker has listed its groups.
+        """
         return self.shared("groups", 1.0, self._listed_groups)
 
     def committed(self) -> dict[str, dict[TopicPartition, int]]:

@@ -80,7 +80,7 @@ def _admin(secure: Path) -> Mapping[str, str]:
 
 
 def _answers(servers: Servers) -> tuple[int, MetadataResponse] | None:
-    """Return the controller and all topics, from the first broker that answers."""
+    """Return the controller and all topics, from the first broker that answers; None if none answers."""
     try:
         with closing(Brokers(servers, 2 * _ANSWER)) as brokers:
             controller: int = brokers.ask_once(DescribeClusterRequest()).controller_id

@@ -172,7 +172,7 @@ def run(
 
 
 def _listener(values: Mapping[str, str]) -> tuple[Endpoint, Address | None]:
-    """Return the listener of broker 1, and the advertised address if `values` set one.
+    """Return the listener of broker 1, and the advertised address; None if `values` do not set one.
 
     Raises:
         ConfigError: the settings are invalid, or have several listeners.

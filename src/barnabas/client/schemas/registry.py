@@ -116,7 +116,10 @@ class SchemaRegistry:
         return self._ask("GET", path, None, self._patience.read_s)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Send a request that makes or checks a change. Return the response's JSON. Raises as `get`."""
+        """Send a request that makes or checks a change. Return the response's JSON. Raises as `get`.
+
+        The request has `body` as JSON; None sends no body.
+        """
         return self._ask(method, path, body, self._patience.change_s)
 
     def curl(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> list[str]:

@@ -91,7 +91,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_string(buffer: Readable, pos: int, required: str | None) -> tuple[str | None, int]:
-    """Return a compact string, and the position after it.
+    """Return a compact string (None for null), and the position after it.
 
     `required` is the field's name if the field must not be null. In this case, null raises ProtocolError. So
     does a string that is too long.
@@ -106,7 +106,7 @@ def read_string(buffer: Readable, pos: int, required: str | None) -> tuple[str |
 
 
 def read_bytes(buffer: Readable, pos: int, required: str | None) -> tuple[bytes | None, int]:
-    """Return compact bytes, and the position after them.
+    """Return compact bytes (None for null), and the position after them.
 
     `required` is the field's name if the field must not be null. In this case, null raises ProtocolError.
     """
