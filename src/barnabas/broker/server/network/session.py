@@ -39,6 +39,8 @@ WORTH_IN_PLACE = 256 * 1024
 #: How long a connection that we close may take to read what was sent to it, in seconds.
 CLOSE_GRACE = 5.0
 
+_FAILED = "the broker failed to serve a request"
+
 
 def _nothing() -> None:
     """Do nothing. This replaces the function that ends a connection after the connection has ended."""
@@ -314,7 +316,11 @@ class ClientSession(asyncio.Protocol):
                 if not self._closing:
                     self.close("a request was cancelled")
                 return
-            chunks = finish(done)
+            try:
+                chunks = finish(done)
+            except Exception:
+                self.close(_FAILED)  # without a response, the client would wait for its own timeout
+                raise
             if not self._closing:
                 self._send_in_order(waiting, chunks)
                 if not isinstance(done, PromptFuture):
@@ -405,6 +411,9 @@ class ClientSession(asyncio.Protocol):
                 self._serve(frame, self)
             except ProtocolError as error:
                 self.close(str(error))
+            except Exception:
+                self.close(_FAILED)
+                raise
             if self._busy_polling is not None:
                 self._busy_polling.served()
 
@@ -476,6 +485,9 @@ class ClientSession(asyncio.Protocol):
                 self._serve(self._backlog.popleft(), self)
         except ProtocolError as error:
             self.close(str(error))
+        except Exception:
+            self.close(_FAILED)
+            raise
         finally:
             self._outbox.uncork()
         if not self._closing:

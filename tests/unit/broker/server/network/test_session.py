@@ -13,7 +13,7 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.network.listener import Closings, most_per_ip
 from barnabas.broker.server.network.session import MAX_HELD_BYTES, MAX_UNANSWERED
 from barnabas.broker.server.requests.order import BetweenBrokers
-from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, encode_response, parse_response
 from barnabas.kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.kafka.protocol.wire import uvarint
@@ -379,6 +379,35 @@ def test_a_request_that_the_broker_gives_up_closes_its_connection(run, caplog):
 
     run(scenario)
     assert "a request was cancelled" in caplog.text
+
+
+@pytest.mark.parametrize("is_parked", [True, False])
+def test_an_error_while_a_response_is_encoded_closes_its_connection(run, caplog, monkeypatch, is_parked):
+    """Without a response, the client would wait until its own timeout."""
+
+    def encode(header, response):
+        if response.error_code:
+            raise ZeroDivisionError
+        return encode_response(header, response)
+
+    async def scenario(server):
+        waiting = asyncio.get_running_loop().create_future()
+        server.heartbeat = lambda request: waiting if is_parked else HeartbeatResponse(error_code=1)
+        client = await server.connect()
+        client.send(client.heartbeat(1))
+        await until(lambda: len(server.connections) == 1)
+        await asyncio.sleep(0.01)
+        if is_parked:
+            waiting.set_result(HeartbeatResponse(error_code=1))
+        assert await client.is_closed()
+        again = await server.connect()
+        server.heartbeat = lambda request: HeartbeatResponse()
+        again.send(again.heartbeat(2))
+        await again.answer(2)
+
+    monkeypatch.setattr("barnabas.broker.server.requests.dispatch.encode_response", encode)
+    run(scenario)
+    assert "ZeroDivisionError" in caplog.text
 
 
 @pytest.mark.parametrize("cancels", [True, False])
