@@ -243,7 +243,7 @@ def reset_offsets(
 
 
 def _refusal(description: GroupDescription) -> str | None:
-    """Return the reason why the broker would refuse to change the group's offsets; None if there is none."""
+    """Return the reason why the broker would refuse to change the group's offsets; None if it would not."""
     group = description.group
     if not description.members:
         return None

@@ -52,7 +52,7 @@ class Secured:
     def announce(self, servers: str) -> str:
         """Write the admin's client settings with the broker's address.
 
-        Return the lines that tell the user.
+        Return lines for the user: the rule of access, and a command that logs in as the admin.
         """
         file = self.folder.write_login(ADMIN, self.password, servers)
         command = f"barnabas topics list --config {shlex.quote(str(file))}"

@@ -278,9 +278,9 @@ class Brokers:
     def insist(self, attempt: Callable[[float], T]) -> T:
         """Call `attempt` until it succeeds or `timeout` seconds have passed. Return its result.
 
-        `attempt` gets the deadline (monotonic seconds). It is repeated if no broker answers, or if a broker
-        rejects the request with one of the `_PASSING` error codes. A failed login, an unknown broker id and
-        an API that the broker does not serve are raised at once.
+        `attempt` gets the deadline (monotonic seconds). The call is repeated if no broker answers, or if a
+        broker rejects the request with one of the `_PASSING` error codes. Errors with other codes, a failed
+        login, an unknown broker id and an API that the broker does not serve are raised at once.
         """
         deadline = time.monotonic() + self.timeout
         pause = _RETRY_S

@@ -83,7 +83,7 @@ class KeepAlive:
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop polling. If a rebalance waits for the caller's record, it waits no longer."""
+        """Stop polling. End the wait of a rebalance for the caller's record."""
         self._stopped.set()
         with self.changed:
             self._in_hand = None

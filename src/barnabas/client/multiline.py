@@ -81,7 +81,7 @@ class LineGrouper(Generic[P]):
         return finished
 
     def flush(self) -> Gathered[P] | None:
-        """End the current record, and return it; None if there is none."""
+        """End the current record, and return it. Return None if no record is pending."""
         finished, self._open = self._open, None
         self._in_python_trace = False
         return finished

@@ -98,7 +98,7 @@ def _try_each(
 ) -> _Result | list[str]:
     """Probe all addresses at the same time. Return the result of the first successful probe.
 
-    If there is none, return a text for each address, with the address and the reason.
+    If no probe succeeds, return a text for each address, with the address and the reason.
 
     Raises:
         AuthenticationError: before any probe succeeded, a broker rejected the client, or the client a broker.

@@ -118,10 +118,10 @@ class FileTail:
         return max(os.fstat(self._file.fileno()).st_size - self._offset, 0)
 
     def next_line(self, *, final: bool = False) -> bytes | None:
-        """Return the next line with its line end; None if there is none now. `position` is then after it.
+        """Return the next line with its line end; None if there is none now. `position` moves after the line.
 
-        The last line is returned only with its newline, or if `final` is set, or if the file has been
-        rotated. Lines longer than `MAX_LINE` are returned in pieces.
+        A last line without a newline is returned only if `final` is true, or if the file has been rotated.
+        Lines longer than `MAX_LINE` are returned in pieces.
         """
         while not self._ready:
             if self._file is None and not self._open(self.path):

@@ -67,8 +67,9 @@ class Totals:
 class Survey:
     """Counts the records and bytes of all topics, and passes end offsets to `rates`. Any thread can use it.
 
-    In a small cluster, `look` requests all data. In a large one, it starts a thread, which works as long as
-    pages call `look`. Its first pass has no pauses. Later passes work for a twentieth of the time.
+    In a small cluster, `look` requests all data. In a large cluster, `look` starts a thread, which works
+    as long as pages call `look`. The first pass of the thread hardly pauses. Later passes work for a
+    twentieth of the time.
     """
 
     def __init__(

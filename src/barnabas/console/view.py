@@ -101,8 +101,8 @@ class ClusterView:
     def metadata(self, topics: Iterable[str] | None = None) -> Any:
         """Return the response to a Metadata request for some topics or all. The request creates no topic.
 
-        The response for all topics is shared for a second or more. It is the same object as before if the
-        cluster's answer is the same.
+        Pages share the response for all topics for a second or more. If the cluster's next answer is equal,
+        the result is the same object as before.
         """
         if topics is None:
             return self.shared(
@@ -127,7 +127,7 @@ class ClusterView:
         return self.shared("committed", 2.0, self._committed)
 
     def share_offsets(self, group: str) -> dict[TopicPartition, ShareOffset]:
-        """Return a share group's start offsets and lags; none if the cluster does not tell them."""
+        """Return a share group's start offsets and lags; empty if the cluster rejects the request."""
 
         def ask() -> dict[TopicPartition, ShareOffset]:
             with suppress(ClientError, KafkaError):

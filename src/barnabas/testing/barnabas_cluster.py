@@ -56,15 +56,18 @@ class BarnabasCluster(TemporaryCluster):
         brokers: the number of brokers.
         settings: settings of every broker by Kafka's names. By default a topic has three replicas (fewer if
             there are fewer brokers), and acks=all requires two of them in sync.
-        racks: ``broker.rack`` of each broker, in order.
+        racks: ``broker.rack`` of each broker, in order, with the `later` brokers; empty for no racks.
         later: the number of further brokers, which `restart` starts when the cluster grows.
         data: a directory for all data, which is kept. By default a temporary directory, removed at the end.
         mode: "thread" runs brokers in this process (fastest, and a debugger reaches them); "process" runs
-            each in a process of its own. The default follows from the store.
-        store: "memory" in mode "thread": a metadata store in this process. In mode "process" it is "embedded"
-            or "zookeeper". "embedded" is the store of `barnabas start --brokers`, which this process serves.
-            "zookeeper" is a real ZooKeeper, which needs Java and PySpark; it is the default on a system
-            without Unix sockets.
+            each in a process of its own. By default, the mode that fits `store`; without `store`, "thread".
+        store: "memory" in mode "thread": a metadata store in this process. In mode "process", "embedded" or
+            "zookeeper". "embedded", the default, is the store of `barnabas start --brokers`, which this
+            process serves. "zookeeper" is a real ZooKeeper, which needs Java and PySpark. Without Unix
+            sockets, the default is "zookeeper".
+
+    Raises:
+        ValueError: an argument is not allowed, or `mode` and `store` do not fit.
 
     `bootstrap_servers` has the addresses of all brokers, for any client. `partition` cuts only connections
     between brokers: clients reach every broker that runs.

@@ -35,6 +35,9 @@ class BarnabasBroker(TemporaryCluster):
             `barnabas start` in a process of its own, which a test can also kill.
         port: 0 chooses a free port, which stays the same after `restart`.
 
+    Raises:
+        ValueError: `mode` is not known.
+
     `bootstrap_servers` is ``host:port``, for any client.
     """
 

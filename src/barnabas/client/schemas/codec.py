@@ -119,7 +119,7 @@ class Encoder:
 
 
 def schema_id(data: bytes) -> int | None:
-    """Return the schema id at the start of a payload; None if there is none."""
+    """Return the schema id at the start of a payload; None if `data` begins with no magic byte and id."""
     if len(data) < PREFIX or data[0] != _MAGIC:
         return None
     return int.from_bytes(data[1:PREFIX], "big")

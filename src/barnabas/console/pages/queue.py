@@ -21,7 +21,8 @@ _DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 def queue(view: ClusterView, group: str, members: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Return the records of a share group. Also add the number of locked records to each of its `members`.
 
-    The numbers of records of a partition are None if no member uses it, or if the broker does not tell them.
+    The numbers of records of a partition are None if no member uses it, or if its leader does not answer.
+    In a cluster of Apache Kafka, all of them are None.
     """
     offsets = view.admin.share_offsets(group)
     told = view.admin.share_records(group, offsets)

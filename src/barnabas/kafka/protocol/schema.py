@@ -92,12 +92,16 @@ class _Placement(NamedTuple):
 
 
 def since(version: int, *, default: Any, until: int = LATEST, nullable: int | None = None) -> Any:
-    """Declare a field that exists from `version` to `until`, inclusive. It may be null from `nullable` on."""
+    """Declare a field that exists from `version` to `until`, inclusive.
+
+    If the annotation has ``| None``, the field may be null from version `nullable` on. By default it may be
+    null in all of its versions.
+    """
     return _Placement(default, version, until, nullable)
 
 
 def until(version: int, *, default: Any, nullable: int | None = None) -> Any:
-    """Declare a field that exists up to and including `version`. It may be null from `nullable` on."""
+    """Declare a field that exists up to and including `version`. `nullable` is as in `since`."""
     return _Placement(default, 0, version, nullable)
 
 
