@@ -302,8 +302,8 @@ class InFlight:
     def _settled(self) -> int:
         """Return the number of settled records: those before the first available or acquired one.
 
-        Gaps do not count. A settled record stays settled. So this method counts each record once, until the
-        start offset moves.
+        Gaps do not count. A settled record never becomes available again. So this method counts each record
+        once, until the start offset moves.
         """
         start, position, count = self._counted
         if start != self.start:
@@ -515,7 +515,11 @@ class InFlight:
         return None
 
     def expire(self, now: float) -> int:
-        """Release records whose locks end at `now` or earlier. Return the number of these records."""
+        """Release records whose locks end at `now` or earlier. Return the number of these records.
+
+        A released record becomes available. If it has reached the limit of deliveries, the group gives it up
+        instead.
+        """
         count = 0
         while self._locks and self._locks[0][0] <= now:
             _, first, last = heappop(self._locks)
@@ -546,7 +550,8 @@ class InFlight:
         heappush(self._locks, (until, first, last))
 
     def end_session(self, member: str) -> bool:
-        """Release all records that a member has acquired, because its share session has ended.
+        """Release all records that a member has acquired (as `expire` does), because its share session has
+        ended.
 
         Return whether the member had acquired any. The delivery still counts, because a record may have
         crashed the member. Records whose acknowledgements are not stored yet are released only if their write
@@ -662,7 +667,8 @@ class InFlight:
 
         The next write contains its changes again.
 
-        Records whose locks have ended at `now` are released. Return whether there are such records.
+        Records whose locks have ended at `now` are released, as by `expire`. Return whether there are such
+        records.
         """
         (marked, dirty), self._writing = self._taken_write(), None
         self._dirty += dirty

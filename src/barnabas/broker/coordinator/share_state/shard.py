@@ -122,6 +122,8 @@ class ShareShard:
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> Result[None]:
         """Replace the state by a new one: see `SharePersister.initialize`.
 
+        A state epoch of -1 is not checked, and keeps the stored state epoch.
+
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher; UNKNOWN_TOPIC_OR_PARTITION, the
                 partition is not in the broker's image of the metadata.
@@ -165,6 +167,8 @@ class ShareShard:
         batches: Sequence[StateBatch],
     ) -> Result[None]:
         """Combine batches with the stored ones: see `SharePersister.write`.
+
+        Epochs of -1 are not checked.
 
         Raises:
             KafkaError: INVALID_REQUEST, the state is not initialized, or the batches overlap, are not in the

@@ -39,7 +39,7 @@ def must_end(transaction: Transaction, producer: ProducerIdentity, *, commit: bo
     Raises:
         KafkaError: CONCURRENT_TRANSACTIONS, the markers of the last decision are being written;
             INVALID_PRODUCER_ID_MAPPING, the transactional id has another producer id; PRODUCER_FENCED, the
-            producer has an earlier epoch and does not repeat the decision; INVALID_TXN_STATE, the state does
+            producer has another epoch, and the request is no valid repeat; INVALID_TXN_STATE, the state does
             not allow the decision.
     """
     if transaction.is_ending_for(producer):

@@ -135,7 +135,8 @@ class TransactionShard:
 
         Raises:
             KafkaError: PRODUCER_FENCED, `expected` may no longer use the id; CONCURRENT_TRANSACTIONS, the
-                last transaction must end first. If that transaction is still open, this operation aborts it.
+                last transaction must end first, or a new producer id is necessary and `fresh` is none. If the
+                last transaction is still open, this operation aborts it.
         """
         now = self._clock.now_ms()
         transaction = self.transactions.get(transactional_id) or new_transaction(fresh, timeout_ms, now)

@@ -67,6 +67,8 @@ class Leader(Protocol):
     async def last_batch(self, producer_id: ProducerId, *, with_records: bool) -> LastBatch | None:
         """Return the last batch of a producer; None if the log does not know the producer.
 
+        The result has no records if `with_records` is false, or if the batch was deleted.
+
         Args:
             producer_id: the id of the producer.
             with_records: whether to read the batch, too.

@@ -47,7 +47,10 @@ async def ask_ends(
 async def ask_starts(
     peers: BrokerClient, image: ClusterImage, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Offset]:
-    """Return the log start offsets of partitions that other brokers lead, as `ask_ends`."""
+    """Return the log start offsets of partitions that other brokers lead.
+
+    Leave out the same partitions as `ask_ends`.
+    """
     return await _ask(peers, image, partitions, _EARLIEST)
 
 

@@ -282,7 +282,8 @@ class CoordinatorPersister:
         """Send a share partition's operation to another broker, and return its part of the response.
 
         Raises:
-            KafkaError: the error in the response; NETWORK_EXCEPTION, there is no response.
+            KafkaError: the error in the response; NETWORK_EXCEPTION, there is no response;
+                COORDINATOR_NOT_AVAILABLE, the response lacks the share partition.
         """
         loop = asyncio.get_running_loop()
         purpose = coordinator, api, key.group

@@ -112,7 +112,8 @@ class TransactionVerifier:
         """Return an error code for each partition: NONE if the producer's transaction may write to it.
 
         The errors come from the coordinator. For example, TRANSACTION_ABORTABLE: the partition was not added.
-        CONCURRENT_TRANSACTIONS: the previous transaction has not ended yet.
+        CONCURRENT_TRANSACTIONS: the previous transaction has not ended yet. A write that adds no partitions
+        is always allowed if ``transaction.partition.verification.enable`` is false.
 
         The caller must await the result in the task that then writes. If another task writes, the next write
         of the same transactional id can come first.

@@ -68,7 +68,7 @@ class ShareStates:
         self._complaints = Complaints(logger)
 
     def begin(self, group_id: str) -> None:
-        """Start a task that initializes the group's initializing partitions, unless it is running."""
+        """Start a task that initializes the group's initializing partitions, unless one is running."""
         if group_id in self._under_way:
             return
         work = self._initialize_group(group_id)
