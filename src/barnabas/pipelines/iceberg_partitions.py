@@ -110,7 +110,8 @@ def _why_unbounded(table: Table, field: PartitionField, path: str) -> str:
 def _value(rows: DataFrame, table: Table, field: PartitionField) -> Column:
     """Return an expression whose value differs between the partitions of `field`.
 
-    Rows of one partition can have different values, and then go to several files. Raises ConfigError.
+    Rows of one partition can have different values, and then go to several files. Raises ConfigError if the
+    column's type or the field's transform is not supported.
     """
     name = table.schema().find_column_name(field.source_id)
     if name is None or name not in rows.columns:

@@ -186,8 +186,8 @@ class _Attempt:
     def fill(self) -> None:
         """Let Spark's tasks write the rows to the staging table.
 
-        This also runs for a batch that is written already, because otherwise earlier operators would lose
-        their state.
+        Call this also for a batch that is written already. Spark then runs the operators before the sink,
+        which would lose their state if they did not run.
         """
         self._stage(self._accepted())
 
@@ -354,7 +354,7 @@ class _Attempt:
     def _columns(self) -> tuple[list[str], list[str]]:
         """Return the columns of the rows, and the columns of the key, in the table's spelling.
 
-        Raises ConfigError.
+        Raises ConfigError if the table lacks a column of the rows, or the rows lack a column of the key.
         """
         types = self._database.columns_of(self._options.table)
         names = list(types)

@@ -36,10 +36,10 @@ def subprotocol(url: str) -> str:
 
 
 def driver_of(url: str, driver: str) -> str:
-    """Return the driver's class: `driver` if it is set, else the usual one for `url`.
+    """Return the driver's class: `driver`, or the usual class for `url` if `driver` is empty.
 
     Raises:
-        ConfigError: the kind of database has no usual driver.
+        ConfigError: `driver` is empty, and the kind of database has no usual driver.
     """
     if driver:
         return driver

@@ -55,7 +55,10 @@ class Options:
         return made
 
     def check(self) -> None:
-        """Check the values together, and fill in defaults that depend on other values. Raises ConfigError."""
+        """Check the values together, and fill in defaults that depend on other values.
+
+        Raises ConfigError if a value, or a combination of values, is not allowed.
+        """
 
     def one_of(self, names: tuple[str, ...], what: str) -> str:
         """Return the only option of `names` that is set. Raises ConfigError if none or several are set."""

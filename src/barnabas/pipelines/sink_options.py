@@ -57,9 +57,9 @@ class SinkKind:
     shares: ClassVar[bool] = False
 
     def check(self, options: SinkOptions) -> None:
-        """Check the options of a sink of this kind, and set defaults that depend on others.
+        """Check the options of a sink of this kind, and set defaults that depend on other options.
 
-        Raises ConfigError.
+        Raises ConfigError if an option, or a combination of options, is not allowed.
         """
 
     def check_spark(self, options: SinkOptions, settings: Mapping[str, str]) -> None:

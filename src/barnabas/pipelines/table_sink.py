@@ -50,8 +50,8 @@ class TableSink(SinkKind, ABC):
 
         The numbers of a query rise. After a failure, Spark repeats the last number.
 
-        Read `rows` even if the batch is written already. Otherwise the operators before the sink lose their
-        state.
+        Read `rows` even if the batch is written already. If they are not read, the operators before the sink
+        lose their state.
 
         Args:
             options: options of the sink; `options.target` is the value of the kind's own option.

@@ -87,7 +87,11 @@ class SchemasLog:
         self._owner = False
 
     async def open(self) -> None:
-        """Replay the topic to its end, then new records until `close`. Raises BarnabasError."""
+        """Replay the topic to its end, then new records until `close`.
+
+        While no broker answers, wait without a time limit. Raises confluent_kafka.KafkaException if
+        librdkafka rejects a setting.
+        """
         self._loop = asyncio.get_running_loop()
         self._consumer = confluent_kafka.Consumer(
             librdkafka_settings(

@@ -300,7 +300,7 @@ class _Transaction:
         """Repeat `call` after retriable errors, up to the transaction's timeout.
 
         `call` gets its time limit in seconds. If it times out, librdkafka continues the operation, and the
-        next call waits for its end. Raises DeliveryError.
+        next call waits for its end. Raises DeliveryError for other errors, and after the timeout.
         """
         end = time.monotonic() + self._timeout_s
         while True:

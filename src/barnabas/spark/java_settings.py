@@ -123,7 +123,10 @@ def _partitioner(value: str) -> str:
 
 
 def _security(settings: dict[str, str]) -> dict[str, str]:
-    """Convert Java's settings of TLS and SASL, such as JAAS logins and key stores. Raises ConfigError."""
+    """Convert Java's settings of TLS and SASL, such as JAAS logins and key stores.
+
+    Other settings do not change. Raises ConfigError if a setting cannot be converted.
+    """
     if _OF_SECURITY.isdisjoint(settings):
         return settings
     if "sasl.jaas.config" in settings:

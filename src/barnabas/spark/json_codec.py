@@ -48,7 +48,7 @@ class JsonSchema:
         self.required = [each.name for each in self.column.arrow if each.name in required]
 
     def complaint(self, value: Any) -> str | None:
-        """Return the reason if `value` does not conform to the schema, else None."""
+        """Return the reason why `value` does not conform to the schema; None if it conforms."""
         try:
             self._validator.validate(value)
         except ValidationError as error:

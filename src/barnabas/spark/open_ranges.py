@@ -27,9 +27,9 @@ def gone(tp: TopicPartition, start: Offset, end: Offset) -> str:
 
 
 def report_data_loss(what: str, *, fail: bool) -> None:
-    """Report lost records: raise DataLossError if `fail`, else log a warning.
+    """Report lost records, which `what` describes. Raise DataLossError if `fail` is true.
 
-    `what` describes the records.
+    If `fail` is false, log a warning.
     """
     if fail:
         raise DataLossError(

@@ -137,7 +137,10 @@ class PayloadEncoder(ABC):
 
     @abstractmethod
     def _content(self, row: dict[str, Any]) -> bytes:
-        """Return the payload of `row` without the zero byte and the id. Raises RowUnfitError."""
+        """Return the payload of `row` without the zero byte and the id.
+
+        Raises RowUnfitError if the schema does not allow the row.
+        """
 
     def encode(self, records: pa.Array) -> pa.Array:
         """Return the payload of each record; NULL for a NULL record.
@@ -170,7 +173,7 @@ class PayloadEncoder(ABC):
     def _rows(self, records: pa.Array) -> tuple[list[dict[str, Any] | None], list[str | None]]:
         """Return the rows in the types of `raw`, and the reasons for rows that cannot be converted.
 
-        Such a row is None, and the other rows have no reason.
+        A row that cannot be converted is None. The reason of each other row is None.
         """
         with suppress(pa.ArrowException):
             return self._converted(records), [None] * len(records)

@@ -107,7 +107,10 @@ def _linked(schema: Registered) -> ProtobufFile:
 
 
 def _message(schema: Registered, name: str) -> tuple[ProtobufFile, Any]:
-    """Return the descriptors of a schema, and the descriptor of the message `name`. Raises ConfigError."""
+    """Return the descriptors of a schema, and the descriptor of the message `name`.
+
+    Raises ConfigError if the schema is invalid, an import is not installed, or there is no such message.
+    """
     file = _linked(schema)
     try:
         return file, file.message(name)

@@ -12,8 +12,8 @@
 | a wrapper; Struct, Value, ListValue | the wrapped value; JSON text |
 | a message without fields | true if it is set |
 
-An unset field is NULL if Protobuf can tell that it is unset (oneofs, optional, messages), else it has its
-default. A message that contains itself has no column type and is rejected.
+An unset field is NULL if Protobuf can tell that it is unset (oneofs, optional, messages). All other unset
+fields have their default. A message that contains itself has no column type and is rejected.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class BarnabasDataSource(DataSource):
         return read_schema(self.options.get("includeHeaders", "false").strip().lower() == "true")
 
     def reader(self, schema: StructType) -> TopicReader:
-        """Return a reader for batch queries. Raises ConfigError.
+        """Return a reader for batch queries. Raises ConfigError for invalid options or columns.
 
         The reader accepts filters only in the separate process in which Spark pushes filters down. Elsewhere
         Spark would reject such a reader unless spark.sql.python.filterPushdown.enabled is set, which a data

@@ -194,9 +194,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _only_notes_start(self, start: PositionJson) -> bool:
         """Whether the next batch is empty, and only writes the start of a new query to the checkpoint.
 
-        Such a query starts at an offset that can change, as that of latest does. A checkpoint contains the
-        ends of batches. So the first batch ends where it starts. If the query is killed before it has
-        processed a record, it finds its start in the checkpoint.
+        This is so for a query that starts at an offset that can change, as that of latest does. A checkpoint
+        contains only the ends of batches. So the first batch ends where it starts. If the query is killed
+        before it has processed a record, it finds its start in the checkpoint.
         """
         return start == self._initial and self._options.starting.moves and not self._start_is_noted
 

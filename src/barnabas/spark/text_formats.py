@@ -21,7 +21,7 @@ _PARSED, _CORRUPT = "_parsed", "_corrupt"
 class Decoded:
     """Columns of parsed records, by name.
 
-    `reason` says why a record cannot be parsed, and is NULL otherwise.
+    `reason` says why a record cannot be parsed. It is NULL for a record that can be parsed.
     """
 
     columns: dict[str, Column]

@@ -136,8 +136,8 @@ def candidates(
 def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[BrokerId, ...]:
     """Return the brokers for which a partition without a leader waits if unclean elections are not allowed.
 
-    If some brokers certainly have all records, any one of them is enough. Otherwise the partition waits for
-    all absent members of the last known ELR.
+    If some brokers certainly have all records, the result has these, and any one of them is enough. If there
+    is no such broker, the partition waits for all absent members of the last known ELR.
     """
     if state.leader != NO_BROKER or state.is_missing:
         return ()

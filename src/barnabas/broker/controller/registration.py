@@ -76,7 +76,7 @@ class Registration:
         return self._clean_epoch
 
     def admitted(self, epoch: int) -> None:
-        """Record that the controller has admitted the registration of that epoch."""
+        """Set `clean_epoch` to `epoch`, which the controller has admitted. Ignore an earlier epoch."""
         if epoch == self._broker.epoch:
             self._clean_epoch = epoch
 

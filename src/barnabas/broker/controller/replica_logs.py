@@ -30,7 +30,8 @@ _AT_ONCE = 500
 class Reach(NamedTuple):
     """The end of a log.
 
-    Of two logs, the one with the higher last epoch reaches further; if these are equal, the longer one.
+    Of two logs, the one with the higher last epoch reaches further. If their last epochs are equal, it is the
+    one with the higher end offset.
     """
 
     epoch: LeaderEpoch

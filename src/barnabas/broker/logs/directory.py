@@ -608,7 +608,7 @@ class LogDirectory:
         return CheckpointWrite(self._cleaned_to, self._all_logs, None)
 
     def note_clean(self, topic_partition: TopicPartition, offset: Offset) -> None:
-        """Note the offset up to which a log is clean, for the next `cleaned_checkpoint`."""
+        """Set the offset up to which a log is clean. The next `cleaned_checkpoint` writes it."""
         self._cleaned_to.offsets[topic_partition] = offset
         self._cleaned_to.is_stale = True
 

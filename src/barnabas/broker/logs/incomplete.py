@@ -72,7 +72,9 @@ class IncompleteReplicas:
         return replica is not None and replica.opened is opened and not replica.mark.is_emptied
 
     async def note_emptied(self, opened: PartitionLog) -> None:
-        """Note in the mark that a log was emptied, so that a restart keeps the records copied from now on.
+        """Write into the mark that a log was emptied, so that a restart keeps the records copied from now on.
+
+        Do nothing if the log is not that of an incomplete replica.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the mark could not be written.

@@ -388,7 +388,7 @@ class LogManager:
         config_of: Callable[[str], TopicConfig],
         nameless: Mapping[TopicPartition, LogDirectory],
     ) -> set[LogDirectory]:
-        """Note the replicas that lack records, and create empty logs for those without any.
+        """Add the replicas that lack records to `incomplete`, and create empty logs for those without any.
 
         Args:
             hosted: partitions of this broker, with their topic ids.
@@ -718,7 +718,9 @@ class LogManager:
         return None if directory is None else directory.logs[topic_partition]
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """Create a log in its preferred log directory, else in the online one with the fewest logs.
+        """Create a log in the log directory that `prefer` has chosen for it.
+
+        If that directory is offline, or none was chosen, use the online one with the fewest logs.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the existing log cannot be read, or no directory is usable.

@@ -139,7 +139,7 @@ async def _make_missing(store: MetadataStore) -> None:
 async def check_not_lost(store: MetadataStore, fs: FileSystem, folders: Sequence[str]) -> None:
     """Reject a store without a cluster if a broker of a cluster has used the log directories.
 
-    Otherwise the data in them would belong to no topic.
+    With a new cluster, the data in these directories would belong to no topic.
 
     Raises:
         ConfigError: the store has no cluster, and a broker has used one of `folders`.
@@ -158,7 +158,7 @@ async def check_not_lost(store: MetadataStore, fs: FileSystem, folders: Sequence
 def check_unused(fs: FileSystem, folders: Sequence[str]) -> None:
     """Reject a new embedded store in log directories that have a broker's data.
 
-    Otherwise this data would belong to no topic.
+    With a new store, this data would belong to no topic.
 
     Raises:
         StoreUnavailableError: one of `folders` has a broker's data.

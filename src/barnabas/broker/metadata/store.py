@@ -207,7 +207,7 @@ class MetadataStore(Protocol):
         """
 
     async def get(self, path: str) -> StoreNode:
-        """Return a node. Raises NoNodeError."""
+        """Return a node. Raises NoNodeError if it does not exist."""
 
     async def exists(self, path: str) -> StoreNode | None:
         """Return a node; None if it does not exist."""
@@ -216,7 +216,10 @@ class MetadataStore(Protocol):
         """Return many nodes, in the order of `paths`; None for each node that does not exist."""
 
     async def children(self, path: str) -> list[str]:
-        """Return the sorted names of a node's children, without their path. Raises NoNodeError."""
+        """Return the sorted names of a node's children, without their path.
+
+        Raises NoNodeError if the node does not exist.
+        """
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
         """Create a node. Raises NodeExistsError, NoNodeError for a missing parent, EphemeralParentError."""

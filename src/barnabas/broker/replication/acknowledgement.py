@@ -30,7 +30,7 @@ class Acknowledgement(Generic[T]):
 
     `Appended.fail` gets the error of an append: KAFKA_STORAGE_ERROR, or NOT_LEADER_OR_FOLLOWER after the end
     of the leader epoch. After the time limit it gets NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas are
-    in sync, else REQUEST_TIMED_OUT.
+    in sync, and REQUEST_TIMED_OUT if enough are.
     """
 
     def __init__(self, appended: Sequence[Appended], acks: int, response: T) -> None:

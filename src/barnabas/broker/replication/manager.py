@@ -311,7 +311,7 @@ class ReplicaManager:
         return partition
 
     def _note_complete(self, partition: Partition) -> None:
-        """Note that an incomplete replica has all records again, if it is in the ISR.
+        """Remove the mark of an incomplete replica that is in the ISR, because it has all records again.
 
         Incomplete replicas leave the ISR when their broker is admitted.
         """

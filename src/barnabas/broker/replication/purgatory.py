@@ -19,10 +19,10 @@ class Watcher(Protocol):
     """A listener for the progress of a `Watched` object."""
 
     def progressed(self, new_bytes: int) -> None:
-        """Note that `new_bytes` were committed; 0 for other changes, for example of leadership.
+        """Handle the commit of `new_bytes` bytes; 0 for other changes, for example of leadership.
 
-        It is called during the change. So it must only record the change, and act in a later turn of the
-        event loop.
+        The watched object calls this during the change. So this must only record the change, and act in a
+        later turn of the event loop.
         """
 
 

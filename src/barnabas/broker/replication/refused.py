@@ -57,7 +57,11 @@ class EarlyBatches:
         return self._count
 
     def note(self, topic: TopicKey, index: int, header: BatchHeader, code: ErrorCode) -> None:
-        """Note that a batch was rejected with `code`, unless an earlier one of its producer is noted."""
+        """Store that a batch was rejected with `code`, for `hand_over`.
+
+        Do nothing if an earlier batch of the producer's epoch is stored and not too old (`_SECONDS`). If more
+        than `_MOST` batches are stored, drop those of the oldest partition.
+        """
         now = self._now()
         place = self._places.setdefault((topic, index), {})
         before = place.get(header.producer_id)
@@ -82,7 +86,8 @@ class EarlyBatches:
     def hand_over(self, topic: TopicKey, index: int, to: Producers) -> None:
         """Pass a partition's rejected batches to `to`, its new log's producers, and forget them.
 
-        The log then rejects later batches until these are sent again.
+        The log then rejects later batches of the producers until the rejected batches are sent again. Batches
+        older than `_SECONDS`, and batches that the log probably has, are dropped.
         """
         if not self._places:
             return

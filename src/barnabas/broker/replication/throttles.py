@@ -47,7 +47,7 @@ class Throttle:
             self._counted_at = self._clock.monotonic()
 
     def set_throttled(self, topic: str, partitions: Container[int] | None) -> None:
-        """Throttle exactly these partitions of a topic; none if `partitions` is None."""
+        """Throttle exactly these partitions of a topic; no partition if `partitions` is None."""
         if partitions is None:
             self._throttled.pop(topic, None)
         else:

@@ -259,7 +259,7 @@ class Cleaning:
         ]
 
     def _kept_empty(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """Return the batch without records if the log still needs it, otherwise None.
+        """Return the batch without records if the log still needs it; None if the log does not.
 
         The log needs it if it is the last batch of its producer, or the last batch of the cleaned part.
         """

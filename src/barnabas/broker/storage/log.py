@@ -285,8 +285,8 @@ class PartitionLog:
     def append_as_follower(self, records: Buffer, leader_epoch: int = NEWEST_EPOCH) -> AppendInfo | None:
         """Append complete batches from the leader, with its offsets and epochs.
 
-        Return None if there are none. An incomplete batch at the end is ignored. So is the first batch of an
-        epoch later than `leader_epoch`, with all after it: `leader_epoch` is the epoch of the fetch
+        Return None if there are none. An incomplete batch at the end is ignored. The first batch of an epoch
+        later than `leader_epoch`, the epoch of the fetch, is ignored, too, with all batches after it
         (KAFKA-18723).
 
         Raises:

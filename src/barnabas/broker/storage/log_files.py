@@ -317,7 +317,7 @@ class LogFiles:
         return None
 
     def forget_cancelled_swap(self) -> None:
-        """Note that the cancellation of the swap is on disk, so that the next swap can begin."""
+        """Allow the next swap to begin, because the cancellation of the swap is on disk."""
         if self.swap is not None and self.swap.is_cancelled:
             self.swap = None
 
@@ -522,9 +522,9 @@ class LogFiles:
         self._names_changed = self._is_new = True
 
     def succeed(self, earlier: LogFiles) -> None:
-        """Note that these files replace `earlier` as the files of a log.
+        """Change `tail` when these files replace `earlier` as the files of a log.
 
-        `tail` changes, so that tasks that were prepared for `earlier` are recognized as outdated.
+        So tasks that were prepared for `earlier` are recognized as outdated.
         """
         self._tail = max(self._tail, earlier.tail) + 1
 

@@ -12,7 +12,7 @@ _DIGEST_SIZE = sha256().digest_size
 
 
 def token(key: bytes) -> bytes:
-    """Return the form of a key in the map: the key itself if it is short, else its digest.
+    """Return the form of a key in the map: a short key itself, or the digest of a longer key.
 
     A short key cannot equal the digest of another key, because digests are longer.
     """

@@ -177,7 +177,10 @@ class LogFile:
         self._folder, self._name = path, ""
 
     def folder_renamed(self, before: str, after: str) -> None:
-        """Note the new path of the file's folder. The file may be open."""
+        """Replace `before` by `after` in the file's path, because its folder was renamed.
+
+        The file may be open. Do nothing if the file is not in the folder `before`.
+        """
         if self._folder == before:
             self._folder = after
         elif self._folder.startswith(f"{before}/"):

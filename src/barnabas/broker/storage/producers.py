@@ -85,7 +85,7 @@ class Producer:
         return self.batches[-1].last_offset if self.batches else UNKNOWN_OFFSET
 
     def wrote(self, last_sequence: int, last_offset: Offset, offset_delta: int, timestamp: int) -> None:
-        """Remember a batch of the current epoch."""
+        """Store a batch of the current epoch, so that `duplicate` recognizes it. Keep only the last five."""
         batches = self.batches
         batches.append(_batch(ProducerBatch, (last_sequence, last_offset, offset_delta, timestamp)))
         if len(batches) > WINDOW:
@@ -93,7 +93,7 @@ class Producer:
         self.last_timestamp = timestamp
 
     def duplicate(self, header: BatchHeader) -> ProducerBatch | None:
-        """Return the remembered batch that `header` repeats; None if there is none."""
+        """Return the batch among the producer's last five that `header` repeats; None if there is none."""
         if header.producer_epoch == self.epoch:
             last_sequence = header.last_sequence
             for batch in self.batches:
@@ -160,7 +160,7 @@ class Producers:
         return first_ended if first_open is None else min(first_open, first_ended)
 
     def committed(self, high_watermark: Offset) -> None:
-        """Note that every replica has the log up to `high_watermark`, including markers."""
+        """Count transactions as ended if their markers are below `high_watermark`, and so are committed."""
         self.ended_transactions = [t for t in self.ended_transactions if t[1] >= high_watermark]
 
     def is_in_transaction(self, producer: ProducerIdentity) -> bool:

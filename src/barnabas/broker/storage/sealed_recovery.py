@@ -19,7 +19,9 @@ logger = logging.getLogger(__name__)
 def read_sealed(
     env: LogEnvironment, path: str, entries: dict[str, Entry], *, is_needed: bool
 ) -> dict[Offset, SealedSegment]:
-    """Return the entries of the log's list of sealed segments, by base offset; none if not `is_needed`.
+    """Return the entries of the log's list of sealed segments, by base offset.
+
+    If `is_needed` is false, or there is no list, return no entries.
 
     If the file cannot be read, rename it, remove it from `entries`, and return none.
     """

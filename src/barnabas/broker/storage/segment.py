@@ -349,8 +349,8 @@ class LogSegment:
     def _indexed_block(self, offset: int) -> tuple[int, bytes]:
         """Return the position from which to search for `offset`, according to the index, and the bytes there.
 
-        An entry is used if the batch at its position does not begin after the entry's offset. Otherwise the
-        search tries a few earlier entries. If none is right, it reads the segment from its start.
+        An entry is used if the batch at its position does not begin after the entry's offset. If an entry is
+        wrong, the search tries a few earlier ones. If all are wrong, return position 0 and no bytes.
         """
         relative = offset - self.base_offset
         tries = _INDEX_TRIES
@@ -370,7 +370,8 @@ class LogSegment:
         """Return an offset such that all earlier records in the segment are earlier than `timestamp`.
 
         That offset comes from the time index. An entry is used only if it matches the batch at its position.
-        Otherwise the search tries the entry before it.
+        If it does not, the search tries the entry before it. Without a matching entry, the result is the base
+        offset.
 
         Raises:
             ColdRead: the index must be rebuilt.

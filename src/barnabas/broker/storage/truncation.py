@@ -181,7 +181,10 @@ def sync_sealed(log: PartitionLog) -> None:
 
 
 def _found(log: PartitionLog, truncation: Truncation | None, offset: Offset) -> Truncation | None:
-    """Return `truncation` if it fits the log, else a new one that has run; None if none is needed."""
+    """Return `truncation` if it fits the log and `offset`. If not, return a new one that has run.
+
+    Return None if no computation is needed (`begin_truncation`).
+    """
     if truncation is not None and truncation.offset == offset and truncation.fits(log.files):
         log.check_usable()
         return truncation

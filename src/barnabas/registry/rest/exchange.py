@@ -135,7 +135,7 @@ def flag(request: web.Request, name: str) -> bool:
 def number(request: web.Request, name: str, otherwise: int) -> int:
     """Return a query parameter that is a whole number; `otherwise` if it is missing.
 
-    Raises RegistryError 400.
+    Raises RegistryError 400 if the parameter is not a whole number.
     """
     text = request.query.get(name)
     try:

@@ -436,8 +436,8 @@ class _Client(KazooClient):
     def _session_callback(self, state: Any) -> None:
         """Tell the owner the new state of the connection.
 
-        The owner learns of the end of a connection before the requests on it fail. Otherwise it would send
-        its next requests over this connection.
+        The owner learns of the end of a connection before the requests on it fail. If it learned later, it
+        would send its next requests over this connection.
         """
         link = _LINKS[state]
         changed, session_id = state != self._state, self._session_id or 0

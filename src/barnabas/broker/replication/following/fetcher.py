@@ -76,17 +76,18 @@ class Logs(Protocol):
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
         """Compute a truncation to `offset`, and store the recovery point that it needs.
 
-        Return the computed truncation; None if none is needed. Raises KafkaError.
+        Return the computed truncation; None if no computation is needed. Raises KafkaError if the disk fails,
+        or the part that stays is damaged.
         """
 
     async def store_log_start(self, opened: PartitionLog) -> None:
-        """Make the log's present start offset durable. Raises KafkaError."""
+        """Make the log's present start offset durable. Raises KafkaError if the disk fails."""
 
     def must_be_emptied(self, opened: PartitionLog) -> bool:
         """Whether a log must be emptied before it is copied, because it may lack earlier records."""
 
     async def note_emptied(self, opened: PartitionLog) -> None:
-        """Store durably that the log was emptied. Raises KafkaError."""
+        """Store durably that the log was emptied. Raises KafkaError if the disk fails."""
 
 
 @dataclass(frozen=True, slots=True)

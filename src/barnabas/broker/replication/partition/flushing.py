@@ -72,7 +72,7 @@ class FlushSchedule(Generic[P]):
         return log.log_end_offset if not due or due <= log.recovery_point else log.recovery_point
 
     def appended(self) -> Offset:
-        """Note an append, request an fsync if it is due, and return the new `safe_end`."""
+        """Request an fsync if it is due after an append. Return the new `safe_end`."""
         # It is called for each batch: so it does without the properties.
         log = self._log
         config = log.config
@@ -103,9 +103,9 @@ class FlushSchedule(Generic[P]):
         return log.log_end_offset - log.recovery_point >= every
 
     def truncated(self) -> None:
-        """Note a truncation, and request the fsync that makes it durable.
+        """Request the fsync that makes a truncation of the log durable.
 
-        It may have removed records that were due for an fsync.
+        Records that the truncation has removed are no longer due for an fsync.
         """
         self._due = min(self._due, self._log.log_end_offset)
         self.flush_if_due()

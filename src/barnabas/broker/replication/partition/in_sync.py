@@ -111,7 +111,9 @@ class InSyncReplicas:
         self._count()
 
     def fetched(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> bool:
-        """Note a follower's fetch from `offset`. Return whether the high watermark may advance.
+        """Store the progress that a follower's fetch from `offset` shows.
+
+        Return whether the high watermark may advance now.
 
         Raises:
             KafkaError: UNKNOWN_LEADER_EPOCH, the follower is not a known replica; NOT_LEADER_OR_FOLLOWER, the

@@ -129,7 +129,10 @@ class Leader:
     # --- followers ---
 
     def followed(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> None:
-        """Note a follower's fetch; see `Partition.followed`. Raises KafkaError."""
+        """Store the progress that a follower's fetch shows. Raises the errors of `Partition.followed`.
+
+        The high watermark may move, and the listener may be called.
+        """
         in_sync = self._in_sync
         if in_sync is None:  # the follower may know of a reassignment that this broker has not seen yet
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)

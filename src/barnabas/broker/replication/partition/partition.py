@@ -36,9 +36,9 @@ class AppendListener(Protocol):
     """A listener for appends to the leader's log."""
 
     def appended(self, new_bytes: int) -> None:
-        """Note that `new_bytes` were appended.
+        """Handle an append of `new_bytes` bytes.
 
-        Act in a later turn of the event loop (`Watcher.progressed`).
+        This is called during the append. So act only in a later turn of the event loop.
         """
 
 
@@ -470,8 +470,8 @@ class Partition:
     async def flush(self, disk: Pool) -> None:
         """Fsync the records appended so far, in a thread.
 
-        It raises no KafkaError. If the log has gone offline, waiting requests get an error. Otherwise the
-        broker tries again soon.
+        It raises no KafkaError. If the fsync fails and the log has gone offline, waiting requests get an
+        error. If the log is still online, the broker tries again soon.
         """
         if self.unwritable is not None:
             return

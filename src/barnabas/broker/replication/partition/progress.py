@@ -67,7 +67,11 @@ class FollowerProgress:
     def fetched(
         self, broker_epoch: int, offset: Offset, log_start: Offset, leader_end: Offset, now: float
     ) -> None:
-        """Note a fetch from `offset` at the time `now`, when the leader's log ended at `leader_end`."""
+        """Update the progress after a fetch from `offset`.
+
+        The leader's log ended at `leader_end` at the time `now` of the fetch. A fetch in another broker epoch
+        resets the earlier progress, because the follower has restarted.
+        """
         if broker_epoch != self.broker_epoch:  # it has restarted: its earlier progress does not count
             self.broker_epoch = broker_epoch
             self.fetched_at = NEVER
