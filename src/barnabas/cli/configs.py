@@ -152,6 +152,7 @@ def alter(
 def require_known(admin: Admin, kind: str, name: str, settings: Sequence[str]) -> None:
     """Check that all `settings` exist, because brokers silently ignore the reset of an unknown setting.
 
+    `kind` and `name` are those of the resource, as in `Admin.configs`.
     Raises:
         UnknownSetting: the resource lacks one of the settings.
     """

@@ -30,6 +30,8 @@ def running_console(
     """Run a console as a child process until the context ends. The child prints its link on stdout.
 
     Args:
+        listen: HOST:PORT of the console.
+        servers: addresses of the brokers.
         login: options of `barnabas console` to log in to the brokers; empty if they need no login.
         registry: HOST:PORT of a schema registry.
         metrics: URLs of the brokers' metrics.

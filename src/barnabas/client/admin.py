@@ -125,7 +125,11 @@ class Admin:
     ) -> None:
         """Create a topic. The broker's defaults replace arguments that are None.
 
+        Raises KafkaError (TOPIC_ALREADY_EXISTS) if there is a topic with this name.
+
         Args:
+            partitions: number of partitions.
+            configs: settings of the topic, by name.
             assignments: for each partition its replicas (broker ids), the preferred leader first; used
                 instead of `partitions` and `replication_factor`.
             validate_only: only check whether the topic could be created.

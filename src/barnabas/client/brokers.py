@@ -250,7 +250,14 @@ class Brokers:
         return PendingResponse(self._pool, address, connection)
 
     def ask_every(self, request: Request, *, deadline: float | None = None) -> BrokerResponses:
-        """Send the same request to every live broker. Return the responses."""
+        """Send the same request to every live broker. Return the responses, as `ask_each` does.
+
+        Args:
+            deadline: monotonic seconds; `timeout` from now if it is None.
+
+        Raises:
+            ClientError: no broker answers the request for the live brokers.
+        """
         deadline = self._deadline(deadline)
         alive = self.metadata([], deadline).brokers
         return self.ask_each({each.node_id: request for each in alive}, deadline=deadline)

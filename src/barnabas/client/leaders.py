@@ -129,11 +129,12 @@ def ask_leaders(
     patience: float | None = None,
     skip_failed: bool = False,
 ) -> dict[TopicPartition, Any]:
-    """Return the answers of the partitions' leaders. If leaders change, the requests are repeated.
+    """Return each partition's part of its leader's answer. If leaders change, the requests are repeated.
 
     Partitions with an answer are not requested again.
 
     Args:
+        request_of: makes the request to one leader from its partitions.
         patience: largest number of seconds for each answer; None for all the time that is left.
         skip_failed: return after one attempt. The result lacks the partitions that do not exist or have no
             leader, and those whose leader rejects them or does not answer.

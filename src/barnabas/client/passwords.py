@@ -50,7 +50,10 @@ def known_users(servers: str, timeout: float, users: Iterable[str]) -> set[str]:
 
 
 def set_password(brokers: Brokers, user: str, password: str, iterations: int) -> None:
-    """Set a user's password for SCRAM-SHA-256 and SCRAM-SHA-512. Send only the salted password."""
+    """Set a user's password for SCRAM-SHA-256 and SCRAM-SHA-512. Send only the salted password.
+
+    `iterations` is the number of rounds of the hash function (PBKDF2) for each mechanism.
+    """
     upsertions = []
     for mechanism, digest in _HASHES.items():
         salt = secrets.token_bytes(_SALT_BYTES)

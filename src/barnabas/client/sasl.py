@@ -37,7 +37,7 @@ def token_of_client(
 ) -> str:
     """Request a token with a client's credentials (OAuth 2.0, RFC 6749 section 4.4; KIP-768), and return it.
 
-    `tls` is used if the URL of the endpoint is https.
+    `scope` is the scope of the token; empty to request none. `tls` is used if the endpoint's URL is https.
 
     Raises:
         AuthenticationError: the endpoint does not answer, refuses the credentials, or returns no token.

@@ -70,7 +70,7 @@ def decoder_for(directory: str) -> Decoder:
 
 
 def record_fields(record: Record, header: BatchHeader, decoder: Decoder) -> JsonObject:
-    """Return a record as a JSON object."""
+    """Return a record of the batch with `header` as a JSON object. `decoder` gives key and value."""
     key, value = _decode(record, header, decoder)
     return {
         "offset": record.offset,
@@ -83,7 +83,7 @@ def record_fields(record: Record, header: BatchHeader, decoder: Decoder) -> Json
 
 
 def record_text(record: Record, header: BatchHeader, decoder: Decoder) -> str:
-    """Return a record as a line of Kafka's DumpLogSegments."""
+    """Return a record of the batch with `header` as a line of Kafka's DumpLogSegments."""
     key, value = _decode(record, header, decoder)
     kind = "LogAppendTime" if header.is_log_append_time else "CreateTime"
     names = ",".join(name for name, _ in record.headers)

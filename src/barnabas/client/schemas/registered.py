@@ -142,8 +142,12 @@ class Reference(NamedTuple):
 def register(
     registry: SchemaRegistry, subject: str, text: str, kind: str = AVRO, references: Sequence[Reference] = ()
 ) -> int:
-    """Register a schema, unless the registry already has it. Return its id.
+    """Register a schema, unless the subject already has it. Return the schema's id.
 
+    Args:
+        text: text of the schema.
+        kind: format of the schema: AVRO, JSON or PROTOBUF.
+        references: registered versions to which the schema refers.
     Raises:
         ConfigError: the registry rejects the schema.
         RegistryError: the registry does not answer, or denies the user the registration.

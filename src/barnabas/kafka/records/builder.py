@@ -47,7 +47,7 @@ def encode_batch(
     """Return one batch with `records`, at least one. Their offsets begin at `base_offset`.
 
     The timestamps of the batch are the first and the highest of the records. `transactional` and `control`
-    set the flags of these names.
+    set the flags of these names. By default, the batch is of no idempotent producer.
     """
     attributes = compression | (TRANSACTIONAL_FLAG if transactional else 0) | (CONTROL_FLAG if control else 0)
     base_timestamp = max_timestamp = records[0].timestamp

@@ -67,9 +67,9 @@ def decide(
 ) -> Decision:
     """Decide whether a principal (``User:alice``) at a host may perform an operation on a resource.
 
-    Super users may do everything. For others, any DENY wins. ALLOW of READ, WRITE, DELETE or ALTER implies
-    DESCRIBE. ALLOW of ALTER_CONFIGS implies DESCRIBE_CONFIGS. If no rule is about the resource, the setting
-    ``allow.everyone.if.no.acl.found`` decides.
+    Super users (`subjects`) may do everything. For others, any DENY wins. ALLOW of READ, WRITE, DELETE or
+    ALTER implies DESCRIBE. ALLOW of ALTER_CONFIGS implies DESCRIBE_CONFIGS. If no rule is about the resource,
+    the setting ``allow.everyone.if.no.acl.found`` (`subjects`) decides.
     """
     if principal in subjects.super_users:
         return Decision(True, Reason.SUPER_USER)
