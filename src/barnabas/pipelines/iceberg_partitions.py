@@ -91,7 +91,10 @@ def check_files(table: Table, files: Sequence[str]) -> None:
 
 
 def _why_unbounded(table: Table, field: PartitionField, path: str) -> str:
-    """Return the reason why a file's footer has no bounds for a partition's column."""
+    """Return the reason why the footer of the file `path` has no bounds for the column of `field`.
+
+    To find the longest value, read the column.
+    """
     name = str(table.schema().find_column_name(field.source_id))
     with table.io.new_input(path).open() as file:
         values = pq.read_table(file, columns=[name]).column(0)

@@ -124,7 +124,12 @@ def _make_tables(cursor: psycopg.Cursor[Any], names: list[str]) -> None:
 def _write_accepted(
     cursor: psycopg.Cursor[Any], table: sql.Identifier, key: list[str], rows: pa.Table, letters: DeadLetters
 ) -> dict[int, str]:
-    """Write the rows that the server accepts. Return the numbers of the rejected rows and the reasons."""
+    """Write the rows that the server accepts. Return the numbers of the rejected rows, each with its reason.
+
+    Raises:
+        psycopg.Error: the write has failed for another reason than a single row.
+        TooManyRejectedError: the server rejects more rows than the limit for dead letters.
+    """
     written = without_origin(rows)
 
     def attempt(start: int, end: int) -> str | None:
@@ -143,7 +148,7 @@ def _write_accepted(
 
 
 def _deliver(cursor: psycopg.Cursor[Any], query: str, letters: DeadLetters) -> None:
-    """Send the dead letters that this and earlier attempts have stored."""
+    """Send the dead letters that this and earlier attempts have stored, and delete them from the table."""
     for batch, made in cursor.execute(_UNDELIVERED, (query,)).fetchall():
         letters.deliver(query, batch, made)
         cursor.execute(_DELIVERED, (query, batch))

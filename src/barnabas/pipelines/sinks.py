@@ -179,7 +179,7 @@ def _to_topic(
 
 
 def _save(records: DataFrame, options: SinkOptions, given: dict[str, str], rejections: Rejections) -> None:
-    """Write static records to the topic, and count the rejected records."""
+    """Write static records to the topic with the options `given`. Count rejected records in `rejections`."""
     seen = Observation()
     records, given = _apart(records, options, given, rejections.sink, seen)
     records.write.format("barnabas").options(**given).mode("append").save()
@@ -213,7 +213,7 @@ def _topic_options(options: SinkOptions, client: dict[str, str]) -> dict[str, st
 
 
 def _numbered(options: SinkOptions, query: str, number: int) -> dict[str, str]:
-    """Return the options that identify a batch for an exactly-once writer."""
+    """Return the options that identify a batch for an exactly-once writer; none for at-least-once."""
     if options.delivery != "exactly-once":
         return {}
     return {"barnabas.sinkId": query, "barnabas.batchId": str(number)}

@@ -91,10 +91,13 @@ def version_numbers(
 def latest_with_metadata(
     state: State, subject: str, wanted: Mapping[str, str], *, deleted: bool = False
 ) -> Version:
-    """Return the newest version whose metadata has all properties of `wanted`.
+    """Return the newest version of a subject whose metadata has all properties of `wanted`.
+
+    With `deleted`, softly deleted versions are found too.
 
     Raises:
-        RegistryError: SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND.
+        RegistryError: SUBJECT_NOT_FOUND, the subject has no version; SCHEMA_NOT_FOUND, no version has these
+            properties.
     """
     versions = state.versions(subject, deleted=deleted)
     if not versions:

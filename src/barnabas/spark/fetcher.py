@@ -60,9 +60,10 @@ class RangeFetcher:
         ranges: OpenRanges,
         topic_ids: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a fetcher.
+        """Create a fetcher for `ranges`, which it advances and closes.
 
-        `topic_ids` has the ids of the topics when the ranges were planned. The first lookup adds missing ids.
+        `topic_ids` has the ids of the topics, by name, when the ranges were planned. The first lookup adds
+        missing ids.
         """
         self._lookup = lookup
         self._brokers = lookup.brokers

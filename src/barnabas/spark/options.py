@@ -371,7 +371,10 @@ def _bound(given: _Given, side: str, default: int) -> Bound:
 
 
 def _check_batch_bounds(given: _Given, starting: Bound, ending: Bound, streaming: bool) -> None:
-    """Reject a batch that starts at the end of the log, or ends at its start."""
+    """Raise ConfigError if a batch query starts at the latest offset, or ends at the earliest.
+
+    Streams and bounds by timestamp are not checked.
+    """
     for bound, wrong, cure in (
         (starting, LATEST, "a batch that starts at the latest offset is empty; use earliest (-2) or offsets"),
         (ending, EARLIEST, "a batch that ends at the earliest offset is empty; use latest (-1) or offsets"),

@@ -189,7 +189,7 @@ class PayloadEncoder(ABC):
         return rows, reasons
 
     def _converted(self, records: pa.Array) -> list[dict[str, Any] | None]:
-        """Return the records as dicts in the types of `raw`.
+        """Return the records as dicts in the types of `raw`; None for a NULL record.
 
         Raises ArrowException if a value does not fit.
         """

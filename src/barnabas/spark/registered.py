@@ -190,7 +190,7 @@ def encode_registered(
 
 @lru_cache(maxsize=32)
 def _decoder(codec: _Codec, registry: str, column: pa.DataType) -> PayloadDecoder[Any]:
-    """Return a decoder from the cache of the executor's process. The decoder caches writers' schemas."""
+    """Return the process's decoder for these arguments, from a cache. The decoder caches writers' schemas."""
     return codec.decoder(SchemaRegistry(registry, patience=STEADY), column)
 
 

@@ -118,7 +118,10 @@ def let_streams_start_together(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def stderr_to(path: Path | None) -> Iterator[None]:
-    """Within this context, append the stderr of this process and of new processes to the file `path`."""
+    """Within this context, append the stderr of this process and of new processes to the file `path`.
+
+    If `path` is None, stderr does not change.
+    """
     if path is None:
         yield
         return

@@ -257,7 +257,10 @@ def check_goes_on(
 
 
 def _check_not_elsewhere(what: WriteId, topic: str, last: int | None, marks: Mapping[str, BatchMark]) -> None:
-    """Raise ReplayError if the sink wrote earlier batches to another topic, and not to this one."""
+    """Raise ReplayError if the sink wrote earlier batches to another topic, and not to `topic`.
+
+    `last` is the last batch in `topic`; None if there is none. `marks` has the last batch of each topic.
+    """
     others = {name: mark for name, mark in marks.items() if name != topic}
     if not others:
         return

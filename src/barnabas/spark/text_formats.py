@@ -126,7 +126,10 @@ def _is_alone(text: Column, options: dict[str, str]) -> Column:
 
 
 def _misfit_fields(text: Column, parsed: Column, declared: StructType) -> Column:
-    """Return the names of the fields of a JSON object that do not have their declared types."""
+    """Return a column with the reason why a value does not fit: each field that has not its declared type.
+
+    If no such field is found, the reason is that the value is not a JSON object.
+    """
     wrong = [
         F.when(
             parsed[field.name].isNull() & F.get_json_object(text, f"$['{field.name}']").isNotNull(),

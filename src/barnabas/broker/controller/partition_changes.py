@@ -49,7 +49,11 @@ def least_in_sync(state: PartitionState, min_isr: int) -> int:
 def with_isr(
     state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int, unclean: frozenset[BrokerId] = frozenset()
 ) -> PartitionState:
-    """Return the state with another ISR, and the ELR and last known ELR that follow from it (KIP-966)."""
+    """Return the state with another ISR, and the ELR and last known ELR that follow from it (KIP-966).
+
+    If enough replicas for `min_isr` are in sync, both are empty. If not, members that leave the ISR join the
+    ELR. Members in `unclean` leave the ELR, and join the last known ELR.
+    """
     if len(isr) >= least_in_sync(state, min_isr):
         return state._replace(isr=isr, elr=(), last_known_elr=())
     before = {*state.isr, *state.elr}
@@ -204,6 +208,9 @@ def depart(
 def alter(
     state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int, *, is_recovering: bool = False
 ) -> PartitionState:
-    """Return the state with the ISR that its leader proposes (KIP-497), in the order of the replicas."""
+    """Return the state with the ISR that its leader proposes (KIP-497), in the order of the replicas.
+
+    `is_recovering` says whether the leader is still recovering after an unclean election (KIP-704).
+    """
     ordered = tuple(replica for replica in state.replicas if replica in isr)
     return with_isr(state, ordered, min_isr)._replace(recovering=is_recovering)

@@ -282,7 +282,10 @@ def new_partition(replicas: tuple[BrokerId, ...], in_sync: frozenset[BrokerId]) 
 def _place_replicas(
     image: ClusterImage, partitions: int, replication_factor: int, random: Random
 ) -> list[tuple[BrokerId, ...]]:
-    """Place replicas on brokers that run, then on those that start or stop, then on absent ones."""
+    """Return replicas for new partitions, by `place_replicas`.
+
+    Brokers that run come first. If they are too few, brokers that start or stop follow, then absent ones.
+    """
     in_sync = eligibility_of(image).in_sync
     running = [broker for broker in image.brokers.values() if broker.id in in_sync]
     registered = sorted(image.brokers.keys() - in_sync)

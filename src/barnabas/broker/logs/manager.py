@@ -654,7 +654,11 @@ class LogManager:
     async def _load_copy(
         self, directory: LogDirectory, path: str, topic_partition: TopicPartition, config: TopicConfig
     ) -> bool:
-        """Open the copy of a log, or create it again. Return False if the broker does not have the log."""
+        """Open the copy of a log, or create it again if it cannot be opened.
+
+        Return False, and open nothing, if the broker does not have the log, the log is in `directory` itself,
+        or the replica is incomplete.
+        """
         current = self.get(topic_partition)
         if current is None or topic_partition in directory.logs or topic_partition in self.incomplete:
             return False

@@ -169,7 +169,10 @@ class LogMoves:
             pause = min(2 * pause, 1.0)
 
     async def _copy_some(self, current: PartitionLog, future: PartitionLog, most: int) -> int:
-        """Copy some bytes. Return their number, 1 after a truncation of the copy, 0 if nothing was to do."""
+        """Copy at most about `most` bytes of the log. Return their number; 0 if there are none to copy.
+
+        If the copy has records that the log does not have, truncate the copy instead, and return 1.
+        """
         if (cut := _surplus(current, future)) is not None:
             await self._truncate(future, cut)  # nothing may be appended before
             return 1
@@ -218,7 +221,10 @@ class LogMoves:
                 break
 
     async def _try_to_switch(self, current: PartitionLog, future: PartitionLog, target: LogDirectory) -> bool:
-        """Switch the log to the copy's files. Return False if the log has changed meanwhile."""
+        """Switch the log to the copy's files.
+
+        Return False if this is not possible now: the log has changed meanwhile, or the replica is incomplete.
+        """
         topic_partition = current.topic_partition
         if topic_partition in self._logs.incomplete:
             return False  # its mark is in its folder

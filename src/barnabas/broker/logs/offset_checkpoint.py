@@ -89,7 +89,9 @@ class CheckpointWrite:
         return self._lines is not None
 
     def prepare(self) -> Iterator[None]:
-        """Read the logs' offsets. If any has changed, encode them. A step takes less than a millisecond.
+        """Read the logs' offsets. If any has changed, or the file is outdated, encode all of them.
+
+        The caller can do other work after each step, which takes less than a millisecond.
 
         Logs may be added, removed and moved between the steps, because each line is for its own log only.
         """

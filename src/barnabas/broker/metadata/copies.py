@@ -319,7 +319,10 @@ class _Copy:
     def rewrite(
         self, store_id: str, generation: int, transaction: int, nodes: Mapping[str, StoreNode]
     ) -> None:
-        """Replace the file with a snapshot of `nodes`, and open it for appends."""
+        """Replace the file with a snapshot of `nodes`, and open it for appends. Raises OSError if this fails.
+
+        This ends the state after `leave_out`.
+        """
         data, checksum = encode_snapshot(store_id, generation, transaction, nodes)
         self.close()
         replace_file(self._fs, self.path, data)

@@ -222,7 +222,13 @@ class MetadataStore(Protocol):
         """
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
-        """Create a node. Raises NodeExistsError, NoNodeError for a missing parent, EphemeralParentError."""
+        """Create a node with `data`; with `ephemeral`, a node that ends with this session.
+
+        Raises:
+            NodeExistsError: there is a node at `path`.
+            NoNodeError: the parent does not exist.
+            EphemeralParentError: the parent is ephemeral.
+        """
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
         """Replace a node's data, and return its new version. Raises NoNodeError, BadVersionError."""

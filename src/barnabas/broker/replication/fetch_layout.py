@@ -85,7 +85,10 @@ class SessionLayout:
         )
 
     def encode(self, correlation_id: int, session_epoch: int, positions: Sequence[Position]) -> bytes:
-        """Return the frame of a request with these partitions, grouped by topic, with its size in front."""
+        """Return the frame of a request with these partitions, with its size in front.
+
+        `positions` has the partitions of each topic next to each other.
+        """
         parts = [self._opening, b""]
         topics = 0
         topic_id = None
@@ -172,7 +175,10 @@ Result: TypeAlias = tuple[TopicId, int, Offset, Offset, Offset, Sequence[Chunk],
 
 
 def encode_answer(correlation_id: int, session_id: int, results: Sequence[Result]) -> list[Chunk]:
-    """Return the frame of a response with these results, grouped by topic, as chunks with the size first."""
+    """Return the frame of a response with these results, as chunks, with the size first.
+
+    `results` has the partitions of each topic next to each other.
+    """
     chunks: list[Chunk] = []
     head = b""
     size = 0

@@ -61,7 +61,12 @@ class ReplicatedLog:
 
 
 def _append(replica: Partition, batch: bytes, epoch: LeaderEpoch) -> AppendInfo:
-    """Append a batch that is not plain. Raises KafkaError if that is not possible."""
+    """Append a batch that is not plain.
+
+    Raises:
+        KafkaError: this broker does not lead in `epoch`, the log accepts no more writes, or an error of
+            `Partition.append`.
+    """
     replica.check_leader(epoch)
     if replica.unwritable is not None:  # after an append that was never committed, no other may follow
         raise replica.unwritable

@@ -220,7 +220,10 @@ class Cleaning:
         return self._transactions.is_aborted(header), None
 
     def _kept(self, header: BatchHeader, batch: Buffer, is_useless: bool) -> Buffer | None:
-        """Return the batch as it stays in the log; None if the cleaning drops it."""
+        """Return the batch as it stays in the log; None if the cleaning drops it.
+
+        `is_useless` says whether the batch can be dropped because of its transaction (`_judged`).
+        """
         if header.last_offset >= self.end:
             return batch  # the map has no keys of this part of the log
         horizon = header.delete_horizon_ms
@@ -247,7 +250,10 @@ class Cleaning:
     def _latest(
         self, header: BatchHeader, spans: Sequence[RecordSpan], has_expired: bool
     ) -> Sequence[RecordSpan]:
-        """Return the records that no later record replaces, without expired tombstones."""
+        """Return the records that no later record replaces, without expired tombstones.
+
+        With `has_expired`, the delete horizon of the batch has passed. Records without a key are left out.
+        """
         is_latest = self._map.is_latest
         base = header.base_offset
         return [

@@ -116,7 +116,10 @@ def _replay_segment(segment: LogSegment, producers: Producers, start: Offset, en
 def _noted(
     segment: LogSegment, producers: Producers, start: Offset, end_offset: Offset
 ) -> Iterator[AbortedTransaction]:
-    """Apply a segment's batches to the producers. Yield the transactions that it aborts."""
+    """Apply a segment's batches from `start` up to, but without, `end_offset` to the producers.
+
+    Yield the transactions that the markers among them abort.
+    """
     for position, header in segment.headers(segment.position_of(start)):
         if header.base_offset >= end_offset:
             return

@@ -29,7 +29,13 @@ def read_batches(
     max_offset: Offset,
     min_one: bool,
 ) -> FetchedRecords:
-    """Return batches of one segment; see `PartitionLog.read`. Raises OSError, KafkaError and ColdRead."""
+    """Return batches of one segment; see `PartitionLog.read` for the arguments.
+
+    Raises:
+        OSError: the disk failed.
+        KafkaError: CORRUPT_MESSAGE, a batch is damaged.
+        ColdRead: the read would wait for the disk, and may not.
+    """
     segment = segments.active
     place = len(segments) - 1
     if offset < segment.base_offset:

@@ -152,9 +152,10 @@ def _recover_segment(
 def _sound_batches(
     segment: LogSegment, size: int, start: Offset
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield position, header and bytes of each batch in a segment's file.
+    """Yield position, header and bytes of each batch in the first `size` bytes of a segment's file.
 
-    Stop before a damaged or misplaced one.
+    Stop before a damaged batch, and before one with an offset below the end of the batch before it. The first
+    batch may not begin before the offset `start`.
     """
     log: LogFile = segment.log
     block = b""

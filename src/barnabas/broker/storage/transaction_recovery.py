@@ -48,7 +48,10 @@ def _name(segment: LogSegment) -> str:
 def _read_checksums(
     files: LogFiles, entries: Mapping[str, Entry], *, is_needed: bool
 ) -> dict[Offset, Checksum] | None:
-    """Return the checksums by base offset of the segment; None if they are not known."""
+    """Return the checksums by base offset of the segment; None if they are missing or damaged.
+
+    If the file is missing and `is_needed` is false, there are no indexes, and the result is empty.
+    """
     path = f"{files.path}/{CHECKSUMS}"
     if CHECKSUMS not in entries:
         if not is_needed:

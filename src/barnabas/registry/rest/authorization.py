@@ -111,7 +111,10 @@ def _require(may: Access, operation: Operation, subject: str) -> None:
 
 
 async def _check_references(request: web.Request, may: Access, context: str) -> None:
-    """Require DESCRIBE for the subjects of a schema's references, which the registry reads for the client."""
+    """Require DESCRIBE for the subjects of a schema's references, which the registry reads for the client.
+
+    A reference without a context is in `context`. Raises RegistryError 403 if the permission is missing.
+    """
     references = (await body_of(request)).get("references")
     for reference in references if isinstance(references, list) else ():
         subject = reference.get("subject") if isinstance(reference, dict) else None

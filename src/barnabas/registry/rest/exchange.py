@@ -162,7 +162,8 @@ def schema_text(request: web.Request, version: Version) -> str | None:
     """Return the text of the schema of `version` in the requested format.
 
     ``format=serialized`` applies to Protobuf only; the result is then the descriptor in base64. For all other
-    schemas and formats, the result is the stored text. Raises NotComputed.
+    schemas and formats, the result is the stored text. Raises NotComputed if the descriptor is not in the
+    cache yet.
     """
     if request.query.get("format") == "serialized" and version.schema.type == PROTOBUF:
         return serialized(source_of_version(request.app[STATE], version))

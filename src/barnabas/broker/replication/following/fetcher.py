@@ -539,7 +539,11 @@ class ReplicaFetcher:
         return is_useful
 
     def _take(self, followed: Followed, data: PartitionData | ReceivedData, written: list[Followed]) -> None:
-        """Process the leader's response for one partition."""
+        """Process the leader's response for one partition: append, truncate, or handle its error.
+
+        If appended records need an fsync, add the partition to `written`. After an error, leave the partition
+        out of requests for some time.
+        """
         partition = followed.partition
         follower = partition.follower(followed.leader_epoch)
         if follower is None:  # it leads, was deleted, or is in another leader epoch

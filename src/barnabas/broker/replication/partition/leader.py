@@ -218,7 +218,10 @@ class Leader:
     def append_plain(
         self, records: Buffer, acks: int, flags: int, now_ms: int, has_keys: bool
     ) -> AppendInfo | None:
-        """Append a batch by a short path if it is plain; see `Partition.append_plain`."""
+        """Append a batch by a short path if it is plain; see `Partition.append_plain`.
+
+        Return None, and change nothing, if `append` must decide.
+        """
         log = self._log
         config = log.config
         limits = self._limits
