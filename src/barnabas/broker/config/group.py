@@ -115,8 +115,8 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
     def check_limits(self, broker: BrokerConfig) -> None:
         """Check the effective values: those of the group, or else the broker's defaults.
 
-        Raises ConfigError if one is outside the broker's limits. Also raises it if a session timeout is not
-        longer than the heartbeat interval of the same kind of group.
+        Raises ConfigError if a value is outside the broker's limits. Also raises ConfigError if a session
+        timeout is not longer than the heartbeat interval of the same kind of group.
         """
         for name in LIMITED:
             value, (low_name, low, high_name, high) = self.value(name), _limits(name, broker)
@@ -162,7 +162,8 @@ def check_groups(broker: BrokerConfig) -> None:
 
 
 def _limits(name: str, broker: BrokerConfig) -> tuple[str, int, str, int]:
-    """Return name and value of the lower limit of the group's setting `name`, then those of the upper one.
+    """Return the limits of the group's setting `name`: (lower limit's name, its value, upper limit's name,
+    its value).
 
     Both limits are settings of `broker`.
     """

@@ -18,7 +18,7 @@ _QUIET_S = 60.0
 
 
 def backoff_ms(failures: int) -> int:
-    """Return the pause after this many consecutive failures, in ms. It doubles from `FIRST_MS` up to
+    """Return the pause after this many consecutive failures, in ms. The pause doubles from `FIRST_MS` up to
     `LONGEST_MS`.
     """
     return min(FIRST_MS << min(max(failures, 1) - 1, 16), LONGEST_MS)

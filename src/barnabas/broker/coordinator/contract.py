@@ -72,7 +72,10 @@ class Shard(Protocol):
         """Apply one committed record, from an operation or from `decode`."""
 
     def replay_pending(self, producer_id: ProducerId, record: Any) -> None:
-        """Keep a record of a producer's open transaction. It becomes valid only in `end_transaction`."""
+        """Keep a record of a producer's open transaction.
+
+        The record becomes valid only in `end_transaction`.
+        """
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
         """End a producer's transaction: apply its pending records if `commit` is true, or drop them if it is

@@ -36,7 +36,7 @@ P = ParamSpec("P")
 class Coordinator(CoordinatorRuntime[S]):
     """Coordinates the keys (group ids, transactional ids or share partitions) of one internal topic.
 
-    It serves the keys that the partitions led by this broker store. One event loop owns it.
+    The coordinator serves only the keys whose partitions this broker leads. One event loop owns this object.
 
     Args:
         topic: the internal topic.

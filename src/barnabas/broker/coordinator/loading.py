@@ -47,7 +47,7 @@ class InternalLog(Protocol):
         """Return the log's current start offset and end offset.
 
         Raises:
-            KafkaError: this broker does not lead the partition in `epoch`, or it cannot be opened.
+            KafkaError: this broker does not lead the partition in `epoch`, or the partition cannot be opened.
         """
 
     def committed(self, partition: int, end: Offset, epoch: LeaderEpoch) -> MaybeAwaitable[None]:

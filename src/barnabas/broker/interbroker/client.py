@@ -18,7 +18,7 @@ class BrokerClient:
 
     A channel is created when it is first used. A purpose is a name that the caller chooses ("fetch",
     "control", "markers"). Requests of one purpose share a connection, and the peer answers them in order.
-    They do not delay requests of another purpose.
+    Requests of one purpose do not delay those of another.
 
     Args:
         network: network of this process.

@@ -44,7 +44,7 @@ class EncodedRequest(Protocol):
 
     @property
     def versions(self) -> tuple[int, int]:
-        """The lowest and the highest version in which it can be sent."""
+        """The lowest and the highest version in which the request can be sent."""
 
     def encode(self, correlation_id: int) -> bytes:
         """Return the frame, with its size in front."""

@@ -10,7 +10,7 @@ class ChannelError(BarnabasError):
 
     Attributes:
         may_have_been_carried_out: whether the request was sent, so that the peer may have executed it. If
-            False, it has had no effect.
+            False, the request has had no effect.
     """
 
     may_have_been_carried_out = False

@@ -23,8 +23,8 @@ MOST_RENEWERS = 100
 class TokenPrincipal(Principal):
     """The principal of a client that logged in with a delegation token.
 
-    It equals the principal of the token's owner. But such a client may not manage tokens, so this class marks
-    it.
+    It equals the principal of the token's owner. A client of a token may not manage tokens. So this class
+    marks such a client.
     """
 
     __slots__ = ()

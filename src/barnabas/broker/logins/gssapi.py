@@ -41,8 +41,8 @@ class Context(Protocol):
 class GssapiExchange:
     """A login with a Kerberos ticket (`Exchange`).
 
-    Like Kafka, it ignores the user that the client requests, because kafka-python sends the broker's name as
-    this user.
+    Like Kafka, the exchange ignores the user that the client requests, because kafka-python sends the
+    broker's name as this user.
 
     Args:
         context: the security context for the client.

@@ -14,7 +14,7 @@ _DOT_IS_ALL = re.compile(r"\(\?[a-zA-Z]*s")
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """Compile `pattern` with Java's meaning. Raises re.error if it is invalid for Python's `re`."""
+    """Compile `pattern` with Java's meaning. Raises re.error if the pattern is invalid for Python's `re`."""
     compiled = re.compile(pattern, re.ASCII)
     if _DOT_IS_ALL.search(pattern):
         return compiled

@@ -28,7 +28,7 @@ class KerberosPrincipal(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> KerberosPrincipal | None:
-        """Parse a principal. Return None if it has no realm, or more than one host."""
+        """Parse a principal. Return None if the text has no realm, or more than one host."""
         found = _PRINCIPAL.fullmatch(text)
         return None if found is None else cls(found["realm"], found["service"], found["host"])
 

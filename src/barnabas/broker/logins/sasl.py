@@ -91,8 +91,8 @@ class Sasl:
             listener: the name of the listener, which must offer this mechanism.
 
         Raises:
-            KeyError: the mechanism is unknown, or it is OAUTHBEARER or GSSAPI and the listener does not offer
-                it.
+            KeyError: the mechanism is unknown; or it is OAUTHBEARER or GSSAPI, and the listener does not
+                offer this mechanism.
         """
         if mechanism == "OAUTHBEARER":
             return OauthbearerExchange(self._tokens[listener])

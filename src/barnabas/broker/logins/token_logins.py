@@ -39,7 +39,7 @@ class TokenLogins:
     def find(self, token_id: str) -> TokenLogin | None:
         """Return the data for a login with the token `token_id`.
 
-        Return None if it does not exist or has expired.
+        Return None if the token does not exist or has expired.
         """
         token = self._stored.delegation_tokens.get(token_id)
         if token is None or token.has_expired(self._clock.now_ms()):

@@ -196,7 +196,7 @@ def _fits(key: Key, key_id: object, algorithm: str) -> bool:
 
 
 def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a token's header and payload without verifying them. Raises SaslError if it is no JWT."""
+    """Return a token's header and payload without verifying them. Raises SaslError if the token is no JWT."""
     parts = token.split(".", 3)
     if len(parts) != 3 or len(token) > MOST_CHARACTERS:
         raise SaslError("the token is no JWT")
@@ -224,7 +224,7 @@ def _json_object(text: bytes | None) -> dict[str, Any]:
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
     """Return the claim `name` as a time, in seconds since the epoch.
 
-    Return None if the token does not have it.
+    Return None if the token does not have this claim.
 
     Raises SaslError if the claim is not a time.
     """
@@ -237,9 +237,9 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _strings(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return the strings in the claim `name`.
+    """Return the strings in the claim `name`; an empty tuple if the token does not have this claim.
 
-    Raises SaslError if it is neither a string nor a list of strings.
+    Raises SaslError if the claim is neither a string nor a list of strings.
     """
     value = claims.get(name, ())
     found = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value

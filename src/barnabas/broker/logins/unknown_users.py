@@ -118,9 +118,10 @@ class UnknownUsers:
         return ScramCredential(salt, keys, keys, iterations)
 
     def _draw(self, user: str, mechanism: Mechanism | None) -> _Shape:
-        """Choose a shape for `user` among the shapes that have `mechanism`; among all shapes if it is None.
+        """Choose a shape for `user` among the shapes that have `mechanism`; among all shapes if `mechanism`
+        is None.
 
-        If there is no such shape, return the one of the credentials that Barnabas makes.
+        If there is no such shape, return the shape of the credentials that Barnabas' own tools make.
 
         The chance of each shape is the share of real users who have it. Weighted rendezvous hashing makes the
         choice. So the choice seldom changes when users are added or removed.

@@ -52,7 +52,7 @@ class Mutations:
 
         Return whether the quota allows this.
 
-        The quota allows a request of any size while its token bucket is not below zero.
+        The quota allows a request of any size while the client's token bucket is not below zero.
 
         With `strict`, rejected partitions are not counted. Without `strict`, all partitions are allowed and
         counted. Some request versions do not have the error of the quota: their clients must wait after the
@@ -129,8 +129,9 @@ class ClientQuotas:
 
         Return the seconds that the client must wait now. 0.0 if it need not wait or has no quota.
 
-        The amount is in bytes. For request time, it is 100 for each second of the event loop's time. The wait
-        for request time is at most the length of one sample, as in Kafka.
+        The amount is in bytes. For request time, the amount is 100 for each second of the event loop's time.
+        The wait for request time is at most the length of one sample, as in Kafka. For the other kinds, the
+        wait is infinite if the limit is 0.
         """
         if not self._limits[kind]:
             return 0.0
@@ -168,7 +169,8 @@ class ClientQuotas:
         return math.inf if meter is None else self._in_window(meter.limit)
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> Mutations | None:
-        """Return a client's quota of partition creations and deletions, for one request; None if it has none.
+        """Return a client's quota of partition creations and deletions, for one request; None if the client
+        has none.
 
         Args:
             user: the user of the client.

@@ -13,9 +13,9 @@ _MOST_ADDRESSES = 10_000
 
 
 class ConnectionRates:
-    """Measures the rates of new connections.
+    """Measures the rates of new connections, and compares these rates with limits.
 
-    Compares them with quotas of addresses, and with limits of listeners.
+    The limits are the quotas of addresses, and the limits of listeners.
 
     Args:
         now: returns the seconds of a monotonic clock.

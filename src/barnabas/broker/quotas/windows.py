@@ -45,7 +45,8 @@ class Rate:
         return self._total / self._window(now)
 
     def delay(self, limit: float, now: float, *, more: float = 0.0) -> float:
-        """Return the seconds without use after which the rate is within `limit` again; 0.0 if it is already.
+        """Return the seconds without use after which the rate is within `limit` again; 0.0 if the rate is
+        within `limit` already.
 
         Return infinity if the limit is 0 and the rate is above it.
 

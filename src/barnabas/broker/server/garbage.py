@@ -47,8 +47,8 @@ class Collections:
     def due(self) -> bool:
         """Whether the process should collect all objects soon.
 
-        It should if it has many new objects, or uses much more memory than after the last collection of all
-        objects.
+        This is due if the process has many new objects, or uses much more memory than after the last
+        collection of all objects.
         """
         if self._new_ones >= _NEW_ONES and sys.getallocatedblocks() >= _GROWTH * self._blocks:
             return True

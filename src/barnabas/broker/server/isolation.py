@@ -49,7 +49,7 @@ class IsolationWatch:
         session_timeout: seconds within which `LOOKS` checks run; 0 disables the checks. After about this time
             without contact, this broker is isolated.
         partitions: all partitions of this broker.
-        sessions: fetch sessions of its followers.
+        sessions: fetch sessions of this broker's followers.
         on_change: called when the broker becomes isolated (True), and when it no longer is (False).
     """
 

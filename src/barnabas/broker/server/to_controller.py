@@ -57,7 +57,7 @@ class OwnRequests:
 class ToController:
     """Sends requests to the controller that this broker's image of the metadata shows.
 
-    It does not retry. If another broker has become the controller, the response has NOT_CONTROLLER.
+    This class does not retry. If another broker has become the controller, the response has NOT_CONTROLLER.
 
     Args:
         view: image of this broker.

@@ -44,8 +44,8 @@ class DeadLettering:
     """Writes the dead letters of one share partition. The event loop owns this object.
 
     One call of the writer is in progress at a time, and the next one begins when `InFlight.due_letters` has
-    records again. If a call fails, it is repeated after a back-off, without a limit. If the group has no
-    dead-letter queue any more, the records are archived without dead letters.
+    records again. If a call fails, the next call follows after a back-off, without a limit. If the group has
+    no dead-letter queue any more, the records are archived without dead letters.
 
     Args:
         name: the share partition, for logs.
@@ -93,7 +93,8 @@ class DeadLettering:
     def end(self) -> None:
         """Write no more dead letters, because the share partition ends.
 
-        Cancel a write in progress. The next leader then does not know whether its dead letters were written.
+        Cancel a write in progress. The next leader then does not know whether the dead letters of this write
+        exist.
         """
         self._has_ended = True
         if self.task is not None:

@@ -288,9 +288,9 @@ class InFlight:
     def _room(self) -> int:
         """The number of further records that can come in flight.
 
-        It can be negative after a change of the limit. While records wait for dead letters, the finished
-        records before the first available or acquired record do not count. To limit the memory, the result is
-        then 0 if there are `_RANGES_A_LOCK` or more ranges for each lock.
+        The result can be negative after a change of the limit. While records wait for dead letters, the
+        finished records before the first available or acquired record do not count. To limit the memory, the
+        result is then 0 if there are `_RANGES_A_LOCK` or more ranges for each lock.
         """
         locks = self.limits.record_locks
         if not self._archiving:
@@ -495,7 +495,7 @@ class InFlight:
     def _given_up(self) -> int:
         """The next state of a record that the group gives up.
 
-        It depends on whether there is a dead-letter queue.
+        The result depends on whether the group has a dead-letter queue.
         """
         return ARCHIVING if self.limits.has_dead_letters else ARCHIVED
 
@@ -702,8 +702,8 @@ class InFlight:
         """Return the records whose dead letters can be written now, in the order of their offsets.
 
         These are the archiving records whose state is stored, so that another leader also knows of them. As
-        long as the archived state of records with earlier dead letters is not stored, return none. So after a
-        failover, only the last dead letters can be written twice.
+        long as the archived state of records with earlier dead letters is not stored, return an empty list.
+        So after a failover, only the last dead letters can be written twice.
         """
         if not self._archiving:
             return []

@@ -109,9 +109,9 @@ class SharePartition:
     """A partition as one share group consumes it, for one leader epoch. The event loop owns this object.
 
     The constructor begins to load the stored state, and fetches wait until it is loaded. If the load fails
-    for now, it is repeated while a fetch waits; without one, the share partition ends. Acknowledgements are
-    answered when they are stored. One write is in progress at a time. The next write contains all changes
-    that are made during this one.
+    for now, the share partition repeats it while a fetch waits. If no fetch waits, the share partition ends.
+    Acknowledgements are answered when they are stored. One write is in progress at a time. The next write
+    contains all changes that are made during this one.
 
     Args:
         key: group, topic id and partition index.
@@ -248,9 +248,9 @@ class SharePartition:
     def acquire(self, member: str, limits: FetchLimits) -> AcquiredRecords | None:
         """Acquire records for a member. Return None if no records are available now.
 
-        If the records are on disk only, begin to read them into memory, and return None. When they are in
-        memory, a waiting fetch is woken. If the log has nothing but gaps so far, also return None, and wake a
-        waiting fetch.
+        If the records are on disk only, begin to read them into memory, and return None. When the records are
+        in memory, a waiting fetch is woken. If the log has nothing but gaps so far, also return None, and
+        wake a waiting fetch.
 
         Raises:
             KafkaError: the log cannot be read.
@@ -388,8 +388,8 @@ class SharePartition:
     ) -> asyncio.Future[None] | None:
         """Apply a member's acknowledgements, and begin to store them.
 
-        Return a future that completes when they are stored, or None if they only renew locks. The future
-        fails with KafkaError if they cannot be stored.
+        Return a future that completes when the acknowledgements are stored. The future fails with KafkaError
+        if this is not possible. Return None if the acknowledgements only renew locks.
 
         Raises:
             KafkaError: the errors of `InFlight.acknowledge`; NOT_LEADER_OR_FOLLOWER, the share partition has
@@ -436,8 +436,8 @@ class SharePartition:
     def is_left(self) -> bool:
         """Whether only dead letters keep this share partition: no member uses it, and all changes are stored.
 
-        An administrator may have changed the stored state since then. So `SharePartitions.find` does not use
-        such a share partition again.
+        An administrator may have changed the stored state since the last member left. So
+        `SharePartitions.find` does not use such a share partition again.
         """
         return self._is_leaving and self._writing is None
 

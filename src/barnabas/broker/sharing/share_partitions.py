@@ -26,9 +26,9 @@ _LOADED_AT_ONCE = 100
 class SharePartitions:
     """Every share partition in use on this broker. The event loop owns this object.
 
-    The first fetch creates a share partition. It ends with the leader epoch, or with the last share session
-    of its group on this broker. Before that end, it stores its changes and writes its dead letters. An
-    administrator can then change or delete its stored state.
+    The first fetch creates a share partition. The share partition ends with the leader epoch, or with the
+    last share session of its group on this broker. Before it ends with the last share session, it stores its
+    changes and writes its dead letters. An administrator can then change or delete its stored state.
 
     Args:
         view: has the settings of groups.

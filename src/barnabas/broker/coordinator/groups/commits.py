@@ -69,12 +69,14 @@ class Commits:
                 self.pending.supersede(key)
 
     def replay_pending(self, producer_id: ProducerId, record: OffsetRecord) -> None:
-        """Keep an offset of an open transaction. It becomes valid when the transaction commits."""
+        """Keep an offset of an open transaction. The offset becomes valid when the transaction commits."""
         if record.committed is not None:  # a transaction deletes no offsets
             self.pending.put(producer_id, record.key, record.committed)
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> list[OffsetKey]:
-        """End a producer's transaction. If it commits, make its offsets valid and return their keys."""
+        """End a producer's transaction. If `commit` is true, make the offsets of the transaction valid and
+        return their keys. If it is false, drop the offsets and return an empty list.
+        """
         counting = []
         for key, committed in self.pending.end(producer_id):
             if commit:

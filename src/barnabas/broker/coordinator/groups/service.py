@@ -65,7 +65,7 @@ class _OfGroup(Protocol):
 
 
 def _checked(group_id: str) -> str:
-    """Return the group id. Raises KafkaError INVALID_GROUP_ID if it is empty or too long."""
+    """Return the group id. Raises KafkaError INVALID_GROUP_ID if the id is empty or too long."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     check_group_id(group_id)

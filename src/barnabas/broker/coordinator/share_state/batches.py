@@ -58,7 +58,7 @@ def combine(
 def _laid_over(older: Sequence[StateBatch], newer: Sequence[StateBatch]) -> Iterator[StateBatch]:
     """Yield the batches of both arguments, ordered by offset.
 
-    Where they overlap, yield what `combine` keeps.
+    Where two batches overlap, yield what `combine` keeps.
     """
     olds, news = iter(older), iter(newer)
     old, new = next(olds, None), next(news, None)

@@ -20,7 +20,7 @@ class SharePartitionKey(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """Return the key as FindCoordinator sends it. Its hash chooses the share coordinator."""
+        """Return the key as FindCoordinator sends it. The hash of this text chooses the share coordinator."""
         return f"{self.group}:{topic_id_to_str(self.topic_id)}:{self.partition}"
 
 
@@ -51,7 +51,7 @@ class ShareState(NamedTuple):
 
 
 class SharePersister(Protocol):
-    """Reads and writes the states of share partitions. It retries after retriable errors.
+    """Reads and writes the states of share partitions. The persister retries after retriable errors.
 
     Each method raises KafkaError. FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH are final: a later
     initialization or a later leader has fenced the caller. COORDINATOR_NOT_AVAILABLE and other retriable

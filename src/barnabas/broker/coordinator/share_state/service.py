@@ -166,7 +166,8 @@ class ShareCoordinator(Coordinator[ShareShard]):
     async def repeat_snapshots(self) -> None:
         """Write old snapshots again at the end of the log, so that `prune` can delete records before them.
 
-        Skip a shard in which every share partition has been idle: it has no other records to delete.
+        Skip a shard in which every share partition has been idle: such a shard has no other records to
+        delete.
         """
         for partition, shard in self.active_shards():
             if all(held.is_repeated for held in shard.states.values()):

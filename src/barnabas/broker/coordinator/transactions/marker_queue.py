@@ -60,8 +60,8 @@ class MarkerQueue:
         writer: sends markers to the leaders of partitions.
         timers: the timers of the shard.
         epoch: returns the leader epoch in which this broker coordinates the shard.
-        done: called with the transactional id when all markers are written. It stores the completion, and
-            then calls `completed` or `retry`.
+        done: called with the transactional id when all markers are written. This function must store the
+            completion, and then call `completed` or `retry`.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def _checked(transactional_id: str) -> str:
-    """Return the transactional id. Raises KafkaError INVALID_REQUEST if it is empty or too long."""
+    """Return the transactional id. Raises KafkaError INVALID_REQUEST if the id is empty or too long."""
     if not transactional_id or not is_storable(transactional_id):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has 1 to 32,767 bytes")
     return transactional_id

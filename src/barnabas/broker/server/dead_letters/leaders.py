@@ -217,7 +217,10 @@ class RemoteLeader:
 
 
 def _check(result: Any) -> Any:
-    """Return `result`, one partition's part of a response. Raises KafkaError if it has an error code."""
+    """Return `result`, one partition's part of a response.
+
+    Raises KafkaError if the part has an error code.
+    """
     if result.error_code:
         raise KafkaError(error_code(result.error_code), getattr(result, "error_message", None))
     return result

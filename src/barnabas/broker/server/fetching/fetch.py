@@ -52,8 +52,8 @@ class Fetch:
             broker.
         admits: returns whether the client's quota allows this number of bytes now. If it returns False, the
             response is empty, and the fetch session does not change.
-        refuses: returns True for a topic that the client may not read. It is called at each read. None if the
-            client may read all topics.
+        refuses: returns True for a topic that the client may not read. This function is called at each read.
+            None if the client may read all topics.
         is_kept: whether the client may send the same request again. If true, the fetch keeps watching its
             partitions after a response without records and errors, until `end` is called.
     """
@@ -392,7 +392,7 @@ class Fetch:
     def _is_worth_reading(self) -> bool:
         """Whether an attempt can now produce a response.
 
-        It can if a partition has another leader or was deleted. It can also if there are at least
+        This is so if a partition has another leader or was deleted. It is also so if there are at least
         `min_bytes`, counted from the bytes read and the bytes committed since then. With read_committed, any
         new bytes are enough: the end of a transaction can make more bytes readable than it has itself.
         """

@@ -18,8 +18,8 @@ def replica_in_rack(
     """Return the follower from which a consumer in `rack` should fetch; -1 to stay with this broker.
 
     The follower is in sync, has `offset`, and has the highest log end offset in the rack. The consumer stays
-    if the leader is in the rack too, or if the rack has no such follower. It also stays if this broker is
-    itself a follower.
+    if the leader is in the rack too, or if the rack has no such follower. The consumer also stays if this
+    broker is itself a follower.
 
     Args:
         brokers: live brokers.

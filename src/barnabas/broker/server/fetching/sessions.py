@@ -447,8 +447,8 @@ class FetchSessions:
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, `owner` has no such session; INVALID_FETCH_SESSION_EPOCH,
-                it is not the session's next epoch; FETCH_SESSION_TOPIC_ID_ERROR, only one of request and
-                session uses topic ids.
+                the request does not have the session's next epoch; FETCH_SESSION_TOPIC_ID_ERROR, only one of
+                request and session uses topic ids.
         """
         session = self._of(request.session_id, owner)
         if session is None:

@@ -279,8 +279,8 @@ def _attempt(
 ) -> MaybeAwaitable[FetchResponse]:
     """Return the response if it needs no wait: there are enough records in memory, an error, or no wait time.
 
-    If the response needs a wait, or the fetch reads more than `DIRECT_PARTITIONS`, return an awaitable. It
-    reads many partitions in steps, reads from disk, or waits for records.
+    If the response needs a wait, or the fetch reads more than `DIRECT_PARTITIONS`, return an awaitable. The
+    awaitable reads many partitions in steps, reads from disk, or waits for records.
     """
     if operation.unread > DIRECT_PARTITIONS:
         return LongResponse(_fetch_many(ports, operation, max_wait_ms))

@@ -162,7 +162,8 @@ class _Exchange:
     def answer(self) -> MaybeAwaitable[ShareFetchResponse]:
         """Return the response, or an awaitable for it.
 
-        It is an awaitable if the request waits for records, or if the acknowledgements are not stored yet.
+        The result is an awaitable if the request waits for records, or if the acknowledgements are not stored
+        yet.
         """
         waits = self._waits and not self._fetch.results
         if not waits and self.acknowledging.is_stored:

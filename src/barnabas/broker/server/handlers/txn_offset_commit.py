@@ -112,7 +112,7 @@ def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) -> Maybe
 
     Raises:
         KafkaError: NOT_COORDINATOR, this broker no longer has the partition; or an error of the transaction
-            coordinator. If the result is an awaitable, it raises the error.
+            coordinator. If the result is an awaitable, the awaitable raises the error.
     """
     partition = TopicPartition(GROUP_METADATA_TOPIC, ports.groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)

@@ -39,7 +39,7 @@ Sampler = Callable[[Reading], Iterator[Sample]]
 
 
 def _one(value: Callable[[Reading], float | None]) -> Sampler:
-    """Return a sampler of a metric without labels. It yields no sample if `value` returns None."""
+    """Return a sampler of a metric without labels. The sampler yields no sample if `value` returns None."""
 
     def sample(reading: Reading) -> Iterator[Sample]:
         found = value(reading)

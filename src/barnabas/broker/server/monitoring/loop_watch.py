@@ -13,7 +13,7 @@ STALL = 0.1
 class LoopWatch:
     """Counts the stalls of the event loop: each time that code blocks the loop for `STALL` seconds or longer.
 
-    It runs a timer, and measures how late the event loop calls it.
+    The watch sets a timer, and measures how late the event loop calls the timer's callback.
     """
 
     def __init__(self) -> None:

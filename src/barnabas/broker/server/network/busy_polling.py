@@ -25,8 +25,8 @@ class BusyPolling:
 
     Use it only in a process without other busy threads, because polling keeps the GIL from them.
 
-    If more than about a third of the polls end without a request, polling pauses. After 64 to 8,192 requests
-    it tries again, with about 32 polls. A single poll would not show whether polling helps, because the
+    If more than about a third of the polls end without a request, polling pauses. After 64 to 8,192 requests,
+    polling begins again, with about 32 polls. A single poll would not show whether polling helps, because the
     system must first move a client that shares the loop's core to another core.
 
     Args:

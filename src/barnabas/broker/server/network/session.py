@@ -435,7 +435,8 @@ class ClientSession(asyncio.Protocol):
     def _may_begin(self, frame: Readable) -> bool:
         """Whether the request in `frame` can begin now.
 
-        If it has to wait for an unanswered long poll, make this poll respond at once (`LongPoll.give_way`).
+        If the request has to wait for an unanswered long poll, make this poll respond at once
+        (`LongPoll.give_way`).
         """
         if (
             self._write_paused

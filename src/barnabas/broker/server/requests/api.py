@@ -232,8 +232,8 @@ def handles(
 ) -> Callable[[Handler], Api[Q]]:
     """Return a decorator that makes an `Api` of a handler for `request`.
 
-    Exactly one of `confirmed_by`, `unconfirmed` and `is_forwarded` is necessary. It says whether the broker
-    must confirm its leadership before it answers (ADR 15).
+    Exactly one of `confirmed_by`, `unconfirmed` and `is_forwarded` is necessary. The given one says whether
+    the broker must confirm its leadership before it answers (ADR 15).
 
     Args:
         request: message class of the request; the response is the class of the same name in the same module.

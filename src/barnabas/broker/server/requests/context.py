@@ -150,7 +150,9 @@ class RequestContext:
 
     @property
     def listener(self) -> str:
-        """Name of the listener that received the request. It selects the addresses in Metadata responses."""
+        """Name of the listener that received the request. The name selects the addresses in Metadata
+        responses.
+        """
         return self.connection.listener
 
 

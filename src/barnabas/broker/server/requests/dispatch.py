@@ -71,10 +71,10 @@ def _api_versions_of_unknown_version(frame: Readable) -> RequestHeader | None:
 class Dispatcher:
     """Serves the requests of all connections of a broker.
 
-    It serves most requests in the turn of the event loop in which they arrive. It divides a request with many
-    elements into pieces. After each slice of time, the event loop serves requests of other connections before
-    the next piece. The request's own connection waits. If a request has more than `DIRECT_ELEMENTS` elements,
-    a thread decodes and divides the request, and encodes the response.
+    The dispatcher serves most requests in the turn of the event loop in which they arrive, and divides a
+    request with many elements into pieces. After each slice of time, the event loop serves requests of other
+    connections before the next piece. The request's own connection waits. If a request has more than
+    `DIRECT_ELEMENTS` elements, a thread decodes and divides the request, and encodes the response.
 
     Args:
         served: APIs by API key.
@@ -383,7 +383,8 @@ class Dispatcher:
     async def _answer_divided(
         self, served: Served, header: RequestHeader, context: RequestContext, request: Request, pieces: Pieces
     ) -> Chunks | None:
-        """Answer a request in pieces. It has at most `DIRECT_ELEMENTS`, so the event loop divides it.
+        """Answer a request in pieces. The request has at most `DIRECT_ELEMENTS` elements, so the event loop
+        divides it.
 
         Return the encoded response; None if the request has no response.
         """
@@ -496,7 +497,7 @@ def _lets_others_begin(api: AnyApi, header: RequestHeader, answer: Awaitable[Any
 def _pieces(api: AnyApi, request: Request) -> Pieces | None:
     """Return the `Pieces` by which to divide a request; None if the request must not be divided.
 
-    It is not divided if it is small enough, or if its API declares no arrays by which to divide it.
+    A request is not divided if it is small enough, or if its API declares no arrays by which to divide it.
     """
     for pieces in api.pieces:
         if pieces.apply_to(request):

@@ -102,9 +102,9 @@ class _Batch:
 class CoordinatorPersister:
     """Implements `barnabas.broker.coordinator.SharePersister` with the share coordinators on all brokers.
 
-    In one turn of the event loop, it combines all operations of the same kind on one group into one request
-    to a broker. Operations on one share partition run one after another, in the order of the calls. After a
-    temporary error, it retries an operation for `PATIENCE` seconds.
+    In one turn of the event loop, the persister combines all operations of the same kind on one group into
+    one request to a broker. Operations on one share partition run one after another, in the order of the
+    calls. After a temporary error, the persister retries an operation for `PATIENCE` seconds.
 
     Args:
         view: settings of this broker, and its image (copy) of the cluster's metadata.

@@ -76,7 +76,7 @@ async def open_coordination(
 ) -> Coordination:
     """Open this broker's partitions, and the coordinators of groups, transactions and share groups.
 
-    From then on each new image of the cluster's metadata tells them what this broker leads.
+    From then on, these parts apply each new image of the cluster's metadata.
     """
     view, environment, replicas = foundation.view, foundation.environment, replication.replicas
     leadership, cold_reads = membership.leadership, foundation.cold_reads

@@ -20,7 +20,7 @@ from barnabas.broker.view import MutableView
 
 
 class Foundation:
-    """Creates the parts that every stage uses. They have no files, sockets or tasks of their own."""
+    """Creates the parts that every stage uses. These parts have no files, sockets or tasks of their own."""
 
     def __init__(
         self, config: BrokerConfig, environment: Environment, busy_polling: BusyPolling | None

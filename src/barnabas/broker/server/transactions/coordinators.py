@@ -26,7 +26,8 @@ _NOT_HEARD_OF = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_A
 class TransactionCoordinators:
     """Implements `verification.Coordinators` with the transaction coordinators on all brokers.
 
-    It calls the coordinator on this broker directly. It sends AddPartitionsToTxn to the others (KIP-890).
+    This class calls the coordinator on this broker directly, and sends AddPartitionsToTxn to coordinators on
+    other brokers (KIP-890).
 
     Args:
         view: image of this broker.
@@ -51,8 +52,8 @@ class TransactionCoordinators:
         `version` is the transaction version of the producer. Requests to other brokers always use version 2.
 
         Raises:
-            KafkaError: COORDINATOR_NOT_AVAILABLE, there is no coordinator, or it does not respond. Or the
-                coordinator rejects a partition.
+            KafkaError: COORDINATOR_NOT_AVAILABLE, there is no coordinator, or the coordinator does not
+                respond. Or the coordinator rejects a partition.
         """
         remote = self._remote(transactional_id)
         if remote is None:

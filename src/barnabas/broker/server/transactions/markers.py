@@ -61,7 +61,7 @@ class MarkerAppender:
     ) -> MaybeAwaitable[dict[TopicPartition, ErrorCode]]:
         """Append a marker to partitions, and return the error code for each partition (NONE for success).
 
-        If in-sync replicas do not have all markers yet, return an awaitable that waits for them.
+        If in-sync replicas do not have all markers yet, return an awaitable that waits for these replicas.
         """
         outcomes: dict[TopicPartition, ErrorCode] = {}
         waiting: dict[TopicPartition, Awaitable[object]] = {}

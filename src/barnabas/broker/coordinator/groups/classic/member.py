@@ -94,7 +94,9 @@ class ClassicMember:
         return next((p.metadata for p in self.protocols if p.name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """Return the protocol in `candidates` that the member prefers. It must support one of them."""
+        """Return the protocol in `candidates` that the member prefers. The member must support at least one
+        of the candidates.
+        """
         return next(p.name for p in self.protocols if p.name in candidates)
 
     @property
@@ -113,7 +115,7 @@ class ClassicMember:
     def take_sync(self) -> asyncio.Future[SyncGroupResponse] | None:
         """Remove and return the future of the delayed SyncGroup; None if there is none.
 
-        The caller must answer it.
+        The caller must set the result of the future.
         """
         parked, self.sync = self.sync, None
         return parked

@@ -260,8 +260,8 @@ class ClassicMembership:
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, the sender is not a member; FENCED_INSTANCE_ID, another member has
-                the instance id; ILLEGAL_GENERATION, it is not the group's generation; REBALANCE_IN_PROGRESS,
-                a rebalance must finish first (not in a transaction).
+                the instance id; ILLEGAL_GENERATION, `generation` is not the group's generation;
+                REBALANCE_IN_PROGRESS, a rebalance must finish first (not in a transaction).
         """
         if generation < 0 and group.state is GroupState.EMPTY:
             return

@@ -194,7 +194,7 @@ class Rebalance:
     def _wait_for_first_members(self, group: ClassicGroup, delay: int, remaining: int) -> None:
         """Extend the join phase of an empty group by `delay` ms, so that more members join in one rebalance.
 
-        While new members arrive, extend it again, by `remaining` ms at most.
+        While new members arrive, extend the phase again, by `remaining` ms at most.
         """
 
         def fire() -> list[GroupRecord]:
@@ -321,7 +321,7 @@ def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
 
 
 def _level(group: ClassicGroup) -> int:
-    """Return the log level for a rebalance: DEBUG if it follows a failure that was logged, else INFO."""
+    """Return the log level for a rebalance: DEBUG after a failure that was logged, INFO for any other."""
     return logging.DEBUG if group.store_failures else logging.INFO
 
 

@@ -265,7 +265,9 @@ class ConsumerMembership:
         return classic
 
     def fence(self, group: ConsumerGroup, late: Late) -> Result[None]:
-        """Remove a member whose timeout has expired, if it is still late. Retry later after a failure."""
+        """Remove a member whose timeout has expired, if the member is still late. Retry later after a
+        failure.
+        """
         member = group.members.get(late.member_id)
         if member is None or not late.still_is():
             return Result()
@@ -302,7 +304,7 @@ def _classic_without(group: ConsumerGroup, leavers: Collection[str]) -> list[Con
 
 
 def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
-    """Return the partitions that a member reports as owned; None if it reports nothing."""
+    """Return the partitions that a member reports as owned; None if the member reports nothing."""
     if request.topic_partitions is None:
         return None
     return {
@@ -332,9 +334,9 @@ def _updated(
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
     """Raise KafkaError FENCED_MEMBER_EPOCH if a member must not use this epoch.
 
-    It may use 0 (to join), its current epoch, or its previous one. With the previous epoch, it must report
-    the partitions that it owns, and only such partitions as the coordinator has assigned to it. A member
-    whose stored state is unknown must report that it owns none.
+    A member may use 0 (to join), its current epoch, or its previous one. With the previous epoch, the member
+    must report the partitions that it owns, and only such partitions as the coordinator has assigned to it. A
+    member whose stored state is unknown must report that it owns no partitions.
     """
     if member.state is MemberState.UNKNOWN and (owned is None or owned):
         raise _fenced("The consumer group member is in a unknown state.")

@@ -110,8 +110,8 @@ class RegexSubscriptions:
             topics: the topics of the cluster.
             assigner: raises group epochs.
             search: finds topics by regular expressions.
-            resolved: called with a group id and the found topics after a search. It must call `store` under
-                the group's lock, and then `stored` or `failed`.
+            resolved: called with a group id and the found topics after a search. This function must call
+                `store` under the group's lock, and then `stored` or `failed`.
         """
         self._view = view
         self._topics = topics

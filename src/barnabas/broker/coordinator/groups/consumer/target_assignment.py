@@ -57,7 +57,7 @@ class ConsumerAssignmentInputs(NamedTuple):
 class ConsumerTargetAssigner(TargetAssigner[ConsumerGroup, GroupDraft]):
     """Raises group epochs, computes targets and advances members, for the consumer groups of one shard.
 
-    It writes its decisions into drafts.
+    The assigner writes its decisions into drafts.
 
     Args:
         topics: the topics of the cluster.

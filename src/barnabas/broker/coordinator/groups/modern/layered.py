@@ -12,8 +12,8 @@ V = TypeVar("V")
 class Layered(MutableMapping[K, V]):
     """A mutable view of a dict. Changes of the view do not change the dict.
 
-    It iterates in the order of a copy of the dict with the same changes. The view becomes invalid when the
-    dict changes.
+    The view iterates in the order of a copy of the dict with the same changes. The view becomes invalid when
+    the dict changes.
     """
 
     __slots__ = ("_below", "_changed", "_gone", "_size")

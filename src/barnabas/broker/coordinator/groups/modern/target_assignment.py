@@ -34,7 +34,7 @@ class AssignmentInputs(Protocol[D_contra]):
 class TargetAssigner(Generic[G, D]):
     """Raises group epochs and computes target assignments, for the groups of one shard.
 
-    It writes its decisions into drafts.
+    The assigner writes its decisions into drafts.
 
     Args:
         topics: the topics of the cluster.

@@ -29,8 +29,8 @@ class Timeouts:
     def __init__(self, timers: Timers, fence: Callable[[Late], None]) -> None:
         """Create the timeouts.
 
-        `fence` is called when a timeout expires. It must remove the member under the group's lock, if the
-        member is still late then.
+        `fence` is called when a timeout expires. `fence` must remove the member under the group's lock, if
+        the member is still late then.
         """
         self._timers = timers
         self._fence = fence

@@ -151,7 +151,7 @@ class ShareMembership:
 
 
 def _find(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
-    """Return the member as it was before the request; a new one if it joins.
+    """Return the member as it was before the request; a new one if the member joins.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_MEMBER_EPOCH, the epoch is neither the

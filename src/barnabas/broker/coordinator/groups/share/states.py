@@ -43,9 +43,10 @@ class ShareStates:
     Args:
         view: has the broker's image of the metadata.
         persister: sends the requests to the share coordinator.
-        find: returns the share group with an id, if it exists.
+        find: returns the share group with an id; None if there is none.
         change: stores a change of a group under its lock; raises KafkaError.
-        began: called with a draft in which partitions have become initialized. It raises the group epoch.
+        began: called with a draft in which partitions have become initialized. This function must raise the
+            group epoch.
     """
 
     def __init__(

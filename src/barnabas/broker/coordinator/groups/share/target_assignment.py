@@ -50,8 +50,8 @@ class ShareAssignmentInputs(NamedTuple):
 class ShareTargetAssigner(TargetAssigner[ShareGroup, ShareGroupDraft]):
     """Raises group epochs, computes targets and advances members, for the share groups of one shard.
 
-    It writes its decisions into drafts. A group also needs a new epoch if it has partitions that are neither
-    initialized nor initializing.
+    The assigner writes its decisions into drafts. A group also needs a new epoch if it has partitions that
+    are neither initialized nor initializing.
     """
 
     def _facts(self, group: ShareGroup) -> tuple[int, object, object]:
