@@ -173,7 +173,10 @@ class BarnabasError(Exception):
 
 
 class KafkaError(BarnabasError):
-    """A failure with a Kafka error code. The client receives `message` if the response has a field for it."""
+    """A failure with a Kafka error code. The client receives `message` if the response has a field for it.
+
+    Without a `message`, the attribute `message` is the meaning of the code (`ErrorCode.doc`).
+    """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(f"{code.name}: {message or code.doc}")

@@ -153,6 +153,7 @@ def require_known(admin: Admin, kind: str, name: str, settings: Sequence[str]) -
     """Check that all `settings` exist, because brokers silently ignore the reset of an unknown setting.
 
     `kind` and `name` are those of the resource, as in `Admin.configs`.
+
     Raises:
         UnknownSetting: the resource lacks one of the settings.
     """

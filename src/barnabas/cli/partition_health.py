@@ -21,8 +21,8 @@ _MIN_ISR = "min.insync.replicas"
 class Health:
     """Finds the problems of the partitions of some topics.
 
-    Eligible leader replicas, offline replicas and reassignments come from separate requests. If a broker does
-    not answer these (Kafka before 3.7), no problem is found that only they show.
+    Eligible leader replicas, offline replicas and reassignments come from separate requests. If one of these
+    requests fails (Kafka before 3.7 does not serve them), the problems that only they show are not found.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 class Secured:
     """The folder with the files of `--secure`, and the admin's password.
 
-    The password is read from the admin's file in the folder, or is a new random one.
+    The password is that in the admin's file in the folder. If there is none, it is a new random one.
     """
 
     def __init__(self, folder: CertificateFolder) -> None:

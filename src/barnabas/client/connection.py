@@ -72,9 +72,15 @@ _IN_REQUEST = 8
 class BrokerConnection:
     """A connection to one broker. Each request has the highest version that both sides support.
 
+    The constructor connects and, with `security`, makes the TLS handshake and logs in.
+
+    Args:
+        timeout: seconds for the connection, for each send, and for each piece of an answer.
+        security: encryption and login; None for neither.
+
     Raises (the constructor and the methods that send or receive):
-        ClientError: the broker is silent for `timeout` seconds, or its answer is malformed. The connection
-            cannot be used any more.
+        ClientError: the broker refuses the connection, is silent for `timeout` seconds, or answers wrongly.
+            The connection cannot be used any more.
         UnservedError: the broker does not serve the API of the request.
         AuthenticationError: the client rejects the broker, or the broker rejects the client.
     """

@@ -27,6 +27,7 @@ def throttle(
     cluster: Brokers, moves: Mapping[TopicPartition, Move], brokers: Iterable[BrokerId], rate: int
 ) -> None:
     """Limit the copies to the replicas that `moves` add to `rate` bytes a second.
+
     The limit applies on each of `brokers` twice: to what it sends as a leader, and to what it receives as a
     follower.
 

@@ -29,6 +29,8 @@ Headers = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | N
 class Producer:
     """Sends records in the background. The end of its `with` block waits until all are acknowledged.
 
+    After an error in the block, the wait ends after a second.
+
     The producer is idempotent: all in-sync replicas acknowledge each record, in order and without repeats. It
     is not idempotent if the setting `acks` is not `all`. A record goes to the partition that the Java client
     would choose for its key. Keyword arguments are settings of librdkafka, with underscores for dots:
@@ -37,6 +39,10 @@ class Producer:
     If a record could not be delivered, the next `send`, `poll` or `flush` raises an error. A record counts as
     not delivered if no broker acknowledges it within `delivery_timeout_ms` (2 minutes, as with the Java
     client; 0 waits without end). Until then the producer logs a warning while no broker answers.
+
+    Raises:
+        SettingError: librdkafka rejects a setting.
+        ClientError: an address is not HOST:PORT.
     """
 
     def __init__(self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, **settings: Any) -> None:
@@ -90,6 +96,7 @@ class Producer:
             on_delivery: `send`, `poll` or `flush` calls it with the record as it was stored; never after a
                 failed delivery.
             about: name of the record in errors, such as "line 7".
+
         Raises:
             KafkaError, ClientError: an earlier record, or this one, could not be delivered.
             TypeError, ValueError: JSON cannot express `value`.

@@ -16,7 +16,8 @@ class Repeated:
     Only one thread can use it at a time.
 
     Attributes:
-        answer: the last decoded response. It stays the same object while the broker's response is the same.
+        answer: the last decoded response; None before the first one. It stays the same object while the
+            broker's response is the same.
     """
 
     def __init__(self, request: Request) -> None:

@@ -106,7 +106,8 @@ class Shipper:
         on_progress: called a few times a second in `run`, always with the same `Progress` object.
         poll_interval: seconds between checks of quiet files, above 0.
         flush_after: seconds after which a record that might continue (a stack trace) is complete.
-        settings: more producer settings of librdkafka, e.g. {"compression.type": "zstd"}.
+        settings: more producer settings of librdkafka, e.g. {"compression.type": "zstd"}. They cannot change
+            the client id, the idempotence, and the endless wait for a broker.
 
     `run` can be called once.
 

@@ -476,6 +476,7 @@ class _Threads:
 @contextmanager
 def _reserved_ports(count: int) -> Iterator[list[int]]:
     """Yield free ports that stay reserved while their broker is down. Only Linux can reserve them.
+
     Linux never assigns a port to which a socket is bound. While that socket does not listen, a broker can
     listen on the port.
     """

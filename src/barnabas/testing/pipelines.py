@@ -45,6 +45,7 @@ _LINES = ("json", "csv", "text")
 class PipelineUnderTest:
     """A pipeline file, its topics on the test's own broker, and folders for the test.
 
+    The constructor reads the file, and creates the topics of the pipeline.
     Topics keep their names, and have one partition each. For Parquet, a folder of the test replaces the
     folder that is read or written. A topic with JSON replaces a sink to a database, a table or the screen.
 

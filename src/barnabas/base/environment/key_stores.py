@@ -26,6 +26,7 @@ def load_key(
     Args:
         store_password: the password of a PKCS#12 file. PEM files do not use it.
         key_password: the password of the key in a PEM file. PKCS#12 files do not use it.
+
     Raises:
         OSError: the file cannot be read.
         ValueError: the file is a JKS store, has no key or certificate, or the password is wrong. OpenSSL

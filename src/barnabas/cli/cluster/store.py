@@ -40,7 +40,7 @@ class ClusterStore(Protocol):
 
 
 class GivenZooKeeper:
-    """A ZooKeeper that runs without the cluster."""
+    """A ZooKeeper that the user has named. This process neither starts nor stops it."""
 
     process = None
 

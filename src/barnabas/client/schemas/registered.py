@@ -148,6 +148,7 @@ def register(
         text: text of the schema.
         kind: format of the schema: AVRO, JSON or PROTOBUF.
         references: registered versions to which the schema refers.
+
     Raises:
         ConfigError: the registry rejects the schema.
         RegistryError: the registry does not answer, or denies the user the registration.

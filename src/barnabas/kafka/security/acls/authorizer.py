@@ -155,7 +155,7 @@ class Authorizer:
     """Returns the permissions of clients, by the rules of the latest cluster image.
 
     Args:
-        acls: the current access control lists.
+        acls: returns the current access control lists.
         subjects: the super users, and the default for resources without entries.
     """
 
