@@ -38,9 +38,14 @@ _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 @dataclass(frozen=True)
 class Choices:
-    """The command-line settings of one run. They override those in the pipeline's file."""
+    """The command-line settings of one run. They override those in the pipeline's file.
 
+    For a setting that is empty or None, the pipeline's file or the default applies.
+    """
+
+    #: the URL of Spark's master
     master: str = "local[*]"
+    #: whether the run ends when all present records are read
     once: bool = False
     bootstrap: str = ""
     folder: Path | None = None

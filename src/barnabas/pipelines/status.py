@@ -28,7 +28,10 @@ ROWS_REJECTED = "rows_rejected"
 
 @dataclass
 class PartitionLag:
-    """A query's position in a partition: `offset` is the next offset, `end` the last known end."""
+    """A query's position in a partition: `offset` is the next offset to read, `end` the last known end.
+
+    `lag` is the number of offsets between them.
+    """
 
     topic: str
     partition: int
@@ -39,7 +42,11 @@ class PartitionLag:
 
 @dataclass
 class QueryStatus:
-    """A query and its last finished batch; rates are rows a second, sizes bytes, times ISO 8601 in UTC."""
+    """A query and its last finished batch.
+
+    Rates are rows a second, sizes bytes, and times ISO 8601 in UTC. The suffix ``_ms`` means milliseconds,
+    and ``_s`` seconds. A value that Spark has not reported is None.
+    """
 
     query: str
     state: str

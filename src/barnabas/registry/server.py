@@ -26,9 +26,13 @@ class RegistrySettings:
     """Settings of a registry server."""
 
     bootstrap_servers: str
+    #: HOST:PORT
     listen: str = DEFAULT_LISTEN
+    #: the topic that stores the registry's state
     topic: str = DEFAULT_TOPIC
+    #: the default compatibility level (`Level`)
     compatibility: str = "BACKWARD"
+    #: of a new topic; None for the brokers' default
     replication_factor: int | None = None
     #: a PEM file with a key and its certificates: HTTPS
     tls: str | None = None
@@ -36,7 +40,7 @@ class RegistrySettings:
     login: bool = False
     #: users who may do everything, whatever the cluster's ACLs are
     super_users: tuple[str, ...] = ()
-    #: names by which clients ask for it, beside those of an address that this machine alone reaches
+    #: additional names by which clients may reach the registry (the header ``Host``)
     hosts: tuple[str, ...] = ()
 
 

@@ -173,7 +173,10 @@ _error_destroy = _function("error_destroy", None, c_void_p)
 
 
 class Failed(NamedTuple):
-    """A record that was not written."""
+    """A record that was not written, and the reason (`error`).
+
+    `partition` is -1 if librdkafka was to choose the partition. `key` and `value` are None for NULL.
+    """
 
     error: KafkaError
     topic: str

@@ -152,7 +152,11 @@ class Bound:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The checked options of a read. Exactly one of `topics`, `pattern` and `partitions` is given."""
+    """The checked options of a read. Exactly one of `topics`, `pattern` and `partitions` is given.
+
+    `client` has the settings of the read under librdkafka's names. A limit is None if its option was not
+    given. Times with the suffix ``_s`` are in seconds.
+    """
 
     client: dict[str, str] = field(repr=False)
     topics: tuple[str, ...] = ()
@@ -219,6 +223,8 @@ class ReadOptions:
 @dataclass(frozen=True)
 class WriteOptions:
     """The checked options of a write. Without `topic`, each row names its topic in the column topic.
+
+    `client` has the producer's settings under librdkafka's names.
 
     `sink` and `batch` identify an exactly-once write in batch: both are given, or neither. In a stream,
     Spark's query id and batch id identify the write.

@@ -48,9 +48,11 @@ class Change(NamedTuple):
 
 
 class IsrProposal(NamedTuple):
-    """A leader's proposal of a new ISR (KIP-497): brokers with their epochs, -1 if unknown (KIP-903).
+    """A leader's proposal of a new ISR (KIP-497).
 
-    Any in-sync replica can propose the ISR without itself, if it can write no more.
+    `isr` has pairs of a broker and its broker epoch, which is -1 if the leader does not know it (KIP-903).
+    The other epochs are those of the state that the leader knows. Any in-sync replica can propose the ISR
+    without itself, if it can write no more.
     """
 
     topic_id: TopicId

@@ -51,7 +51,10 @@ class NewTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """A topic's new number of partitions, and the replicas of the added ones if the request names them."""
+    """A topic's new number of partitions (`total`), and the replicas of each added partition (`assignments`).
+
+    If `assignments` is None, the controller chooses the replicas.
+    """
 
     topic: str
     total: int

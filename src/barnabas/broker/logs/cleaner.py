@@ -57,7 +57,9 @@ class Setback(NamedTuple):
     error: Exception
     #: number of failures without a success between them
     failures: int
+    #: time of the failure, in milliseconds since 1970
     since_ms: int
+    #: milliseconds until the next attempt
     wait_ms: int
 
     def holds(self, now_ms: int) -> bool:

@@ -12,6 +12,7 @@ RUNBOOK = "docs/use/operations.md"
 class Alert(NamedTuple):
     """A rule for Prometheus that raises one alert."""
 
+    #: without the prefix "Barnabas"
     name: str
     #: the condition of the alert, in PromQL
     expression: str

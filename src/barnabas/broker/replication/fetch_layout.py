@@ -214,7 +214,10 @@ _NO_DIVERGENCE = EpochEndOffset()
 
 
 class ReceivedData(NamedTuple):
-    """The usual result of one partition, as a follower reads it (`PartitionData`)."""
+    """The usual result of one partition, as a follower reads it (`PartitionData`): without an error.
+
+    `records` has record batches as bytes; it is empty if there are no new records.
+    """
 
     high_watermark: Offset
     log_start_offset: Offset

@@ -24,7 +24,9 @@ class Dirtiness:
     first_dirty: Offset
     #: where the first segment begins that must not be cleaned
     end: Offset
+    #: size of the segments before the dirty tail, which the cleaning also reads
     clean_bytes: int
+    #: size of the segments of the dirty tail before `end`
     dirty_bytes: int
     #: the tail has waited for longer than `max.compaction.lag.ms`
     is_overdue: bool

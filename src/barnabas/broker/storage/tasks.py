@@ -51,6 +51,7 @@ class Flush:
     removal: Removal | None = None
     #: whether sealed segments from `offset` on, and the active one, are left to the next flush
     is_partial: bool = False
+    #: the error of `run` or `sync_files`; None if there was none
     error: Exception | None = None
     #: whether the error is that of an fsync: the data may be lost
     is_lost: bool = False

@@ -127,7 +127,7 @@ class _Flight(NamedTuple):
     number: int
     session: FollowerFetchSession
     is_parked: bool
-    #: an earlier response, in the event loop's time, should have news; 0 if it need not
+    #: a response before this time of the event loop should have news; 0 if a response without news is usual
     idle_until: float
     reply: asyncio.Future[Any]
 
