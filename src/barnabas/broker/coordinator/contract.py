@@ -2,7 +2,7 @@
 
 A shard keeps the state for one partition of an internal topic. An operation reads that state and returns a
 `Result`: the records to append, and the response. Only the runtime appends records and calls `Shard.replay`.
-The docstring of `barnabas.broker.coordinator.runtime` says what it guarantees.
+The docstring of `barnabas.broker.coordinator.runtime` says what the runtime guarantees.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The base class of coordinators: it routes operations to the shards of an internal topic on this broker.
 
 A coordinator offers the operations of its shards to the server. `writing` and `reading` make a coordinator's
-method from a shard's method. The new method finds the shard of the key and runs the operation there. It has
-the signature and the docstring of the shard's method::
+method from a shard's method. The new method finds the shard of the key and runs the operation there. The new
+method has the signature and the docstring of the shard's method::
 
     class GroupCoordinator(Coordinator[GroupShard]):
         sync = writing(GroupShard.sync, group_of)

@@ -1,8 +1,8 @@
 """A lock for each key, which an operation holds until its records are committed.
 
-While an *exclusive* operation holds the lock, no other operation of the key runs. So it sees the outcome of
-all earlier ones. *Shared* operations can run at the same time: an offset commit, for example, does not read
-other offsets. Waiting operations run in the order of their arrival, so neither kind starves.
+While an *exclusive* operation holds the lock, no other operation of the key runs. So this operation sees the
+outcome of all earlier ones. *Shared* operations can run at the same time: an offset commit, for example, does
+not read other offsets. Waiting operations run in the order of their arrival, so neither kind starves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds a delegation token for a login with it (KIP-48): the password and the owner."""
+"""Finds the password and the owner of a delegation token, for a login with this token (KIP-48)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Computes credentials for users who do not exist, so that a login does not reveal which users exist.
 
 In SCRAM the broker sends a user's salt and iterations before the client has proven anything. For an unknown
-user, this module computes both from a secret of the cluster. So they are the same on each broker and after
-each restart. They also look like those of real users: each size, alphabet and iteration count is chosen with
-the frequency that it has among real users.
+user, this module computes both from a secret of the cluster. So both are the same on each broker and after
+each restart. The computed credentials also look like those of real users: this module chooses size, alphabet
+and iteration count with the frequency that real users have.
 """
 
 from __future__ import annotations

@@ -10,14 +10,15 @@ its ranges. When the caller has stored a write, it calls `written`, and `target`
 a lock (`expire`, `end_session`) changes the state at once.
 
 `begin_write` collects all changes since the last write. One write is in progress at a time. After a failed
-write its acknowledged ranges are acquired again, or available if their locks have ended (KAFKA-19476). A
+write, its acknowledged ranges are acquired again, or released if their locks have ended (KAFKA-19476). A
 write that failed may still have been stored. So the next write contains the current state of the same
 records.
 
 If the group has a dead-letter queue (KIP-1191), a record that it gives up is *archiving* first. When this
 state is stored, `due_letters` returns the record. After its dead letter is written, the caller calls
 `letters_written`, and the record is archived. A record that waits for its dead letter counts against the
-limit of record locks. Finished records that only stay because of an earlier such record do not count.
+limit of record locks. Finished records that stay in flight only because an earlier record waits for its dead
+letter do not count.
 """
 
 from __future__ import annotations

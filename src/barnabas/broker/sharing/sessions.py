@@ -2,7 +2,8 @@
 
 A session belongs to a member and to its connection. When the connection closes, the session ends at once, and
 the member's records are released. A later session of the same member replaces the earlier one. If the later
-session is on another connection, the end of the earlier connection does not end it (KAFKA-19950).
+session is on another connection, the end of the earlier connection does not end the later session
+(KAFKA-19950).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The offsets that groups have committed, and their expiry (KIP-211).
 
-Offsets of topics that members subscribe to do not expire. Other offsets expire `offsets.retention.minutes`
+Offsets of topics that members subscribe to do not expire. While a classic group with members rebalances, or
+has another protocol type than "consumer", none of its offsets expires. Other offsets expire
+`offsets.retention.minutes`
 after one of these events:
 
 - the last member left: all offsets of a classic group without members;

@@ -1,7 +1,7 @@
 """Decodes and encodes the metadata and assignments of classic consumers (protocol type "consumer").
 
-The broker decodes the subscribed topics, because the expiry of offsets depends on them (KIP-496, KIP-211). It
-decodes the other fields only when a group changes its protocol (KIP-848).
+The broker decodes the subscribed topics, because the expiry of offsets depends on them (KIP-496, KIP-211).
+The broker decodes all other fields only when a group changes its protocol (KIP-848).
 """
 
 from __future__ import annotations

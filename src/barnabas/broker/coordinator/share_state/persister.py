@@ -1,7 +1,7 @@
 """The interface to the stored states of share partitions (KIP-932).
 
 The leader of a partition and the group coordinator use a `SharePersister`. The share coordinator stores the
-states. It can be on another broker.
+states. The share coordinator can be on another broker.
 """
 
 from __future__ import annotations

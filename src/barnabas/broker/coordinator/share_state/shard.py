@@ -2,8 +2,8 @@
 
 Each method is an operation of the coordinator runtime: it reads the state, and returns the records to append
 and the response. Most changes are stored as update records. After
-``share.coordinator.snapshot.update.records.per.snapshot`` updates the next change is stored as a snapshot. It
-supersedes all earlier records of its share partition.
+``share.coordinator.snapshot.update.records.per.snapshot`` updates the next change is stored as a snapshot. A
+snapshot supersedes all earlier records of its share partition.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Decides the effect of EndTxn in each state, by the rules of KIP-98 and, for transactions v2, KIP-890.
 
 In a prepared state the coordinator answers CONCURRENT_TRANSACTIONS for any epoch and decision, and the
-producer retries. A v2 producer with the raised epoch gets this error, too. It may abort its next, empty
-transaction before the markers of the last one are written (KAFKA-18464).
+producer retries. A v2 producer with the raised epoch gets this error, too. This producer may abort its next,
+empty transaction before the markers of the last one are written (KAFKA-18464).
 
 Up to v1 a producer keeps its epoch, so a repeated EndTxn looks like the first. Only the state shows a repeat,
 and in Empty there is nothing to end. With v2 the first EndTxn raised the epoch:

@@ -1,8 +1,8 @@
 """Selects the fields of requests and responses for the audit log: names and numbers, never a secret.
 
-The log contains a field if the field is a number, or if this module lists it as a name. It does not contain
-the values of settings, or any bytes (salts, salted passwords, keyed hashes). So a new message type cannot
-bring a secret into the log. Field names are those of Kafka's protocol.
+The log contains a field if the field is a number, or if this module lists it as a name. The log does not
+contain the values of settings, or any bytes (salts, salted passwords, keyed hashes). So a new message type
+cannot bring a secret into the log. Field names are those of Kafka's protocol.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Makes the records of a dead-letter queue, and finds their source records (KIP-1191).
 
-A dead letter has six headers, with Apache Kafka's names and values. They contain the topic, the partition and
-the offset of the source record, the share group, the number of deliveries, and the reason. If the group
-copies records, a dead letter also has the key, the value and the headers of the source record.
+A dead letter has six headers, with Apache Kafka's names and values. The headers contain the topic, the
+partition and the offset of the source record, the share group, the number of deliveries, and the reason. If
+the group copies records, a dead letter also has the key, the value and the headers of the source record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Answers usual fetches of followers directly from their bytes (ADR 25).
 
 A usual fetch continues a session, and names few partitions or none. While it waits for records, the only
-objects for it are a `_WaitingFetch` and its future. `ReplicaFetch` executes every other fetch. It also takes
-over a usual one as soon as something is unusual, for example an error, a divergence or a throttle.
+objects for it are a `_WaitingFetch` and its future. `ReplicaFetch` executes every other fetch. `ReplicaFetch`
+also takes over a usual fetch as soon as something is unusual, for example an error, a divergence or a
+throttle.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A client that waits for records sends the same bytes again after each empty response. From the second time
 on, the broker keeps the `Fetch` between the requests. A kept fetch watches its partitions, and reads again
-only those that have changed. It ends with the first response that has records or errors, because the next
-request then differs.
+only those that have changed. The broker drops a kept fetch after the first response that has records or
+errors, because the next request then differs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Answers Produce requests of the usual shape directly from their bytes (ADR 22).
 
-It appends the batches of such a request with `Partition.append_plain`, and encodes the response itself. If
-`append_plain` cannot take a batch, the usual handler appends this batch and the rest of the request. Requests
-of another shape also go to the usual handler.
+This module appends the batches of such a request with `Partition.append_plain`, and encodes the response
+itself. If `append_plain` cannot take a batch, the usual handler appends this batch and the rest of the
+request. Requests of another shape also go to the usual handler.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Each partition goes to the same number of members: one, unless there are more me
 members' numbers of partitions differ by one at most, and as few partitions move as possible. If subscriptions
 differ, the assignor does this for the subscribers of each topic.
 
-Apache Kafka 4.2 also gives members equal numbers of partitions, or one more. It can choose other members for
-the additional partition. Here, members that have more partitions already come first, then those with the
+Apache Kafka 4.2 also gives members equal numbers of partitions, or one more. Kafka can choose other members
+for the additional partition. Here, members that have more partitions already come first, then those with the
 fewest partitions of other topics.
 """
 

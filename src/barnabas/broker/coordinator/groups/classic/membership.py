@@ -1,8 +1,9 @@
 """The membership of a classic group: JoinGroup, Heartbeat, LeaveGroup, and session timeouts.
 
-From JoinGroup v4 on, a dynamic member first gets only an id (MEMBER_ID_REQUIRED, KIP-394). It becomes a
-member when it joins again with the id. A static member has a group.instance.id (KIP-345). When it restarts,
-it replaces and fences its predecessor. The other members then rebalance only if the group's protocol changes.
+From JoinGroup v4 on, a dynamic member first gets only an id (MEMBER_ID_REQUIRED, KIP-394). The client becomes
+a member when it joins again with the id. A static member has a group.instance.id (KIP-345). A static member
+that restarts replaces and fences its predecessor. In a stable group, the other members then rebalance only if
+the group's protocol changes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The rebalance of a classic group: prepare, join, sync. `states.py` has the states and the events.
 
 A rebalance begins when the membership or a member's metadata changes. Its join phase waits for all members,
-at most for the longest rebalance timeout. Then it removes members that have not joined, except static ones.
-The leader gets the list of members. The coordinator stores the leader's assignment before any member gets its
-part: only the replay of that record makes the group STABLE.
+at most for the longest rebalance timeout. At the end of the phase, the coordinator removes dynamic members
+that have not joined. The leader gets the list of members. The coordinator stores the leader's assignment
+before any member gets its part: only the replay of that record makes the group STABLE.
 
 If the assignment cannot be stored, the rebalance ends with an error for all members, as in Kafka. The
 coordinator delays the next rebalance, for longer after each failure, even if members retry sooner.

@@ -1,8 +1,8 @@
 """Converts groups with members from the classic to the consumer protocol, and back (KIP-848).
 
 A classic group becomes a consumer group when a member of the consumer protocol joins it. The other members
-still use the classic protocol. When the last member of the consumer protocol leaves, the group becomes a
-classic group again. `group.consumer.migration.policy` allows each direction.
+still use the classic protocol. When the last member of the consumer protocol leaves, and others stay, the
+group becomes a classic group again. `group.consumer.migration.policy` allows each direction.
 """
 
 from __future__ import annotations

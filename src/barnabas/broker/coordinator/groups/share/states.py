@@ -1,9 +1,9 @@
 """Initializes and deletes the states of share partitions at the share coordinator (KIP-932).
 
-At most one task at a time sends requests about a group to the share coordinator: it is in a *conversation*.
-So a state cannot be deleted while another task initializes it. The group coordinator repeats an
-initialization until it succeeds (KAFKA-19204). The group's record has the partitions that are not initialized
-yet. So the next coordinator of the group continues with them.
+At most one task at a time sends requests about a group to the share coordinator: this task is in a
+*conversation*. So a state cannot be deleted while another task initializes it. The group coordinator repeats
+an initialization until it succeeds (KAFKA-19204). The group's record has the partitions that are not
+initialized yet. So the next coordinator of the group continues with them.
 """
 
 from __future__ import annotations
