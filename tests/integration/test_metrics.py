@@ -204,11 +204,19 @@ def test_share_groups_count_their_records_their_answers_and_their_dead_letters(
         assert value(series, prefix + "acquisitionlocktimeout_total", **labels) == 0
         assert value(series, "kafka_server_sharesessioncache_sharesessionscount") == 1
         assert value(series, "kafka_server_sharesessioncache_sharepartitionscount") == 1
-        assert value(series, "kafka_server_sharegroupmetrics_partitionloadtimems_count") == 1
+        prefix = "kafka_server_sharegroupmetrics_"
+        assert value(series, prefix + "partitionloadtimems_count") == 1
+        fetched = {"group": "workers"}
+        fetches = value(series, prefix + "requesttopicpartitionsfetchratio_count", **fetched)
+        assert fetches == value(series, prefix + "topicpartitionsacquiretimems_count", **fetched) >= 1
+        assert value(series, prefix + "requesttopicpartitionsfetchratio", quantile="0.999", **fetched) == 100
         prefix = "kafka_server_group_coordinator_metrics_"
         assert value(series, prefix + "group_count", protocol="share") == 1
         assert value(series, prefix + "group_count", protocol="classic") >= 1
         assert value(series, prefix + "share_group_count", state="Stable") == 1
+        # the first member, and the partition that was initialized for it
+        assert value(series, prefix + "share_group_rebalance_count") == 2
+        assert value(series, prefix + "share_group_rebalance_rate") > 0
         answers = (
             AcknowledgeType.ACCEPT,
             AcknowledgeType.ACCEPT,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
 from barnabas.base.metrics.durations import Durations
+from barnabas.base.metrics.percentages import Percentages
 
 #: the values of a metric's labels in their order, empty for those left out, and the sample's value
-Sample: TypeAlias = tuple[tuple[str, ...], "float | Durations"]
+Sample: TypeAlias = tuple[tuple[str, ...], "float | Durations | Percentages"]
 
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -23,7 +24,7 @@ class Kind(Enum):
     GAUGE = "gauge"
     #: of seconds, in the buckets of `Durations`
     HISTOGRAM = "histogram"
-    #: of milliseconds, by `QUANTILES`, as Kafka's meters of time have them
+    #: of milliseconds or percentages, by `QUANTILES`, as Kafka's histograms have them
     SUMMARY = "summary"
 
 
@@ -61,22 +62,39 @@ def written(metric: Metric, samples: Iterable[Sample]) -> Iterator[str]:
             for label, text in zip(labels, values, strict=True)
             if text
         ]
-        if isinstance(value, Durations):
-            yield from _distribution(metric, pairs, value)
+        if isinstance(value, Percentages):
+            yield from _summary(metric, pairs, value.quantile, value.sum, value.count)
+        elif isinstance(value, Durations):
+            yield from _durations(metric, pairs, value)
         else:
-            yield f"{name}{{{','.join(pairs)}}} {value}\n" if pairs else f"{name} {value}\n"
+            yield f"{name}{_labels(pairs)} {value}\n"
 
 
-def _distribution(metric: Metric, pairs: list[str], durations: Durations) -> Iterator[str]:
-    name, common = metric.name, ",".join(pairs)
-    comma = "," if common else ""
-    if metric.kind is Kind.HISTOGRAM:
-        for bound, count in durations.buckets():
-            yield f'{name}_bucket{{{common}{comma}le="{bound}"}} {count}\n'
-        scale = 1
-    else:
-        for q in QUANTILES:
-            yield f'{name}{{{common}{comma}quantile="{q}"}} {1000 * durations.quantile(q):.6g}\n'
-        scale = 1000
-    suffix = f"{{{common}}}" if common else ""
-    yield f"{name}_sum{suffix} {scale * durations.seconds:.9g}\n{name}_count{suffix} {durations.count}\n"
+def _durations(metric: Metric, pairs: list[str], durations: Durations) -> Iterator[str]:
+    if metric.kind is Kind.SUMMARY:
+        yield from _summary(
+            metric, pairs, lambda q: 1000 * durations.quantile(q), 1000 * durations.seconds, durations.count
+        )
+        return
+    for bound, count in durations.buckets():
+        labels = _labels([*pairs, f'le="{bound}"'])
+        yield f"{metric.name}_bucket{labels} {count}\n"
+    yield from _totals(metric, pairs, durations.seconds, durations.count)
+
+
+def _summary(
+    metric: Metric, pairs: list[str], quantile: Callable[[float], float], total: float, count: int
+) -> Iterator[str]:
+    for q in QUANTILES:
+        labels = _labels([*pairs, f'quantile="{q}"'])
+        yield f"{metric.name}{labels} {quantile(q):.6g}\n"
+    yield from _totals(metric, pairs, total, count)
+
+
+def _totals(metric: Metric, pairs: list[str], total: float, count: int) -> Iterator[str]:
+    labels = _labels(pairs)
+    yield f"{metric.name}_sum{labels} {total:.9g}\n{metric.name}_count{labels} {count}\n"
+
+
+def _labels(pairs: list[str]) -> str:
+    return f"{{{','.join(pairs)}}}" if pairs else ""

@@ -83,6 +83,16 @@ class ShareFetch:
         """The size of the acquired records so far, in bytes."""
         return self._bytes
 
+    @property
+    def requested(self) -> int:
+        """The number of requested partitions."""
+        return len(self._targets)
+
+    @property
+    def acquired(self) -> int:
+        """The number of partitions whose records are acquired so far."""
+        return sum(1 for each in self.results if each.acquired)
+
     def steps(self) -> Iterator[None]:
         """Acquire records from the targets, 64 targets a step, until one of the `limits` is reached.
 

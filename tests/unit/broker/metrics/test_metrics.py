@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.base.metrics import BOUNDS, Durations
+from barnabas.base.metrics import BOUNDS, Durations, Meter, Percentages
 from barnabas.base.metrics.declaration import Kind, Metric, Page, written
 from barnabas.broker.metrics.catalogue import METRICS
 from barnabas.broker.metrics.traffic import TopicTraffic
@@ -73,6 +73,41 @@ def test_a_summary_has_milliseconds():
     written_lines = lines(Metric("m", Kind.SUMMARY, (), "Help."), ((), durations))
     assert 'm{quantile="0.99"} 2.485' in written_lines
     assert written_lines[-2:] == ["m_sum 2", "m_count 1"]
+
+
+@given(st.lists(st.integers(0, 100), min_size=1), st.floats(0.001, 1))
+def test_a_quantile_of_percentages_is_exact(values, q):
+    percentages = Percentages()
+    for each in values:
+        percentages.add(each)
+    assert percentages.quantile(q) == sorted(values)[max(1, math.ceil(q * len(values))) - 1]
+    assert (percentages.sum, percentages.count) == (sum(values), len(values))
+
+
+def test_a_summary_of_percentages_is_written_as_they_are():
+    percentages = Percentages()
+    percentages.add(0)
+    percentages.add(50)
+    written_lines = lines(Metric("m", Kind.SUMMARY, ("group",), "Help."), (("g",), percentages))
+    assert 'm{group="g",quantile="0.5"} 0' in written_lines
+    assert 'm{group="g",quantile="0.99"} 50' in written_lines
+    assert written_lines[-2:] == ['m_sum{group="g"} 50', 'm_count{group="g"} 2']
+
+
+def test_a_meter_forgets_the_events_before_its_last_two_windows():
+    now = 100.0
+    meter = Meter(lambda: now)
+    assert (meter.count, meter.rate) == (0, 0)
+    for _ in range(60):
+        meter.add()
+    assert meter.rate == 2
+    now = 145.0
+    meter.add()
+    assert meter.rate == 61 / 45
+    now = 161.0
+    assert meter.rate == 1 / 31
+    now = 1000.0
+    assert (meter.count, meter.rate) == (61, 0)
 
 
 def test_every_declared_metric_is_sampled_and_no_other():

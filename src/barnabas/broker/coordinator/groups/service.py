@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.metrics import Meter
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import GROUP_METADATA_TOPIC, BrokerId, TopicId
@@ -112,10 +113,21 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
         #: the metadata of all members of classic groups
         self.metadata = HeldMetadata()
+        #: the rebalances of share groups
+        self.share_rebalances = Meter(view.clock.monotonic)
         self.share_groups = ShareAdministration(_ShareShards(self), persister)
 
         def make_shard(context: ShardContext[GroupShard]) -> GroupShard:
-            return GroupShard(context, view, unique, search, assigning, persister, self.metadata)
+            return GroupShard(
+                context,
+                view,
+                unique,
+                search,
+                assigning,
+                persister,
+                self.metadata,
+                self.share_rebalances,
+            )
 
         super().__init__(
             GROUP_METADATA_TOPIC,

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.metrics import Meter
 from barnabas.base.text import logger_of
 from barnabas.base.types import ProducerId, TopicId
 from barnabas.broker.coordinator.contract import Result, ShardContext, StoredRecord
@@ -82,6 +83,7 @@ class GroupShard:
         assigning: Pool,
         persister: SharePersister,
         metadata: HeldMetadata,
+        share_rebalances: Meter,
     ) -> None:
         """Create a shard.
 
@@ -93,6 +95,7 @@ class GroupShard:
             assigning: thread that computes assignments.
             persister: reads and writes the states of share partitions.
             metadata: counts and limits the metadata of members in all classic groups of the broker.
+            share_rebalances: counts the rebalances of all share groups of the broker.
         """
         self.groups: dict[str, Group] = {}
         self.commits = Commits(view)
@@ -111,7 +114,7 @@ class GroupShard:
         self._consumers = ConsumerGroups(
             context, self.groups.get, view, unique, search, assigning, self._downgraded
         )
-        self.shares = ShareGroups(context, self.groups.get, view, persister, assigning)
+        self.shares = ShareGroups(context, self.groups.get, view, persister, assigning, share_rebalances)
 
     # --- the runtime's side ---
 

@@ -128,6 +128,7 @@ class _Exchange:
         self._request = request
         self._session = session
         self.acknowledging = acknowledging_of(ports, context, request)
+        self._began = ports.view.clock.monotonic()
         max_bytes = max(0, min(request.max_bytes, ports.view.config.fetch_max_bytes))
         if context.usage is not None:
             max_bytes = int(min(max_bytes, context.usage.most_fetched))
@@ -167,6 +168,7 @@ class _Exchange:
         """
         waits = self._waits and not self._fetch.results
         if not waits and self.acknowledging.is_stored:
+            self._count()
             return self._response()
         poll: LongPoll[ShareFetchResponse] = LongPoll(ShareFetchRequest.api_key)
         poll.add_done_callback(self._fetch.leave)
@@ -187,8 +189,17 @@ class _Exchange:
 
     def _fetched(self, poll: LongPoll[ShareFetchResponse]) -> None:
         """End the fetch, and send the response when the acknowledgements are stored."""
+        self._count()
         self._fetch.leave()
         self.acknowledging.when_stored(partial(self._respond, poll))
+
+    def _count(self) -> None:
+        """Count the fetch, unless the request fetches nothing."""
+        fetch, ports = self._fetch, self._ports
+        if fetch.requested:
+            seconds = ports.view.clock.monotonic() - self._began
+            group = self._session.member.group
+            ports.partitions.counts.fetched(group, fetch.acquired, fetch.requested, seconds)
 
     def _respond(self, poll: LongPoll[ShareFetchResponse]) -> None:
         if not poll.done():

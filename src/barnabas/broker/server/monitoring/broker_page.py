@@ -145,6 +145,14 @@ def _share_loads(reading: Reading) -> Iterator[Sample]:
     yield (), reading.sources.share_partitions.counts.loads
 
 
+def _share_fetches(attribute: str) -> Sampler:
+    value = attrgetter(attribute)
+    return lambda reading: (
+        ((group,), value(counts))
+        for group, counts in list(reading.sources.share_partitions.counts.fetches.items())
+    )
+
+
 def _letters(value: Callable[[LetterCounts], int]) -> Sampler:
     return lambda reading: (
         ((group,), value(counts))
@@ -264,12 +272,20 @@ SAMPLERS: Mapping[str, Sampler] = {
         ((kind,), count) for kind, count in sorted(r.census.protocols.items())
     ),
     "kafka_server_group_coordinator_metrics_share_group_count": _by_state(lambda r: r.census.share_groups),
+    "kafka_server_group_coordinator_metrics_share_group_rebalance_count": _one(
+        lambda r: r.sources.groups.share_rebalances.count
+    ),
+    "kafka_server_group_coordinator_metrics_share_group_rebalance_rate": _one(
+        lambda r: r.sources.groups.share_rebalances.rate
+    ),
     "kafka_server_sharesessioncache_sharesessionscount": _one(lambda r: len(r.sources.share_sessions)),
     "kafka_server_sharesessioncache_sharepartitionscount": _one(
         lambda r: r.sources.share_sessions.partitions
     ),
     "kafka_server_sharegroupmetrics_recordacknowledgements_total": _acknowledgements,
     "kafka_server_sharegroupmetrics_partitionloadtimems": _share_loads,
+    "kafka_server_sharegroupmetrics_requesttopicpartitionsfetchratio": _share_fetches("ratios"),
+    "kafka_server_sharegroupmetrics_topicpartitionsacquiretimems": _share_fetches("times"),
     "kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total": _letters(lambda each: each.records),
     "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total": _letters(
         lambda each: each.requests

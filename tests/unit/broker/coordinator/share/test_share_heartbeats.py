@@ -75,6 +75,21 @@ def test_member_that_leaves_is_replaced_by_the_others(coordinate, told):
     coordinate(scenario)
 
 
+def test_members_that_join_and_new_partitions_count_as_rebalances_but_departures_do_not(coordinate):
+    async def scenario(groups):
+        groups.topics(t=2)
+        await join(groups, "a", "t")
+        rebalances = groups.coordinator.share_rebalances
+        assert rebalances.count == 2  # the new member, and its partitions once they are initialized
+        await join(groups, "b", "t")
+        assert rebalances.count == 3
+        await groups.share_beat("b", -1)
+        assert rebalances.count == 3
+        assert rebalances.rate > 0
+
+    coordinate(scenario)
+
+
 def test_silent_member_is_out_after_its_session(coordinate):
     async def scenario(groups):
         groups.topics(t=1)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from barnabas.base.environment.blocking import Pool
+from barnabas.base.metrics import Meter
 from barnabas.base.types import TopicId
 from barnabas.broker.coordinator.contract import Result, ShardContext
 from barnabas.broker.coordinator.groups.caller import Caller
@@ -44,6 +45,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         view: settings of the broker, and its image (copy) of the cluster's metadata.
         persister: sends requests about the states of partitions to the share coordinator.
         assigning: a thread that computes assignments.
+        rebalances: counts the rebalances.
     """
 
     def __init__(
@@ -53,14 +55,18 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         view: BrokerView,
         persister: SharePersister,
         assigning: Pool,
+        rebalances: Meter,
     ) -> None:
         super().__init__(context, find, ShareGroup, ShareGroupDraft, "share group")
         self._view = view
+        self._rebalances = rebalances
         self._assigner = ShareTargetAssigner(Topics(view), lambda group_id: self._delayed.begin(group_id))
         self._delayed = DelayedAssignments(self._group, self._assigner.inputs, self._change, assigning)
         self._timeouts = Timeouts(context.timers, self._fence)
         self.states = ShareStates(view, persister, self._group, self._change, self._began)
-        self._membership = ShareMembership(view, self._assigner, self._timeouts, self.states.begin)
+        self._membership = ShareMembership(
+            view, self._assigner, self._timeouts, self.states.begin, rebalances
+        )
 
     def loaded(self, group: ShareGroup) -> None:
         """Start the session timeouts of a loaded group's members. Continue unfinished initializations.
@@ -199,6 +205,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         If the group has no members, do nothing.
         """
         if draft.group.members:
+            self._rebalances.add()
             self._assigner.raise_epoch(draft)
             self._assigner.assign(draft)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.metrics import Meter
 from barnabas.base.text import logger_of
 from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.caller import Caller
@@ -34,6 +35,7 @@ class ShareMembership:
         assigner: raises group epochs, and computes target assignments.
         timeouts: the session timeouts of members.
         initialize: begins to initialize the partitions of the group with this id.
+        rebalances: counts the rebalances. As in Kafka, a departure alone is none.
     """
 
     def __init__(
@@ -42,11 +44,13 @@ class ShareMembership:
         assigner: ShareTargetAssigner,
         timeouts: Timeouts,
         initialize: Callable[[str], None],
+        rebalances: Meter,
     ) -> None:
         self._view = view
         self._assigner = assigner
         self._timeouts = timeouts
         self._initialize = initialize
+        self._rebalances = rebalances
 
     def heartbeat(
         self, draft: ShareGroupDraft, request: ShareGroupHeartbeatRequest, caller: Caller
@@ -59,6 +63,7 @@ class ShareMembership:
         if member != before or member.member_id not in group.members:
             draft.put_subscription(member)
         if not group.epoch or member.topics != before.topics or self._assigner.is_outdated(draft.group):
+            self._rebalances.add()
             self._assigner.raise_epoch(draft)
             self._assigner.initialize(draft)
         self._assigner.assign(draft)
