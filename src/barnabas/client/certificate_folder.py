@@ -6,7 +6,7 @@ NAME.pem, NAME.p12    a key with its certificate and the authority's
 NAME.password         the password of NAME.p12
 NAME.properties       settings of a client (client.properties)
 
-Only the owner can read the folder (0700) and its secrets (0600).
+Only the owner can read the secrets (0600), and a folder that `create_authority` has created (0700).
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class ClusterView:
         return self.shared("committed", 2.0, self._committed)
 
     def share_offsets(self, group: str) -> dict[TopicPartition, ShareOffset]:
-        """Return a share group's start offsets and lags; empty if the cluster rejects the request."""
+        """Return a share group's start offsets and lags; empty if the request fails."""
 
         def ask() -> dict[TopicPartition, ShareOffset]:
             with suppress(ClientError, KafkaError):
