@@ -208,10 +208,11 @@ class LogSegment:
         position = self.size
         if self.surplus_end:
             self.cut_surplus()
+        log = self.log
+        log.used_lately = True
+        file = log.handle or log.open(create=not position)
         try:
-            log = self.log
-            log.used_lately = True
-            (log.handle or log.open(create=not position)).write_at(chunks, position)
+            file.write_at(chunks, position)
             latest = self._latest
             recent = self._recent
             if latest is None or self._since_indexed > index_interval or not 0 < len(recent) < _RECENT:
@@ -221,9 +222,10 @@ class LogSegment:
                     self._latest = _timestamped(TimestampedOffset, (max_timestamp, last_offset))
                 self._since_indexed += size
                 recent[base_offset] = position
-        except BaseException:
-            if self.log.is_open:  # else nothing was written
-                self._cut_to_size()
+        except (
+            BaseException
+        ):  # the file may be closed now: `indexed` opens files when there is no handle left
+            self._cut_to_size()
             raise
         self.size = position + size
 

@@ -9,6 +9,7 @@ import random
 import pytest
 from simulation.environment import simulated_environment
 
+from barnabas.base.environment.filesystem import read_file
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import TopicPartition
 from barnabas.broker.config import TopicConfig
@@ -328,3 +329,24 @@ def test_refusals_of_one_kind_are_counted_until_they_are_told_again(bench, caplo
     bench.clock.advance(3_600_000)
     env.refuse("logs-0", full)
     assert [line.partition(" (and ")[2] for line in caplog.messages] == ["", "3 more like this before)"]
+
+
+def test_append_that_cannot_open_the_time_index_leaves_no_bytes_in_the_log(bench, refused):
+    bench.configure(index_interval_bytes=1)
+    bench.fill(4)
+    log = bench.restart()
+    truncate_to(log, 2)  # the last entry of the time index must be read again
+    bench.append(Record(None, b"kept", NOW))
+    segment = log.files.segments.active
+    for file in segment.all_files():
+        file.close()
+    # The broker then closes the log's file too, because it has no file handle left.
+    bench.disk.refuse = refuse(errno.EMFILE, "open", path=".timeindex")
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.append(Record(None, b"rejected", NOW))
+    bench.disk.mend()
+    assert not log.is_offline
+    assert sum(len(chunk) for chunk in log.read(0, 10_000, 3).chunks) == segment.size
+    assert len(read_file(bench.disk, segment.log.path)) == segment.size
+    assert bench.restart().log_end_offset == 3
+    assert bench.append(Record(None, b"after", NOW)).base_offset == 3
