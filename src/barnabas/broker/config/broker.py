@@ -78,8 +78,9 @@ class BrokerConfig(Settings):
         return config
 
     def has_own(self, listener: str, name: str) -> bool:
-        """Whether a listener has its own value of the setting `name`. This value can equal the broker's
-        value.
+        """Whether a listener has its own value of the setting `name`.
+
+        This value can equal the broker's value.
         """
         config = self.for_listener(listener)
         return config is not self and name in config.layers[0].texts

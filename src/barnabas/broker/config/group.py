@@ -162,10 +162,9 @@ def check_groups(broker: BrokerConfig) -> None:
 
 
 def _limits(name: str, broker: BrokerConfig) -> tuple[str, int, str, int]:
-    """Return the limits of the group's setting `name`: (lower limit's name, its value, upper limit's name,
-    its value).
+    """Return the limits of the group's setting `name` (settings of `broker`).
 
-    Both limits are settings of `broker`.
+    The result is (lower limit's name, its value, upper limit's name, its value).
     """
     low_name, high_name = (limit_of(name, bound) for bound in ("min", "max"))
     return low_name, broker.value(low_name), high_name, broker.value(high_name)

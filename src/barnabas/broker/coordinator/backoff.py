@@ -18,8 +18,9 @@ _QUIET_S = 60.0
 
 
 def backoff_ms(failures: int) -> int:
-    """Return the pause after this many consecutive failures, in ms. The pause doubles from `FIRST_MS` up to
-    `LONGEST_MS`.
+    """Return the pause after this many consecutive failures, in ms.
+
+    The pause doubles from `FIRST_MS` up to `LONGEST_MS`.
     """
     return min(FIRST_MS << min(max(failures, 1) - 1, 16), LONGEST_MS)
 
@@ -27,7 +28,7 @@ def backoff_ms(failures: int) -> int:
 class Complaints:
     """Logs repeated warnings: at most one of each kind a minute, with the number of warnings left out.
 
-    The object remembers every kind forever, so callers must use few different kinds.
+    The object keeps every kind forever, so callers must use few different kinds.
     """
 
     def __init__(self, logger: logging.Logger) -> None:

@@ -62,7 +62,9 @@ class Shard(Protocol):
     """A coordinator's state for one partition of its internal topic. The runtime calls these methods."""
 
     def decode(self, key: bytes, value: bytes | None) -> StoredRecord | None:
-        """Decode a record of the log while the partition loads. Return None to skip one of an unknown kind.
+        """Decode a record of the log while the partition loads.
+
+        Return None for a record of an unknown kind, which the runtime skips.
 
         Raises:
             ProtocolError: the kind is known, but the record cannot be decoded.
@@ -78,9 +80,7 @@ class Shard(Protocol):
         """
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """End a producer's transaction: apply its pending records if `commit` is true, or drop them if it is
-        false.
-        """
+        """End a producer's transaction: apply its pending records (`commit`), or drop them (not `commit`)."""
 
     def loaded(self) -> None:
         """Set timers and start to serve. The runtime calls this method after it has replayed the log."""

@@ -33,7 +33,8 @@ def decode_key(cls: type[M], key: bytes) -> M:
 
 
 def decode_value(cls: type[M], value: bytes) -> M:
-    """Decode a value of any version. Raises ProtocolError if the value is malformed or its version is
-    unknown.
+    """Decode a value of any version.
+
+    Raises ProtocolError if the value is malformed or its version is unknown.
     """
     return decode(cls, prefix_of(value), value, PREFIX.size)

@@ -242,7 +242,10 @@ class Channel:
         return future
 
     async def close(self, *, grace: float = 0.0) -> None:
-        """Close the connection. Waiting requests and later ones fail (`ChannelClosedError`).
+        """Close the connection.
+
+        Waiting requests and later ones fail (`ChannelClosedError`). Sent requests fail, too, if they have no
+        answer after `grace` seconds.
 
         Args:
             grace: seconds to wait for the answers to sent requests.

@@ -159,8 +159,9 @@ class UnsignedTokens:
 
 
 def parse_keys(document: bytes) -> list[Key]:
-    """Return the keys in a JWKS document (RFC 7517, section 5) that can verify tokens. Skip all other keys,
-    and all entries after the first `_MOST_KEYS`.
+    """Return the keys in a JWKS document (RFC 7517, section 5) that can verify tokens.
+
+    Skip all other keys, and all entries after the first `_MOST_KEYS`.
 
     Raises:
         ConfigError: the document is not a JWKS, or has no such key.

@@ -118,8 +118,9 @@ class UnknownUsers:
         return ScramCredential(salt, keys, keys, iterations)
 
     def _draw(self, user: str, mechanism: Mechanism | None) -> _Shape:
-        """Choose a shape for `user` among the shapes that have `mechanism`; among all shapes if `mechanism`
-        is None.
+        """Choose a shape for `user` among the shapes that have `mechanism`.
+
+        If `mechanism` is None, choose among all shapes.
 
         If there is no such shape, return the shape of the credentials that Barnabas' own tools make.
 

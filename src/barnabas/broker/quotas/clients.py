@@ -169,8 +169,9 @@ class ClientQuotas:
         return math.inf if meter is None else self._in_window(meter.limit)
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> Mutations | None:
-        """Return a client's quota of partition creations and deletions, for one request; None if the client
-        has none.
+        """Return a client's quota of partition creations and deletions, for one request.
+
+        Return None if the client has no such quota.
 
         Args:
             user: the user of the client.

@@ -45,8 +45,9 @@ class Rate:
         return self._total / self._window(now)
 
     def delay(self, limit: float, now: float, *, more: float = 0.0) -> float:
-        """Return the seconds without use after which the rate is within `limit` again; 0.0 if the rate is
-        within `limit` already.
+        """Return the seconds without use after which the rate is within `limit`.
+
+        Return 0.0 if the rate is within `limit` already.
 
         Return infinity if the limit is 0 and the rate is above it.
 
@@ -104,7 +105,7 @@ class TokenBucket:
     def set_limit(self, limit: float, now: float) -> None:
         """Fill the bucket with `limit` each second from `now` on.
 
-        Its size changes in proportion to `limit`.
+        The bucket's size changes in proportion to `limit`.
         """
         self._refill(now)
         self._limit = limit

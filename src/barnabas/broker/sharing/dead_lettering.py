@@ -24,7 +24,7 @@ CheckLeader: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class LetterWriter(Protocol):
-    """Writes to the dead-letter queue of one share partition."""
+    """Writes the dead letters of one share partition to the dead-letter queue of its group."""
 
     async def write(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
         """Write dead letters for some of the records in `due`.

@@ -274,8 +274,9 @@ class InFlight:
 
     @property
     def available_end(self) -> Offset | None:
-        """The offset after the available range that begins at `next_offset`. None if no record in flight is
-        available.
+        """The offset after the available range that begins at `next_offset`.
+
+        None if no record in flight is available.
         """
         at = self.next_offset
         return None if at == self.end else self._ranges[self._index_of(at)].last + 1
@@ -551,8 +552,7 @@ class InFlight:
         heappush(self._locks, (until, first, last))
 
     def end_session(self, member: str) -> bool:
-        """Release all records that a member has acquired (as `expire` does), because its share session has
-        ended.
+        """Release all records that a member has acquired, because its share session has ended (see `expire`).
 
         Return whether the member had acquired any. The delivery still counts, because a record may have
         crashed the member. Records whose acknowledgements are not stored yet are released only if their write
@@ -722,7 +722,7 @@ class InFlight:
         ]
 
     def letters_written(self, first: Offset, last: Offset) -> bool:
-        """Archive the records from `first` to `last`, because their dead letters are written.
+        """Archive those records from `first` to `last` whose dead letters were due and are now written.
 
         Return whether the start offset has moved.
         """

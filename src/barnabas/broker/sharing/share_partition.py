@@ -545,7 +545,7 @@ class SharePartition:
     async def _check_leader(self) -> None:
         """Ask the share coordinator whether this broker still owns the stored state.
 
-        If not, end the share partition.
+        If another leader owns the state, end the share partition.
 
         Raises:
             KafkaError: FENCED_LEADER_EPOCH, a later leader owns the state; or any other error of the request.

@@ -74,8 +74,10 @@ class Commits:
             self.pending.put(producer_id, record.key, record.committed)
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> list[OffsetKey]:
-        """End a producer's transaction. If `commit` is true, make the offsets of the transaction valid and
-        return their keys. If it is false, drop the offsets and return an empty list.
+        """End a producer's transaction.
+
+        If `commit` is true, make the offsets of the transaction valid and return their keys. If it is false,
+        drop the offsets and return an empty list.
         """
         counting = []
         for key, committed in self.pending.end(producer_id):

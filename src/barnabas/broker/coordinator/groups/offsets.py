@@ -59,8 +59,9 @@ class OffsetStore:
         return committed
 
     def of_group(self, group_id: str) -> GroupOffsets:
-        """Return all committed offsets of a group, by topic and partition. The result is not a copy: later
-        commits change it.
+        """Return all committed offsets of a group, by topic and partition.
+
+        The result is not a copy: later commits change it.
         """
         return self._groups.get(group_id, {})
 

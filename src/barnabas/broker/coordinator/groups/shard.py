@@ -157,8 +157,9 @@ class GroupShard:
         self._ensure_group(record.key.group_id)
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """End a producer's transaction: its offsets become valid if `commit` is true, and are dropped if it
-        is false.
+        """End a producer's transaction.
+
+        Its offsets become valid if `commit` is true. If `commit` is false, the shard drops the offsets.
         """
         for offset_key in self.commits.end_transaction(producer_id, commit):
             self._ensure_group(offset_key.group_id)
@@ -420,8 +421,9 @@ class GroupShard:
             group.check_fetch(member_id, epoch)
 
     def delete_offsets(self, group_id: str, keys: list[OffsetKey]) -> Result[dict[OffsetKey, ErrorCode]]:
-        """Handle OffsetDelete: delete offsets, and return an error code for each key (NONE for success, and
-        for a key without an offset).
+        """Handle OffsetDelete: delete offsets, and return an error code for each key.
+
+        The code is NONE for success, and for a key without an offset.
 
         Offsets of topics that members subscribe to get GROUP_SUBSCRIBED_TO_TOPIC, and stay.
 
@@ -457,8 +459,9 @@ class GroupShard:
         return Result(records=[*self.commits.delete_all(group_id), *self._tombstones(group)])
 
     def expire_group(self, group_id: str) -> Result[None]:
-        """Delete a group's expired offsets. If the group then has no offsets and no members, also delete the
-        group.
+        """Delete a group's expired offsets.
+
+        If the group then has no offsets and no members, also delete the group.
 
         A pending member of a classic group counts as a member. Share groups stay until an administrator
         deletes them.

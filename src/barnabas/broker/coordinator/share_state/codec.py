@@ -109,8 +109,9 @@ def decode_record(key: bytes, value: bytes | None) -> SnapshotRecord | UpdateRec
 
 
 def snapshot_key(key: bytes) -> bytes | None:
-    """Return the key of the snapshot that an update adds to, given the update's key. Return None for any
-    other key.
+    """Return the key of the snapshot that an update adds to, given the update's key.
+
+    Return None for any other key.
     """
     return _SNAPSHOT_PREFIX + key[PREFIX.size :] if key.startswith(_UPDATE_PREFIX) else None
 

@@ -147,9 +147,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
     summary = reading(ShareShard.summary, _checked)
 
     def last_pruned(self) -> list[tuple[int, Offset]]:
-        """Return each partition of this broker that `prune` has shortened, and the offset below which it
-        deleted records.
-        """
+        """Return each partition of this broker that `prune` has shortened, with its new start offset."""
         led = set(self.partitions())
         return [(partition, offset) for partition, offset in sorted(self._pruned.items()) if partition in led]
 

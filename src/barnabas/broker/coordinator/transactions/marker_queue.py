@@ -99,8 +99,9 @@ class MarkerQueue:
         return self._left.get(transactional_id, ())
 
     def cancel(self) -> None:
-        """Remove all transactions from the queue and cancel their writes. The next coordinator writes the
-        markers.
+        """Remove all transactions from the queue and cancel their writes.
+
+        The next coordinator writes the markers.
         """
         self._left.clear()
         self._markers.clear()

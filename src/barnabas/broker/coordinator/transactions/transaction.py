@@ -109,8 +109,9 @@ class Transaction(NamedTuple):
     def prepared(
         self, *, commit: bool, client_version: int, now_ms: int, next_producer_id: ProducerId = NO_PRODUCER_ID
     ) -> Transaction:
-        """Return the state after the decision to commit or abort. With transactions v2, the new state has a
-        higher epoch.
+        """Return the state after the decision to commit or abort.
+
+        With transactions v2, the new state has a higher epoch.
 
         A producer whose epochs are used up continues with `next_producer_id`.
         """
@@ -129,7 +130,10 @@ class Transaction(NamedTuple):
         )
 
     def fenced(self, server_version: int, now_ms: int) -> Transaction:
-        """Return the state after the coordinator decides to abort. Its higher epoch fences the producer."""
+        """Return the state after the coordinator decides to abort.
+
+        The higher epoch of this state fences the producer.
+        """
         prepared = self.prepared(commit=False, client_version=server_version, now_ms=now_ms)
         return prepared._replace(epoch=min(self.epoch + 1, MAX_EPOCH))
 

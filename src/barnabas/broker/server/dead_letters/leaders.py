@@ -227,8 +227,9 @@ def _check(result: Any) -> Any:
 
 
 def _batch_of(data: Buffer, producer_id: ProducerId, last_sequence: int) -> Buffer | None:
-    """Return the batch of a producer that ends with a sequence number. Return None if `data` has no such
-    batch.
+    """Return the batch of a producer that ends with a sequence number.
+
+    Return None if `data` has no such batch.
     """
     view = memoryview(data)
     for position, header in batches(view):

@@ -351,8 +351,9 @@ class Fetch:
     def _read_later(
         self, target: FetchTarget, cold: ColdRead, max_bytes: int, min_one: bool
     ) -> PartitionData | None:
-        """Add `cold` to the cold reads (at most `_COLD_READS`), and return None. The next attempt reads
-        `target` again.
+        """Add `cold` to the cold reads (at most `_COLD_READS`), and return None.
+
+        The next attempt reads `target` again.
 
         If a thread already read these records into memory, but the system evicted them, read them from disk
         now. Then return the partition's data.

@@ -39,7 +39,7 @@ _VARYING = slice(4, 8)
 
 
 class _Seen:
-    """Remembers the length and hash of a connection's last request, to recognise its repetition (`Memo`)."""
+    """Keeps the length and hash of a connection's last request, to recognise its repetition (`Memo`)."""
 
     __slots__ = ("key",)
 

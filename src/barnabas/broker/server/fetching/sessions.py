@@ -97,8 +97,9 @@ class FetchTarget:
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
     def find_partition(self, replicas: ReplicaManager) -> Partition:
-        """Return the partition. Look the partition up at the first call, and again after it became
-        unavailable.
+        """Return the partition.
+
+        Look the partition up at the first call, and again after it became unavailable.
 
         Raises:
             KafkaError: this broker does not have the partition, or cannot serve it (`ReplicaManager.find`).
@@ -388,7 +389,7 @@ class FetchSessions:
 
     Args:
         slots: largest number of clients' sessions.
-        clock: tells how long a session has not been used.
+        clock: measures the time since the last request of a session.
         rng: generates session ids.
     """
 

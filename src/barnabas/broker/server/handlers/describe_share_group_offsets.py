@@ -160,8 +160,9 @@ def _share_group(groups: GroupCoordinator, group_id: str) -> ShareGroup | None:
 
 
 def _all_topics(group: ShareGroup | None, access: Access) -> Mapping[str, Collection[int]]:
-    """Return the partitions in which the group has an initialized state, of topics that the client may
-    describe.
+    """Return the partitions in which the group has an initialized state.
+
+    Leave out topics that the client may not describe.
     """
     return {
         topic.name: sorted(topic.partitions)

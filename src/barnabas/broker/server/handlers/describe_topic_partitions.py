@@ -116,8 +116,10 @@ def _fill(
 
 
 def _cursor(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
-    """Return the first topic and partition of the page. Raises KafkaError INVALID_REQUEST if the cursor has a
-    negative partition, or a topic that the request does not name.
+    """Return the first topic and partition of the page.
+
+    Raises KafkaError INVALID_REQUEST if the cursor has a negative partition, or a topic that the request does
+    not name.
     """
     cursor = request.cursor
     if cursor is None:

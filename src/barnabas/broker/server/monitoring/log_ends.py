@@ -103,14 +103,14 @@ def known_end(replicas: ReplicaManager, partition: TopicPartition) -> Offset | N
 
 
 class EndHistory:
-    """Remembers up to 32 earlier end offsets of each partition, with their times."""
+    """Keeps up to 32 earlier end offsets of each partition, with their times."""
 
     def __init__(self) -> None:
         #: by partition: (seconds, end), oldest first, each end above the one before
         self._seen: dict[TopicPartition, list[tuple[float, Offset]]] = {}
 
     def keep_only(self, partitions: Mapping[TopicPartition, object]) -> None:
-        """Remove all partitions but these, because no group has offsets in the others any more."""
+        """Remove all partitions except `partitions`: no group has offsets in the removed ones any more."""
         for partition in [each for each in self._seen if each not in partitions]:
             del self._seen[partition]
 
@@ -136,7 +136,7 @@ class EndHistory:
         """Return an estimate of the seconds since the partition ended at `offset`.
 
         Return 0 if the partition ends there now, or if no earlier end is known. The estimate assumes that the
-        partition grew evenly between two remembered ends. Before the first remembered end, it assumes the
+        partition grew evenly between two stored ends. Before the first stored end, the estimate assumes the
         average rate since that end.
         """
         if offset >= end:

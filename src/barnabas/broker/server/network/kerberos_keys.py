@@ -115,8 +115,9 @@ def _package() -> Any:
 
 
 def _jaas_options(config: BrokerConfig) -> Mapping[str, str]:
-    """Return the options of `Krb5LoginModule` in ``sasl.jaas.config``; empty if the setting is missing or has
-    another module.
+    """Return the options of `Krb5LoginModule` in ``sasl.jaas.config``.
+
+    The result is empty if the setting is missing or has another module.
     """
     jaas = None if config.sasl_jaas_config is None else parse_jaas(config.sasl_jaas_config)
     return jaas.options if jaas is not None and jaas.module == _MODULE else {}

@@ -180,8 +180,9 @@ class TlsKeys:
 
 
 def _load(config: BrokerConfig) -> _Loaded:
-    """Load and test the key files. Raises ConfigError if the files are invalid, or change during each
-    attempt.
+    """Load and test the key files.
+
+    Raises ConfigError if the files are invalid, or change during each attempt.
     """
     certificate = trial_certificate(config)
     for _ in range(_MOST_READINGS):

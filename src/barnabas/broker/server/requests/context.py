@@ -95,8 +95,9 @@ class Metered(Protocol):
         """Number of bytes that the client may fetch at once; infinite without a quota."""
 
     def admits_fetch(self, size: int) -> bool:
-        """Whether the client's quota allows `size` bytes of records now. If it allows them, charge them to
-        the quota.
+        """Whether the client's quota allows `size` bytes of records now.
+
+        If it allows them, charge them to the quota.
         """
 
     def throttled(self, response: Any) -> Any:
@@ -150,8 +151,9 @@ class RequestContext:
 
     @property
     def listener(self) -> str:
-        """Name of the listener that received the request. The name selects the addresses in Metadata
-        responses.
+        """Name of the listener that received the request.
+
+        The name selects the addresses in Metadata responses.
         """
         return self.connection.listener
 

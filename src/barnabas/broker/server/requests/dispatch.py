@@ -383,8 +383,9 @@ class Dispatcher:
     async def _answer_divided(
         self, served: Served, header: RequestHeader, context: RequestContext, request: Request, pieces: Pieces
     ) -> Chunks | None:
-        """Answer a request in pieces. The request has at most `DIRECT_ELEMENTS` elements, so the event loop
-        divides it.
+        """Answer a request in pieces.
+
+        The request has at most `DIRECT_ELEMENTS` elements, so the event loop divides it.
 
         Return the encoded response; None if the request has no response.
         """

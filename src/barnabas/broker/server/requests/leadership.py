@@ -41,8 +41,9 @@ class Leadership(ABC):
 
     @abstractmethod
     def partitions_of(self, parts: Parts) -> PartitionsOf:
-        """Return a function that returns these partitions for a request. The function can use the broker's
-        `parts`.
+        """Return a function that returns these partitions for a request.
+
+        The function can use the broker's `parts`.
         """
 
 

@@ -48,8 +48,9 @@ class NewNames:
         self._told: set[Principal] = set()
 
     def admit(self, principal: Principal, name: str) -> None:
-        """Count a name that a principal is about to create. Do nothing if the name exists, or if this broker
-        does not coordinate it.
+        """Count a name that a principal is about to create.
+
+        Do nothing if the name exists, or if this broker does not coordinate it.
 
         Raises:
             KafkaError: POLICY_VIOLATION, the principal already has the largest allowed number.

@@ -62,8 +62,9 @@ class Usage:
         return self._quotas.most_at_once(QuotaKind.FETCH, self._user, self._client_id)
 
     def admits_fetch(self, size: int) -> bool:
-        """Whether the client's quota allows `size` bytes of records now. If it allows them, charge them to
-        the quota.
+        """Whether the client's quota allows `size` bytes of records now.
+
+        If it allows them, charge them to the quota.
         """
         delay = self._quotas.admit(QuotaKind.FETCH, self._user, self._client_id, size)
         self._wait(delay)
@@ -112,8 +113,9 @@ class Metering:
     def begin(
         self, api: Api[Any], header: RequestHeader, client: Client, size: int, began: float | None = None
     ) -> Usage | None:
-        """Create the usage of a request with `size` bytes; None for a request between brokers, or of this
-        broker itself.
+        """Create the usage of a request with `size` bytes.
+
+        Return None for a request between brokers, or of this broker itself.
 
         Charge the size of a Produce request to the client's quota.
         """

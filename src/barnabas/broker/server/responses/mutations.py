@@ -66,8 +66,9 @@ class MutationBudget:
             )
 
     def spend(self, partitions: int) -> None:
-        """Charge partitions to the quota. Raises KafkaError THROTTLING_QUOTA_EXCEEDED if the quota is used
-        up.
+        """Charge partitions to the quota.
+
+        Raises KafkaError THROTTLING_QUOTA_EXCEEDED if the quota is used up.
         """
         if self._left is not None and not self._left.admit(partitions):
             raise KafkaError(

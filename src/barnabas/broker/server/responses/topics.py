@@ -144,7 +144,10 @@ class TopicMaker:
     def make(
         self, topic: TopicImage, last: tuple[TopicImage, MetadataResponseTopic] | None = None
     ) -> MetadataResponseTopic:
-        """Build a topic. Reuse the unchanged partitions of `last`, the previous one."""
+        """Build a topic.
+
+        Reuse the unchanged partitions of `last`: the previous image of the topic, with its result.
+        """
         states, answers = ((), ()) if last is None else (last[0].partitions, last[1].partitions)
         errors, offline = self._errors, self._offline
         partitions = []

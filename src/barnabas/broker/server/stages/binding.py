@@ -129,8 +129,9 @@ async def open_binding(closing: Closing, foundation: Foundation) -> Binding:
 
 
 def _token_keys(config: BrokerConfig) -> TokenKeys | None:
-    """Return the keys of delegation tokens; None without a secret. Raises ConfigError if the secret is
-    invalid.
+    """Return the keys of delegation tokens; None without a secret.
+
+    Raises ConfigError if the secret is invalid.
     """
     secret = config.delegation_token_secret_key
     try:

@@ -30,7 +30,10 @@ class Closing:
         self._closes.append(close)
 
     async def close(self) -> None:
-        """Close all parts, the last one first. If one fails, log the error and close the others."""
+        """Close all parts, the last one first.
+
+        If a part cannot close, log the error and close the other parts.
+        """
         while self._closes:
             try:
                 pending = self._closes.pop()()

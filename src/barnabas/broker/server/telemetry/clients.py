@@ -133,8 +133,10 @@ class TelemetryClients:
         return client
 
     def keep(self, client: ClientInstance, pushed: Pushed) -> None:
-        """Store the values of a push. A value that is a difference is added to the known value of its series.
-        Count the values that exceed the limit of series in `dropped`.
+        """Store the values of a push.
+
+        A value that is a difference is added to the known value of its series. Count the values that exceed
+        the limit of series in `dropped`.
 
         Raises:
             KafkaError: UNKNOWN_SUBSCRIPTION_ID, the client was removed meanwhile.

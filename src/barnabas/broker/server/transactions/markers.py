@@ -37,8 +37,9 @@ class Groups(Protocol):
     def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: EndTransaction
     ) -> MaybeAwaitable[None]:
-        """End a producer's transaction in a partition of `__consumer_offsets`. Raises the errors of
-        `CoordinatorRuntime.end_transaction`.
+        """End a producer's transaction in a partition of `__consumer_offsets`.
+
+        Raises the errors of `CoordinatorRuntime.end_transaction`.
         """
 
 

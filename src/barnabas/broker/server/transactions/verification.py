@@ -77,8 +77,9 @@ class Coordinators(Protocol):
         partitions: Collection[TopicPartition],
         version: int,
     ) -> MaybeAwaitable[None]:
-        """Add partitions to the producer's transaction. Raises KafkaError if the coordinator rejects this, or
-        if there is none now.
+        """Add partitions to the producer's transaction.
+
+        Raises KafkaError if the coordinator rejects this, or if there is none now.
         """
 
     def verify_partitions(
@@ -103,8 +104,9 @@ class TransactionVerifier:
         self._queue: dict[str, asyncio.Future[None]] = {}
 
     def is_asking(self, transactional_id: str) -> bool:
-        """Whether writes of this transactional id wait for a verdict. While they wait, later writes wait,
-        too.
+        """Whether writes of this transactional id wait for a verdict.
+
+        While they wait, later writes wait, too.
         """
         return transactional_id in self._queue
 

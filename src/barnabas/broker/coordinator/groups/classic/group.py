@@ -77,8 +77,9 @@ class ClassicGroup:
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
         """Whether a member with these protocols can join.
 
-        All other members must support at least one of the protocols. A group without members accepts any
-        protocols, but the protocol type and the list must not be empty.
+        The protocol type must be that of the group, and all members must support at least one common protocol
+        of `protocols`. A group without members accepts any protocols, but the protocol type and the list must
+        not be empty.
         """
         if not self.members:
             return bool(protocol_type) and bool(protocols)

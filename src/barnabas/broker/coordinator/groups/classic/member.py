@@ -94,8 +94,9 @@ class ClassicMember:
         return next((p.metadata for p in self.protocols if p.name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """Return the protocol in `candidates` that the member prefers. The member must support at least one
-        of the candidates.
+        """Return the protocol in `candidates` that the member prefers.
+
+        The member must support at least one of the candidates.
         """
         return next(p.name for p in self.protocols if p.name in candidates)
 

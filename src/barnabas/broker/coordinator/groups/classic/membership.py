@@ -131,9 +131,10 @@ class ClassicMembership:
     def _take_over(
         self, group: ClassicGroup, member: ClassicMember, old: ClassicMember, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        """Replace a static member that has restarted with a new member id. If the group is stable and keeps
-        its protocol, only store the new member id. In every other case, begin a rebalance or continue the
-        one in progress.
+        """Replace a static member that has restarted with a new member id.
+
+        If the group is stable and keeps its protocol, only store the new member id. In every other case,
+        begin a rebalance or continue the one in progress.
         """
         member.assignment = old.assignment
         logger.info("group %s: member %s replaces %s", group.group_id, member.member_id, old.member_id)
@@ -253,8 +254,9 @@ class ClassicMembership:
         *,
         in_transaction: bool,
     ) -> None:
-        """Check that the sender of a request may commit offsets. If the sender is a member, restart its
-        session timeout.
+        """Check that the sender of a request may commit offsets.
+
+        If the sender is a member, restart its session timeout.
 
         A sender with a negative `generation` may commit while the group is empty. In a transaction, a sender
         without a generation, a member id and an instance id may always commit.

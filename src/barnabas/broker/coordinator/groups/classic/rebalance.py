@@ -79,8 +79,9 @@ class Rebalance:
         return []
 
     def _prepare(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
-        """Begin a rebalance: all members must join again. If all have done so already, complete the join
-        phase.
+        """Begin a rebalance: all members must join again.
+
+        If all have done so already, complete the join phase.
         """
         logger.log(
             _level(group),
@@ -216,8 +217,9 @@ class Rebalance:
     def sync(
         self, group: ClassicGroup, member: ClassicMember, request: SyncGroupRequest
     ) -> Result[SyncGroupResponse]:
-        """Handle a member's SyncGroup in the current generation. The leader's request contains the
-        assignment, which is stored. A follower's response waits until then.
+        """Handle a member's SyncGroup in the current generation.
+
+        The leader's request contains the assignment, which is stored. A follower's response waits until then.
 
         Raises:
             KafkaError: REBALANCE_IN_PROGRESS, the members must join again; for the leader, an error of the

@@ -205,8 +205,9 @@ class ConsumerMembership:
     def leave(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """Handle the heartbeat of a member that leaves. A static member that leaves only for a restart
-        (`LEAVE_STATIC_EPOCH`) keeps its place in the group.
+        """Handle the heartbeat of a member that leaves.
+
+        A static member that leaves only for a restart (`LEAVE_STATIC_EPOCH`) keeps its place in the group.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_INSTANCE_ID, another member has the
@@ -265,8 +266,9 @@ class ConsumerMembership:
         return classic
 
     def fence(self, group: ConsumerGroup, late: Late) -> Result[None]:
-        """Remove a member whose timeout has expired, if the member is still late. Retry later after a
-        failure.
+        """Remove a member whose timeout has expired, if the member is still late.
+
+        Retry later after a failure.
         """
         member = group.members.get(late.member_id)
         if member is None or not late.still_is():

@@ -148,8 +148,9 @@ class RegexSubscriptions:
         return RegexChange.RESOLVED if new in group.regexes else RegexChange.PENDING
 
     def refresh(self, group: ConsumerGroup, may_see: Callable[[str], bool]) -> None:
-        """Start a search for the group's topics in the background, if one is due and none is running for the
-        group.
+        """Start a search for the group's topics in the background.
+
+        Do nothing if no search is due, or one is running for the group.
 
         The search finds only topics that the client may describe (`may_see`).
         """

@@ -59,7 +59,10 @@ class ModernGroups(Generic[G, D]):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
 
     def _under_lock(self, group_id: str, operation: Callable[[G], Result[None]]) -> None:
-        """Run `operation` under the group's lock, if the group still exists then."""
+        """Run `operation` under the group's lock, if the group still exists then.
+
+        The runtime logs a failure.
+        """
 
         def run(_shard: Any) -> Result[None]:
             group = self._group(group_id)

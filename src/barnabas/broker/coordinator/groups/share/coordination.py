@@ -163,8 +163,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         return Result(Deletion(topics, deleted), draft.records)
 
     def end_deletion(self, group_id: str, topics: Collection[TopicId]) -> Result[None]:
-        """Record that the states of topics are deleted. Skip topics that are no longer deleting. If the group
-        does not exist, do nothing.
+        """Record that the states of topics are deleted.
+
+        Skip topics that are no longer deleting. If the group does not exist, do nothing.
         """
         group = self._group(group_id)
         if group is None:

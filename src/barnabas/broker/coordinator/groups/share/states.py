@@ -102,8 +102,9 @@ class ShareStates:
         return await self._each(offsets, lambda key: self._initialize(key, state_epoch, offsets[key]))
 
     async def delete(self, deleted: Collection[SharePartitionKey]) -> Failures:
-        """Delete the states of partitions. Return the errors by partition. The caller must be in a
-        `conversation`.
+        """Delete the states of partitions.
+
+        Return the errors by partition. The caller must be in a `conversation`.
         """
         return await self._each(deleted, self._persister.delete)
 
