@@ -24,7 +24,7 @@ class Pool(Protocol):
     """A pool of threads, which start calls in the order of submission. Use it only on the event loop."""
 
     def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
-        """Submit a call of `function` to a thread; return a future of its result.
+        """Submit a call of `function` to a thread; return a future of its result, or of its exception.
 
         If the future is cancelled before the call starts, the call is not made. A call that has started
         continues.

@@ -45,7 +45,7 @@ class File(Protocol):
         ...
 
     def is_cached(self, size: int, position: int) -> bool:
-        """Whether these bytes can be read without waiting for the disk; True if that is unknown."""
+        """Whether `size` bytes from `position` on can be read without the disk; True if unknown."""
         ...
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:

@@ -42,7 +42,10 @@ def load_key(
 
 
 def load_key_text(context: ssl.SSLContext, key: str, chain: str, key_password: str | None) -> None:
-    """Load a key and its certificates from PEM text into a context. Raises the errors of `load_key`."""
+    """Load a key and its certificates (`chain`) from PEM text into a context. Raises as `load_key`.
+
+    `key_password` is the password of an encrypted key; None for a key that is not encrypted.
+    """
     _load_pem(context, key_of_text(key) + certificates_of_text(chain), key_password)
 
 

@@ -104,6 +104,7 @@ class Network(Protocol):
         """Open a connection; return its transport and protocol. There is no timeout: use `asyncio.timeout`.
 
         Args:
+            protocol_factory: makes the protocol of the connection.
             tls: use TLS; the context decides whether to check the peer's certificate for `host`.
 
         Raises:

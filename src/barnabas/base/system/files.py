@@ -80,7 +80,7 @@ _ignored = [bytearray(1)]
 
 
 def is_cached(fd: int, size: int, position: int) -> bool:
-    """Whether the page cache has these bytes; True if the system does not report it.
+    """Whether the page cache has `size` bytes from `position` on; True if the system does not report it.
 
     Tests one byte of each 128 KB. Each test takes half a microsecond.
     """

@@ -57,7 +57,10 @@ class FunctionBuilder:
         return name
 
     def function(self, verb: str, parameters: str, head: list[str], tail: list[str]) -> Any:
-        """Compile `head`, the emitted lines and `tail` as a function; return the function."""
+        """Compile `head`, the emitted lines and `tail` as a function with `parameters`; return the function.
+
+        `verb` is the beginning of the function's name, for tracebacks.
+        """
         name = f"{verb}_{self.message.__name__}_v{self.version}"
         lines = [*(f" {line}" for line in head), *self._lines, *(f" {line}" for line in tail)]
         source = "\n".join([f"def {name}({parameters}):", *lines])

@@ -64,6 +64,12 @@ def _compile(compiler: "_Compiler") -> Any:
 
 
 class _Compiler(FunctionBuilder):
+    """Emits the code that decodes one message.
+
+    In its methods, `target` is the expression to which the code assigns a value. `kind` is "string", "bytes"
+    or "records". `required` is the name of a field that must not be null; None if null is allowed.
+    """
+
     parameters = "buffer, pos"
     result = "message"
     has_records = False

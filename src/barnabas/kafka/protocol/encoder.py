@@ -80,6 +80,12 @@ def compile_items_encoder(message: type[Message], items: type[Struct], version: 
 
 
 class _Compiler(FunctionBuilder):
+    """Emits the code that encodes one message.
+
+    In its methods, `source`, `value` and `items` are expressions for the values to encode, and `n` for a
+    length. `required` is the name of a field that must not be null; None if null is allowed.
+    """
+
     out = "out"  # the bytearray that the code being emitted writes to
 
     def write(self, code: str, value: str = "") -> None:
@@ -145,7 +151,8 @@ class _Compiler(FunctionBuilder):
     def unless_null(self, value: str, null_code: str, required: str | None) -> Iterator[None]:
         """Emit code that writes null; inside the `with` block, emit the code for a `value` that is not null.
 
-        Null is written as 0, or as -1 in a version that is not flexible.
+        Null is written as 0; in a version that is not flexible, as -1 of the `struct` code `null_code`. If
+        `required` is the name of a field, the code rejects null.
         """
         before = list(self.run)
         with self.block(f"if {value} is None:"):

@@ -120,7 +120,7 @@ def read_bytes(buffer: Readable, pos: int, required: str | None) -> tuple[bytes 
 def read_array_length(buffer: Readable, pos: int, required: str | None) -> tuple[int, int]:
     """Return a compact array's length, -1 for null, and the position after it.
 
-    Raises the errors of `check_array_length`.
+    `required` is the field's name if the field must not be null. Raises the errors of `check_array_length`.
     """
     length, pos = read_uvarint(buffer, pos)
     check_array_length(length - 1, len(buffer) - pos, required)
@@ -175,7 +175,10 @@ def read_tag_count(buffer: Readable, pos: int) -> tuple[int, int]:
 
 
 def skip_tags(buffer: Readable, pos: int) -> int:
-    """Return the position after a section of unknown tagged fields."""
+    """Return the position after a section of unknown tagged fields. Raises the errors of `read_tag_count`.
+
+    The position is not checked: it can be after the end of the buffer.
+    """
     count, pos = read_tag_count(buffer, pos)
     for _ in range(count):
         _, pos = read_uvarint(buffer, pos)

@@ -206,7 +206,7 @@ def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def placed(data: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
-    """Return one whole batch with this base offset and leader epoch, as two chunks to write to the log.
+    """Return one whole batch (`data`) with a base offset and leader epoch, as two chunks to write to the log.
 
     The first chunk is a new 16-byte prefix with both fields, which the CRC does not cover. The second chunk
     is the rest of `data`, without a copy.
@@ -216,9 +216,9 @@ def placed(data: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, me
 
 
 def with_timestamp_type(header: BatchHeader, data: Buffer, append_time_ms: int | None) -> bytes:
-    """Return a copy of the batch with the timestamp type LogAppendTime or CreateTime.
+    """Return a copy of the batch in `data` with the timestamp type LogAppendTime or CreateTime.
 
-    With `append_time_ms`, in milliseconds, the copy has LogAppendTime and this time as its max timestamp.
+    If `append_time_ms` is given, the copy has LogAppendTime and this time (ms) as its max timestamp.
     If `append_time_ms` is None, the copy has CreateTime: the records keep their own timestamps.
     """
     changed = bytearray(data)

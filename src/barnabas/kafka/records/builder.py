@@ -115,7 +115,7 @@ def batch_records(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT
 def batch_keys_and_values(
     header: BatchHeader, data: bytes, position: int
 ) -> list[tuple[bytes | None, bytes | None]]:
-    """Return the key and the value of each record of the batch at `position`, as a list.
+    """Return the key and the value of each record of the batch at `position`; None for a null one.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.

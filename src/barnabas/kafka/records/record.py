@@ -159,7 +159,9 @@ def decode_records(
 
 
 def keys_and_values(data: bytes, position: int, count: int) -> list[tuple[bytes | None, bytes | None]]:
-    """Return key and value of each of the `count` records that begin at `position`. Headers are not decoded.
+    """Return key and value (None for null) of each of the `count` records that begin at `position`.
+
+    Headers are not decoded.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, `data` ends inside the records, or a length in them is wrong.
@@ -279,7 +281,7 @@ def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
 
 
 def shifted(payload: bytes, span: RecordSpan, shift: int) -> bytes:
-    """Return a record's bytes for a batch whose base timestamp is `shift` ms later.
+    """Return the bytes of the record at `span` for a batch whose base timestamp is `shift` ms later.
 
     The record keeps its timestamp, so its timestamp delta changes.
     """

@@ -84,7 +84,10 @@ def can_log_in(texts: Mapping[str, str]) -> bool:
 
 
 def derive(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
-    """Return the credential for a password. The call takes milliseconds of CPU time: use a thread."""
+    """Return the credential for a password, a salt and a number of iterations (PBKDF2).
+
+    The call takes milliseconds of CPU time: use a thread.
+    """
     salted = hashlib.pbkdf2_hmac(mechanism.hash, password.encode(), salt, iterations)
     return of_salted_password(mechanism, salted, salt, iterations)
 

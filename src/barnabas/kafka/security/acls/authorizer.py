@@ -46,7 +46,7 @@ class Access:
         """Clear `known` if the rules have changed. This class has no rules and does nothing."""
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether an operation on one resource is allowed."""
+        """Whether an operation on the resource `name` of the type `kind` is allowed."""
         return True
 
     def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
@@ -76,7 +76,10 @@ class Access:
         return self.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
     def operations(self, kind: ResourceType, name: str) -> int:
-        """Return the operations allowed on a resource as a bit set: bit `n` is operation `n` (KIP-430)."""
+        """Return the operations allowed on the resource `name` of the type `kind`, as a bit set.
+
+        Bit `n` is operation `n` (KIP-430).
+        """
         return _ALL_OPERATIONS[kind]
 
 
