@@ -15,8 +15,8 @@ from barnabas.registry.state import State, Version
 def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[list[int]]:
     """Decide to delete all versions of a subject. The response has the numbers of the deleted versions.
 
-    If `permanent` is false, the versions are softly deleted. If it is true, they are deleted permanently. All
-    versions must then be softly deleted already.
+    If `permanent` is false, the versions are softly deleted, and the subject's own settings are deleted. If
+    it is true, the versions are deleted permanently. All versions must then be softly deleted already.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, SUBJECT_SOFT_DELETED, SUBJECT_NOT_SOFT_DELETED, REFERENCE_EXISTS,

@@ -133,7 +133,11 @@ def schema_record(version: Version, *, deleted: bool = False) -> Record:
 
 
 def _find(state: State, versions: Sequence[Version], schema: Schema) -> Version | None:
-    """Return the newest of `versions` whose schema equals `schema`; None if there is none."""
+    """Return the newest of `versions` whose schema equals `schema`; None if there is none.
+
+    If there is none, Protobuf schemas are compared again, without the differences between the text of
+    Confluent's registry and that of this registry.
+    """
     for version in reversed(versions):
         if version.schema.fingerprint == schema.fingerprint:
             return version

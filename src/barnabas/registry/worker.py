@@ -113,7 +113,7 @@ def serialized(source: Source) -> str | None:
 
 
 def conflicts(new: Source, old: Source, backward: bool, forward: bool) -> list[str]:
-    """Return the reasons why two schemas are not compatible; empty if they are.
+    """Return at most `limits.REASONS` reasons why two schemas are not compatible; empty if they are.
 
     With `backward`, `new` must read data of `old`. With `forward`, `old` must read data of `new`.
     """

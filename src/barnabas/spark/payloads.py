@@ -56,7 +56,12 @@ class PayloadDecoder(ABC, Generic[W]):
 
     @abstractmethod
     def _writer(self, id_: int) -> W:
-        """Return the writer's schema with the id `id_`. Raises RegistryError, SchemaError or ConfigError."""
+        """Return the writer's schema with the id `id_`, in the form that `_record` takes.
+
+        Raises:
+            RegistryError, SchemaError: the registry has no such schema, or does not answer.
+            ConfigError: the schema is not of the decoder's type. The decoder of JSON does not check this.
+        """
 
     @abstractmethod
     def _record(self, payload: bytes, start: int, writer: W) -> Any:

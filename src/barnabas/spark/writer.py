@@ -107,7 +107,10 @@ class _RejectedRows:
         self.rows = 0
 
     def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield `batches`, and count their rejected rows. Raise TooManyRejectedError above the limit."""
+        """Yield `batches`, and count their rejected rows. Raise TooManyRejectedError above the limit.
+
+        Nothing is counted if the rows have no column `topic`, or the options have no dead-letter topic.
+        """
         for batch in batches:
             if self._topic is not None and "topic" in batch.schema.names:
                 self.rows += pc.sum(pc.equal(batch.column("topic"), self._topic)).as_py() or 0

@@ -399,7 +399,7 @@ class Controller:
         await self._loader.settled()
 
     async def _put_back(self) -> None:
-        """Restore deleted nodes.
+        """Restore deleted nodes of the metadata store from this broker's image.
 
         Raises:
             KafkaError: NOT_CONTROLLER, nodes are missing of which other brokers may have newer values.

@@ -89,8 +89,8 @@ class InternalTopics:
 def too_few(image: ClusterImage, config: BrokerConfig) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     """Return the partitions of internal topics that have too few replicas, with their new replicas.
 
-    Partitions with a reassignment in progress are left out, and topics whose replication factor is set. The
-    result is empty for a broker without ZooKeeper, which is not in a cluster.
+    Partitions that are damaged or have a reassignment in progress are left out. So are topics whose
+    replication factor is set. The result is empty for a broker without ZooKeeper, which is not in a cluster.
     """
     if config.zookeeper_connect is None:
         return {}

@@ -58,6 +58,10 @@ class ProducerIdControl:
             return block
 
     def _first_of_all(self) -> int:
-        """Return the first id to allocate if none is known: none was allocated, or its node is missing."""
+        """Return the first id to allocate if none is known: none was allocated, or its node is missing.
+
+        If a client may have deleted the node, the result is above all ids that earlier controllers could
+        allocate. If not, or in the first controller epoch, it is 0.
+        """
         is_shared = self._store.session_timeout > 0  # else no client could have deleted it
         return self._writes.epoch * _IDS_OF_AN_EPOCH if is_shared and self._writes.epoch > 1 else 0

@@ -43,7 +43,8 @@ class QuotaControl:
         """Change quotas of users, client ids and addresses. Return the error of each unchanged entity.
 
         All changes of an entity are made, or none. The error is INVALID_REQUEST for a change that is not
-        allowed. One transaction changes all entities of the same user.
+        allowed. One transaction changes all entities of the same user. With `validate_only`, the changes are
+        only checked: the result has the entities with a change that is not allowed.
         """
         async with self._writes.answering() as image:
             errors: dict[QuotaEntity, KafkaError] = {}

@@ -117,7 +117,10 @@ class TopicControl:
             return results
 
     async def delete(self, topic_ids: Sequence[TopicId]) -> dict[TopicId, KafkaError]:
-        """Delete topics. Return the error of each topic that was not deleted."""
+        """Delete topics. Return the error of each topic that was not deleted.
+
+        It is UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED, or the error of the failed write.
+        """
         async with self._writes.answering() as image:
             enabled = self._configs.broker_config(image).delete_topic_enable
             errors: dict[TopicId, KafkaError] = {}

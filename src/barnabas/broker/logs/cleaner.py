@@ -107,7 +107,7 @@ class LogCleaner(Generic[P]):
     def uncleanable(self) -> dict[TopicPartition, Exception]:
         """The errors of logs whose last cleaning has failed, by partition.
 
-        Each is tried again after a while.
+        The cleaning of each of these logs is tried again after a while.
         """
         return {name: setback.error for name, setback in self._setbacks.items()}
 

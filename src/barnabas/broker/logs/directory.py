@@ -724,7 +724,10 @@ class LogDirectory:
 
     @contextmanager
     def _noted(self, log: PartitionLog, failed: list[TopicPartition]) -> Iterator[None]:
-        """Within this context, log an error and add the log's partition to `failed`, instead of raising."""
+        """Within this context, add the log's partition to `failed` after an error, instead of raising it.
+
+        The error is logged, unless the whole directory has failed.
+        """
         try:
             yield
         except Exception as error:

@@ -210,7 +210,7 @@ class LogManager:
     # --- start and stop ---
 
     def open(self, cluster_id: str) -> None:
-        """Open and lock the log directories. One that the disk makes unusable is logged and left out.
+        """Open and lock the log directories. A directory that the disk makes unusable is logged and left out.
 
         Raises:
             ConfigError: a directory is in use or belongs to another broker, or none can be opened.

@@ -231,10 +231,21 @@ class MetadataStore(Protocol):
         """
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        """Replace a node's data, and return its new version. Raises NoNodeError, BadVersionError."""
+        """Replace a node's data, and return its new version.
+
+        Raises:
+            NoNodeError: the node does not exist.
+            BadVersionError: the node has another version than `version`.
+        """
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        """Delete a node.
+
+        Raises:
+            NoNodeError: the node does not exist.
+            BadVersionError: the node has another version than `version`.
+            NotEmptyError: the node has children.
+        """
 
     async def multi(self, operations: Sequence[Operation]) -> list[int]:
         """Apply all operations in order, or none. Return the version of each Create and Set, -1 for others.

@@ -480,7 +480,8 @@ class PartitionLog:
         Run the task in any thread, then call `complete_flush` before you prepare the next task.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
+            KafkaError: KAFKA_STORAGE_ERROR, the log or its directory is offline; UNKNOWN_TOPIC_OR_PARTITION,
+                the log is closed.
         """
         with self.guarded() as files:
             replacements = []

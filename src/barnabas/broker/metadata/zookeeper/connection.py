@@ -302,7 +302,8 @@ class _Handler(ConnectionHandler):
     def _receive(self, most: int, timeout: float) -> bytes:
         """Wait for data. Return at most `most` bytes, plus bytes of the same TLS record, if any.
 
-        Raises kazoo's timeout exception if no data arrives within `timeout` seconds.
+        Raises kazoo's timeout exception if no data arrives within `timeout` seconds, and ConnectionDropped if
+        the server has closed the connection.
         """
         with self._socket_error_handling():
             while (data := self._receive_now(most)) is None:

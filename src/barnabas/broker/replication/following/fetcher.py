@@ -760,7 +760,8 @@ class ReplicaFetcher:
     def _wait_for_fsync(self, written: list[Followed]) -> Waiting:
         """Wait until the next fetch may confirm the records of `written`.
 
-        A disk that hangs delays only its own logs.
+        A log on a disk that hangs is resumed later, so that it does not delay the others. A log whose fsync
+        failed is set aside.
         """
         pending: dict[asyncio.Future[None], Followed] = {}
         for followed in written:

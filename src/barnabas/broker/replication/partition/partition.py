@@ -291,7 +291,7 @@ class Partition:
         self._on_isr_change_due(self)
 
     def propose(self) -> Proposal | None:
-        """Return an ISR to propose to the controller; None if there is none.
+        """Return an ISR to propose to the controller; None if there is none or the partition is unavailable.
 
         After `leave_in_sync`, the result is the ISR without this replica. In all other cases a leader returns
         its own proposal, if a change is due, and a follower returns None. A leader makes no other proposal
