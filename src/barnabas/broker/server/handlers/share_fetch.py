@@ -171,7 +171,7 @@ class _Exchange:
             self._count()
             return self._response()
         poll: LongPoll[ShareFetchResponse] = LongPoll(ShareFetchRequest.api_key)
-        poll.add_done_callback(self._fetch.leave)
+        poll.call_at_once(self._fetch.leave)  # after the end of the connection it must acquire nothing
         fetched = partial(self._fetched, poll)
         if not waits:
             fetched()
