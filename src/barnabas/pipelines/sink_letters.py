@@ -71,7 +71,8 @@ class DeadLetters:
     def made_of(self, rows: pa.Table, reasons: Sequence[str]) -> bytes:
         """Make the dead letters for `rows`, one for each of `reasons`. Return them as bytes for `deliver`.
 
-        The value of a dead letter is a JSON object with the row's columns.
+        The value of a dead letter is a JSON object with the row's columns. Its key is made from the sink's
+        key columns; it is null if the sink or the rows have none.
         """
         given = self._spark.createDataFrame(rows.append_column(_REASON, pa.array(reasons, pa.string())))
         columns = [name for name in given.columns if name not in (ORIGIN, _REASON)]

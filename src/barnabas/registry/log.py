@@ -112,7 +112,7 @@ class SchemasLog:
         await self.read_to_end()
 
     async def close(self) -> None:
-        """Stop replaying and writing."""
+        """Stop replaying and writing. First wait for a commit that is in progress."""
         self._closing.set()
         await self._in_writer(self._drop_producer)
         self._writer.shutdown()

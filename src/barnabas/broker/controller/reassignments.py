@@ -76,7 +76,8 @@ class ReassignmentControl:
             may_change_factor: whether a partition may get more or fewer replicas (KIP-860).
 
         Raises:
-            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
+            KafkaError: NOT_CONTROLLER, this broker is not the controller; KAFKA_STORAGE_ERROR, the metadata
+                store cannot be reached.
         """
         await self._caught_up()
         async with self._writes.answering() as image:

@@ -28,7 +28,7 @@ async def check_registered(loader: MetadataLoader, broker: BrokerId, epoch: int)
     store. An error makes the broker give up all its leaderships, so it must not come from an old image.
 
     Raises:
-        KafkaError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
+        KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH, the broker is registered in another epoch.
         StoreError: the store cannot be read.
     """
     image = loader.image

@@ -857,7 +857,10 @@ def _claim(
 
 
 def _take_marker(fs: FileSystem, path: str) -> bytes | None:
-    """Remove the marker of a clean stop durably. Return its content; None if there was none."""
+    """Remove the marker of a clean stop durably. Return its content; None if there was none.
+
+    The content of a marker that cannot be read counts as empty.
+    """
     name = f"{path}/{CLEAN_SHUTDOWN}"
     try:
         content = read_small_file(fs, name)

@@ -168,7 +168,9 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(content: bytes) -> dict[str, str]:
-    """Return the properties, by name, in a file like Kafka's `meta.properties`. Comments are ignored.
+    """Return the properties, by name, in a file like Kafka's `meta.properties`.
+
+    Comments and lines without "=" are ignored.
 
     Raises:
         ValueError: the content is not UTF-8, or has control characters.

@@ -72,7 +72,10 @@ class LogEnvironment:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
 
     def fail(self, error: OSError) -> KafkaError:
-        """Take the directory offline until the next start. Return the KafkaError for the caller to raise."""
+        """Take the directory offline until the next start. Return the KafkaError for the caller to raise.
+
+        If the directory is offline already, only return the error.
+        """
         if self.failure is None:
             self.failure = error
             logger.error(
