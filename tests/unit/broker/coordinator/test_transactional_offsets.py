@@ -195,3 +195,10 @@ def test_pending_offsets_of_a_deleted_topic_are_forgotten(coordinate):
         assert not is_pending(groups)
 
     coordinate(scenario)
+
+
+def test_a_group_id_too_long_for_a_record_is_refused_in_a_transaction_as_in_a_plain_commit(coordinate):
+    async def scenario(groups):
+        assert commit(groups, 7, group="g" * 40_000) == ErrorCode.INVALID_GROUP_ID
+
+    coordinate(scenario)

@@ -393,7 +393,8 @@ class GroupShard:
 
         Raises:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-                STALE_MEMBER_EPOCH, or GROUP_ID_NOT_FOUND for a share group.
+                STALE_MEMBER_EPOCH, or GROUP_ID_NOT_FOUND for a share group; or INVALID_GROUP_ID, the id of a
+                new group is too long.
         """
         group = self.groups.get(request.group_id)
         member_id, generation = request.member_id, request.generation_id
@@ -405,6 +406,8 @@ class GroupShard:
             group.check_commit(member_id, generation, in_transaction=True, speaks_epochs=True)
         elif generation >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        else:
+            check_group_id(request.group_id)
         return self.commits.commit_in_transaction(request, topic_ids)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:

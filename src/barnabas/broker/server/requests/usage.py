@@ -88,14 +88,15 @@ class Usage:
         self.pause()
         if self._quotas.has(QuotaKind.REQUEST):
             self.charge(QuotaKind.REQUEST, 100 * self._spent)
-        delay = max(self._delay, getattr(response, "throttle_time_ms", 0) / 1000)
+        # a stored quota of 0 delays without end
+        delay = min(max(self._delay, getattr(response, "throttle_time_ms", 0) / 1000), _MOST_MS / 1000)
         if delay <= 0:
             return response
         self._client.mute(delay)
         if not isinstance(response, Response) or not hasattr(response, "throttle_time_ms"):
             return response
         told = copy(response)  # it may be shared
-        told.throttle_time_ms = min(math.ceil(delay * 1000), _MOST_MS)
+        told.throttle_time_ms = math.ceil(delay * 1000)
         return told
 
     def _wait(self, delay: float) -> None:
