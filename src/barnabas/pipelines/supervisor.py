@@ -150,7 +150,10 @@ class Supervisor:
             each.status.state = RUNNING
 
     def _measure(self, each: _Watched, active: bool) -> None:
-        """Measure the time that a streaming query has spent at its present batch."""
+        """Measure the time that a streaming query has spent at its present batch.
+
+        Set it to None if the query is not active, waits for data, or is a write of static rows.
+        """
         if not active or isinstance(each.handle, BatchRun) or not _is_busy(each.handle):
             each.busy_since = each.status.busy_s = None
             return

@@ -47,8 +47,9 @@ def delete_version(state: State, subject: str, number: int | None, *, permanent:
     """Decide to delete one version of a subject. The response is the version's number.
 
     If `number` is None, it is the latest version that is not softly deleted, or the latest of all if all are.
-    If `permanent` is false, the version is softly deleted. If it is true, the version is deleted permanently.
-    It must then be softly deleted already.
+    If `permanent` is false, the version is softly deleted. The subject's own settings are deleted together
+    with its last version. If `permanent` is true, the version is deleted permanently. It must then be softly
+    deleted already.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, VERSION_SOFT_DELETED, VERSION_NOT_SOFT_DELETED,

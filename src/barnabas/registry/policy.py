@@ -60,8 +60,9 @@ def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> De
     The response has the changed settings.
 
     Raises:
-        RegistryError: 422, `body` has an unknown setting or a wrong type; INVALID_COMPATIBILITY_LEVEL;
-            OPERATION_NOT_PERMITTED, the subject or the registry is read-only.
+        RegistryError: 422, `body` has an unknown setting or a wrong type; INVALID_COMPATIBILITY_LEVEL, the
+            level does not exist, or `body` has no setting; OPERATION_NOT_PERMITTED, the subject or the
+            registry is read-only.
     """
     unknown = body.keys() - _CONFIG_FIELDS
     if any(body[name] is not None for name in unknown):

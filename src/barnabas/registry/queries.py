@@ -111,7 +111,11 @@ def latest_with_metadata(
 
 
 def schema_id(text: str) -> int:
-    """Parse the id of a schema in a URL. Raises RegistryError: 404 or SCHEMA_NOT_FOUND, it is not an id."""
+    """Parse the id of a schema in a URL.
+
+    Raises:
+        RegistryError: 404, `text` is not a whole number; SCHEMA_NOT_FOUND, the number is too large for an id.
+    """
     if not text.isascii() or not text.isdecimal():
         words = f"{shortened(text, 100)} is not the id of a schema: it is a whole number"
         raise RegistryError(404, words)

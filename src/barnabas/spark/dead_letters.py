@@ -63,7 +63,7 @@ def dead_letters(decoded: DataFrame, *, column: str = "value", error: str = "err
     """Return the rows of a decoded DataFrame that have an error, as rows for a dead-letter topic.
 
     `column` names the column with the payloads, and `error` the column with the reasons. The headers of the
-    result contain the reason, and those of the columns topic, partition, offset and file that exist.
+    result contain the reason, and the values of the columns topic, partition, offset and file, if they exist.
     """
     origin = [name for name in ("topic", "partition", "offset", "file") if name in decoded.columns]
     return letters(decoded, F.col(column), F.col(error), origin)

@@ -82,7 +82,8 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Mark an exactly-once micro-batch as written, before Spark commits it to the checkpoint.
 
-        Raises TooManyRejectedError if the tasks together have too many rejected rows.
+        Raises TooManyRejectedError if the tasks together have too many rejected rows, and the errors of
+        `close_batch`.
         """
         _check_rejected(self._options, messages)
         _close(self._options, messages)

@@ -128,7 +128,7 @@ def id_of(request: web.Request) -> int:
 
 
 def flag(request: web.Request, name: str) -> bool:
-    """Return a boolean query parameter; False if it is missing."""
+    """Return a boolean query parameter; False if it is missing or has any other text than ``true``."""
     return request.query.get(name, "false").lower() == "true"
 
 
