@@ -21,6 +21,7 @@ from tests.hostile.world import Wire, populate
 
 from barnabas.base.types import topic_id_to_str
 from barnabas.broker.server.handlers import load
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request
 from barnabas.kafka.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -30,6 +31,11 @@ from barnabas.kafka.protocol.messages.alter_client_quotas import (
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.describe_share_partitions import (
+    DescribeSharePartitionsRequest,
+    PartitionRequest,
+    TopicRequest,
+)
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.kafka.protocol.messages.initialize_share_group_state import (
@@ -45,7 +51,20 @@ from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.protocol.messages.share_acknowledge import (
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+)
+from barnabas.kafka.protocol.messages.share_fetch import (
+    AcknowledgementBatch,
+    FetchPartition,
+    FetchTopic,
+    ShareFetchRequest,
+)
 from barnabas.kafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from barnabas.kafka.records import Record, encode_batch
 
 APIS = list(load().values())
 #: costs below this are noise, in seconds
@@ -228,3 +247,52 @@ def test_cost_grows_with_what_exists_only_for_a_stated_reason(brokers, costs, ap
     few, many = spends
     grows = many > 3 * max(few, NOISE)
     assert grows == (api.name in GROWS), GROWS.get(api.name, "it must not grow")
+
+
+#: ranges of records in flight of a share partition: a page has 2,000
+RANGES = (2_000, 10_000)
+
+
+def test_the_cost_of_a_page_of_records_in_flight_does_not_grow_with_their_ranges(tmp_path):
+    most = {f"group_share_{name}partition_max_record_locks": RANGES[-1] for name in ("", "max_")}
+    with MeasuredBroker(tmp_path, **most) as broker:
+        wire = Wire(broker)
+        few, many = (spent(broker, page_of_ranges(wire, f"q{count}", count), 5) for count in RANGES)
+        wire.close()
+    assert many <= NOISE + TOLERANCE * few
+
+
+def page_of_ranges(wire: Wire, topic: str, count: int) -> bytes:
+    """Make a share partition with `count` ranges. Return the request for their first page."""
+    creation = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+    wire(CreateTopicsRequest(topics=[creation], timeout_ms=60_000))
+    (found,) = wire(MetadataRequest(topics=[MetadataRequestTopic(name=topic)])).topics
+    batch = encode_batch([Record(key=None, value=b"v", timestamp=1_700_000_000_000)] * count)
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
+    wire(ProduceRequest(acks=1, topic_data=[data]), 9)
+    wire(
+        FindCoordinatorRequest(key_type=2, coordinator_keys=[f"{topic}:{topic_id_to_str(found.topic_id)}:0"])
+    )
+    initial = InitializedPartition(partition=0, state_epoch=1, start_offset=0)
+    states = [InitializeStateData(topic_id=found.topic_id, partitions=[initial])]
+    wire(InitializeShareGroupStateRequest(group_id=topic, topics=states))
+    who = {"group_id": topic, "member_id": topic_id_to_str(found.topic_id)}
+    fetched = FetchTopic(topic_id=found.topic_id, partitions=[FetchPartition(partition_index=0)])
+    fetch = ShareFetchRequest(max_wait_ms=60_000, min_bytes=1, max_records=count, topics=[fetched], **who)
+    (partition,) = wire(fetch).responses[0].partitions
+    assert sum(each.last_offset - each.first_offset + 1 for each in partition.acquired_records) == count
+    # released and accepted records in turn
+    kinds = AcknowledgementBatch(
+        first_offset=0, last_offset=count - 1, acknowledge_types=[2, 1] * (count // 2)
+    )
+    settled = AcknowledgePartition(partition_index=0, acknowledgement_batches=[kinds])
+    topics = [AcknowledgeTopic(topic_id=found.topic_id, partitions=[settled])]
+    (answer,) = wire(ShareAcknowledgeRequest(share_session_epoch=1, topics=topics, **who)).responses
+    assert not answer.partitions[0].error_code
+    asked = [TopicRequest(name=topic, partitions=[PartitionRequest(partition_index=0)])]
+    request = DescribeSharePartitionsRequest(group_id=topic, topics=asked)
+    (described,) = wire(request).topics[0].partitions
+    assert len(described.state_batches) == min(2_000, count)
+    assert described.next_offset == (2_000 if count > 2_000 else -1)
+    header = RequestHeader(request.api_key, request.versions[1], 1, "meant well")
+    return b"".join(map(bytes, encode_request(header, request)))

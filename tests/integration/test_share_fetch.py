@@ -13,6 +13,7 @@ from barnabas.base.types import TopicPartition
 from barnabas.broker.coordinator import SharePartitionKey
 from barnabas.kafka.protocol.messages.describe_share_partitions import (
     DescribeSharePartitionsRequest,
+    PartitionRequest,
     TopicRequest,
 )
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -456,10 +457,12 @@ def _id_of(wire, name):
     return topic.topic_id
 
 
-def in_flight(group, index=0, name=None):
+def in_flight(group, index=0, name=None, first_offset=0, limit=2000):
     """Return the answer to DescribeSharePartitions for one partition."""
-    topic = TopicRequest(name=name or group.topic.name, partition_indexes=[index])
-    response = group.wire(DescribeSharePartitionsRequest(group_id=group.name, topics=[topic]))
+    partition = PartitionRequest(partition_index=index, first_offset=first_offset)
+    topic = TopicRequest(name=name or group.topic.name, partitions=[partition])
+    request = DescribeSharePartitionsRequest(group_id=group.name, topics=[topic], response_range_limit=limit)
+    response = group.wire(request)
     return response.topics[0].partitions[0]
 
 
@@ -478,6 +481,18 @@ def test_the_leader_tells_who_has_locked_which_records(group, write):
     locks = [b.lock_timeout_ms for b in partition.state_batches]
     assert locks[1] == locks[2] == -1
     assert 0 < locks[3] <= locks[0] <= 30_000
+
+
+def test_the_leader_tells_the_ranges_in_pages(group, write):
+    write(*[b"x"] * 6)
+    member = group.member()
+    member.acquire()
+    member.acknowledged((1, 1, RELEASE), (3, 3, RELEASE))
+    first = in_flight(group, limit=2)
+    assert [(b.first_offset, b.last_offset) for b in first.state_batches] == [(0, 0), (1, 1)]
+    second = in_flight(group, first_offset=first.next_offset)
+    assert [(b.first_offset, b.last_offset) for b in second.state_batches] == [(2, 2), (3, 3), (4, 5)]
+    assert second.next_offset == -1
 
 
 def test_a_partition_without_members_has_no_records_in_flight(group, write):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.admin_types import GroupDescription, GroupMember
 from barnabas.client.brokers import Brokers, check
 from barnabas.client.connection import BrokerConnection, UnservedError
-from barnabas.client.leaders import LeaderQuestion, RequestOf, by_topic, leaders_of
+from barnabas.client.leaders import LeaderQuestion, by_topic, leaders_of
 from barnabas.kafka.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -22,6 +22,7 @@ from barnabas.kafka.protocol.messages.describe_share_group_offsets import (
 )
 from barnabas.kafka.protocol.messages.describe_share_partitions import (
     DescribeSharePartitionsRequest,
+    PartitionRequest,
     TopicRequest,
 )
 from barnabas.kafka.protocol.messages.describe_share_partitions import StateBatch as PartitionBatch
@@ -64,6 +65,10 @@ class InFlight(NamedTuple):
     start: int
     end: int
     batches: tuple[StateBatch, ...]
+
+    def followed_by(self, page: InFlight) -> InFlight:
+        """Return these records and those of the next page, which its leader described later."""
+        return InFlight(self.start, page.end, self.batches + page.batches)
 
     def count(self, state: str) -> int:
         """Return the number of records in flight with a delivery state."""
@@ -140,38 +145,68 @@ def records_in_flight(
     Raises:
         ClientError: no broker answers.
     """
-
     wanted = list(partitions)
     deadline = time.monotonic() + _PATIENCE_S
     metadata = brokers.metadata(sorted({partition.topic for partition in wanted}), deadline)
-    question = LeaderQuestion(brokers, wanted, leaders_of(metadata.topics), flight_request(group))
-    answers = question.ask(deadline=deadline)
-    if not answers.told and any(isinstance(error, UnservedError) for error in answers.silent.values()):
-        return None
-    return in_flight(answers.told)
+    return in_flight(brokers, group, wanted, leaders_of(metadata.topics), deadline)
 
 
-def flight_request(group: str) -> RequestOf:
-    """Return a function that makes the request to a leader for a share group's records in flight."""
+def in_flight(
+    brokers: Brokers,
+    group: str,
+    partitions: Iterable[TopicPartition],
+    leaders: Mapping[TopicPartition, BrokerId],
+    deadline: float | None = None,
+) -> dict[TopicPartition, InFlight] | None:
+    """Return the records in flight that the leaders of partitions describe, page by page.
+
+    Partitions that no member uses, or whose leader does not answer, are not in the result.
+
+    Args:
+        deadline: monotonic seconds; None for the timeout of the `Brokers`, for each page.
+
+    Returns:
+        None if the leaders do not serve the request.
+
+    Raises:
+        AuthenticationError: the login failed.
+    """
+    # by partition that is not described to its end: the offset at which its next page begins
+    rest = dict.fromkeys(partitions, 0)
+    found: dict[TopicPartition, InFlight] = {}
 
     def request_of(led: Sequence[TopicPartition]) -> DescribeSharePartitionsRequest:
         topics = [
-            TopicRequest(name=name, partition_indexes=numbers) for name, numbers in by_topic(led).items()
+            TopicRequest(
+                name=name,
+                partitions=[
+                    PartitionRequest(partition_index=number, first_offset=rest[TopicPartition(name, number)])
+                    for number in numbers
+                ],
+            )
+            for name, numbers in by_topic(led).items()
         ]
         return DescribeSharePartitionsRequest(group_id=group, topics=topics)
 
-    return request_of
-
-
-def in_flight(told: Mapping[TopicPartition, Any]) -> dict[TopicPartition, InFlight]:
-    """Return the records in flight from leaders' answers, without partitions that no member uses."""
-    return {
-        partition: InFlight(
-            each.start_offset, each.end_offset, tuple(_state_batch(batch) for batch in each.state_batches)
-        )
-        for partition, each in told.items()
-        if each.start_offset >= 0
-    }
+    while rest:
+        answers = LeaderQuestion(brokers, rest, leaders, request_of).ask(deadline=deadline)
+        for partition in (*answers.refused, *answers.silent):
+            rest.pop(partition, None)
+            found.pop(partition, None)
+        for partition, each in answers.told.items():
+            if each.start_offset >= 0:
+                batches = tuple(map(_state_batch, each.state_batches))
+                page = InFlight(each.start_offset, each.end_offset, batches)
+                before = found.get(partition)
+                found[partition] = page if before is None else before.followed_by(page)
+            if each.next_offset >= 0:
+                rest[partition] = each.next_offset
+            else:
+                rest.pop(partition, None)
+        if not answers.told:
+            is_unserved = any(isinstance(error, UnservedError) for error in answers.silent.values())
+            return None if is_unserved and not found else found
+    return found
 
 
 def set_start_offsets(

@@ -17,7 +17,7 @@ from barnabas.client.errors import ClientError, said
 from barnabas.client.fetching import Chunk, fetch, next_offset, records_in
 from barnabas.client.leaders import LeaderQuestion, live_leaders
 from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
-from barnabas.client.share_groups import flight_request, in_flight
+from barnabas.client.share_groups import in_flight
 from barnabas.client.transactions import producers_request
 from barnabas.console.pages.queue import counts
 from barnabas.console.pages.topic import found_in
@@ -159,9 +159,9 @@ class TopicReader:
         has locked the range is its position in `hands`, from 1; None if the range is not locked. New members
         are added to `hands`.
         """
-        answers = LeaderQuestion(self._view.brokers, led, led, flight_request(group)).ask()
+        described = in_flight(self._view.brokers, group, led, led) or {}
         shown = {}
-        for place, records in in_flight(answers.told).items():
+        for place, records in described.items():
             batches = []
             for batch in records.batches[-_MOST_RANGES:]:
                 if batch.member is not None and batch.member not in hands:

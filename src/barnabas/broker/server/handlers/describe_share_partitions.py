@@ -1,8 +1,11 @@
-"""DescribeSharePartitions v0: returns a share group's records in flight in partitions that this broker leads.
+"""DescribeSharePartitions v1: returns a share group's records in flight in partitions that this broker leads.
 
 For each range of offsets from the start offset to the end offset, the response has the delivery state and the
-delivery count. Acquired records also have their member, and the time that is left of the member's lock. The
-broker describes 500 ranges at a time. So a long response can miss changes of the ranges described first.
+delivery count. Acquired records also have their member, and the time that is left of the member's lock.
+
+A response has at most 2,000 ranges, or fewer if the request says so. It leaves out the partitions that it did
+not reach. The client sends them again, and the partition with a `next_offset`. So a client that reads several
+pages can miss changes of the ranges described first.
 
 This API is Barnabas' own: only the leader knows the locks, and no API of Apache Kafka returns them.
 """
@@ -11,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from barnabas.base.errors import KafkaError
+from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.awaitables import LongResponse, MaybeAwaitable
 from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LISTED_AT_ONCE
-from barnabas.broker.server.requests.needs import Group, each_topic
-from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.server.requests.needs import Group, checked_by_handler
 from barnabas.broker.server.share_requests import SharePorts
 from barnabas.broker.sharing.in_flight import ACQUIRED
 from barnabas.broker.sharing.share_partition import SharePartition
@@ -30,14 +32,32 @@ from barnabas.kafka.protocol.messages.describe_share_partitions import (
     StateBatch,
     TopicResponse,
 )
+from barnabas.kafka.protocol.wire import MAX_ELEMENTS
 from barnabas.kafka.security.acls import Operation
+
+#: the largest number of ranges in a response
+MOST_RANGES = 2000
+
+
+def _failed(request: DescribeSharePartitionsRequest, error: KafkaError) -> DescribeSharePartitionsResponse:
+    topics = [
+        TopicResponse(
+            name=topic.name, partitions=[_failure(each.partition_index, error) for each in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    return DescribeSharePartitionsResponse(topics=topics)
+
+
+def _failure(index: int, error: KafkaError) -> PartitionResponse:
+    return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
 
 
 @handles(
     DescribeSharePartitionsRequest,
-    needs=[Group(Operation.DESCRIBE), each_topic(Operation.DESCRIBE, "topics")],
-    pieces=[Pieces("topics.partition_indexes", "topics.partitions", size=64, unique=True)],
-    is_heavy=True,
+    needs=[Group(Operation.DESCRIBE), checked_by_handler("topic DESCRIBE")],
+    on_error=_failed,
+    most_elements=MAX_ELEMENTS,
     listing="topics.partitions.state_batches",
     unconfirmed="it only informs",
     feature=SHARE_VERSION,
@@ -46,7 +66,7 @@ def describe_share_partitions(
     ports: SharePorts, context: RequestContext, request: DescribeSharePartitionsRequest
 ) -> MaybeAwaitable[DescribeSharePartitionsResponse]:
     response = DescribeSharePartitionsResponse()
-    steps = _steps(ports.partitions, request, response)
+    steps = _steps(ports.partitions, context, request, response)
     for _ in steps:
         return LongResponse(_in_slices(ports, steps, response))
     return response
@@ -61,35 +81,62 @@ async def _in_slices(
 
 def _steps(
     share_partitions: SharePartitions,
+    context: RequestContext,
     request: DescribeSharePartitionsRequest,
     response: DescribeSharePartitionsResponse,
 ) -> Iterator[None]:
-    """Fill in the response, and yield after some ranges. Partitions that the request repeats are left out."""
+    """Fill in the response. Yield after every `LISTED_AT_ONCE` topics, partitions and ranges."""
+    done = 0
+    for count in _filled(share_partitions, context, request, response):
+        done += count
+        if done >= LISTED_AT_ONCE:
+            done = 0
+            yield
+
+
+def _filled(
+    share_partitions: SharePartitions,
+    context: RequestContext,
+    request: DescribeSharePartitionsRequest,
+    response: DescribeSharePartitionsResponse,
+) -> Iterator[int]:
+    """Fill in the response up to its limit. Leave out the partitions that the request repeats.
+
+    After each step, yield how many topics, partitions and ranges it has described.
+    """
+    room = max(1, min(request.response_range_limit, MOST_RANGES))
     seen = set()
-    described = 0
     for topic in request.topics:
+        yield 1
+        is_refused = not context.access.on_topic(Operation.DESCRIBE, topic.name)
         results = TopicResponse(name=topic.name)
         response.topics.append(results)
-        for index in topic.partition_indexes:
-            if (topic.name, index) in seen:
+        for each in topic.partitions:
+            yield 1
+            key = topic.name, each.partition_index
+            if key in seen:
                 continue
-            seen.add((topic.name, index))
-            result = PartitionResponse(partition_index=index)
-            results.partitions.append(result)
+            if not room:
+                return
+            seen.add(key)
             try:
-                found = share_partitions.find_in_use(request.group_id, topic.name, index)
+                if is_refused:
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                found = share_partitions.find_in_use(request.group_id, *key)
             except KafkaError as error:
-                result.error_code, result.error_message = error.code, error.message
+                results.partitions.append(_failure(each.partition_index, error))
                 continue
-            for count in _described(found, result):
-                described += count
-                if described >= LISTED_AT_ONCE:
-                    described = 0
-                    yield
+            result = PartitionResponse(partition_index=each.partition_index)
+            results.partitions.append(result)
+            for count in _described(found, result, each.first_offset, room):
+                room -= count
+                yield count
 
 
-def _described(share_partition: SharePartition | None, result: PartitionResponse) -> Iterator[int]:
-    """Fill in the records in flight, `LISTED_AT_ONCE` ranges at a time.
+def _described(
+    share_partition: SharePartition | None, result: PartitionResponse, position: int, room: int
+) -> Iterator[int]:
+    """Fill in at most `room` ranges from the offset `position` on, `LISTED_AT_ONCE` ranges at a time.
 
     Fill in nothing if no member uses the share partition.
 
@@ -99,10 +146,14 @@ def _described(share_partition: SharePartition | None, result: PartitionResponse
     flight = share_partition.in_flight if share_partition is not None else None
     if share_partition is None or flight is None:
         return
-    position, end = flight.start, flight.end
-    result.start_offset, result.end_offset = position, end
+    end = flight.end
+    result.start_offset, result.end_offset = flight.start, end
+    position = max(position, flight.start)
     while position < end:
-        ranges = flight.ranges_from(position, LISTED_AT_ONCE)
+        if not room:
+            result.next_offset = position
+            return
+        ranges = flight.ranges_from(position, min(room, LISTED_AT_ONCE))
         result.state_batches += [
             StateBatch(
                 first_offset=max(each.first, position),
@@ -116,4 +167,5 @@ def _described(share_partition: SharePartition | None, result: PartitionResponse
         ]
         position = ranges[-1].last + 1 if ranges else end
         result.end_offset = max(position, end)
+        room -= len(ranges)
         yield len(ranges)

@@ -2,19 +2,30 @@
 
 This API is Barnabas' own. Kafka's keys are below 100, and clients ignore keys that they do not know. Apache
 Kafka has no API that tells who has locked which records, and until when.
+
+A response has a limited number of ranges. It leaves out the partitions that it did not reach. The client
+sends them again, and the partition with a `next_offset`. v0, of Barnabas 0.2.0, had no limit.
 """
 
 from barnabas.kafka.protocol.schema import Int8, Int16, Int32, Int64, Request, Response, String, Struct
 
 
+class PartitionRequest(Struct):
+    partition_index: Int32 = 0
+    # Only ranges that contain this offset or later ones are described: next_offset of the last page.
+    first_offset: Int64 = 0
+
+
 class TopicRequest(Struct):
     name: String = ""
-    partition_indexes: list[Int32] = []
+    partitions: list[PartitionRequest] = []
 
 
-class DescribeSharePartitionsRequest(Request, key=30000, versions=(0, 0), flexible=0):
+class DescribeSharePartitionsRequest(Request, key=30000, versions=(1, 1), flexible=0):
     group_id: String = ""
     topics: list[TopicRequest] = []
+    # The largest number of ranges in the response, for all partitions together.
+    response_range_limit: Int32 = 2000
 
 
 class StateBatch(Struct):
@@ -39,6 +50,8 @@ class PartitionResponse(Struct):
     start_offset: Int64 = -1
     end_offset: Int64 = -1
     state_batches: list[StateBatch] = []
+    # The offset at which the next page begins; -1 if the last range is described.
+    next_offset: Int64 = -1
 
 
 class TopicResponse(Struct):

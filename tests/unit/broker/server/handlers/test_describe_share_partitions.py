@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
-from barnabas.broker.server.handlers.describe_share_partitions import describe_share_partitions
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.awaitables import resolve
+from barnabas.broker.server.handlers.describe_share_partitions import MOST_RANGES, describe_share_partitions
 from barnabas.broker.server.requests.long_work import LISTED_AT_ONCE
 from barnabas.broker.server.share_requests import SharePorts
 from barnabas.broker.sharing.in_flight import ACCEPT, Acknowledgement, InFlight, Limits, ReadBatch
 from barnabas.kafka.protocol.messages.describe_share_partitions import (
     DescribeSharePartitionsRequest,
+    PartitionRequest,
     TopicRequest,
 )
 
@@ -57,22 +61,26 @@ class Led:
         return self._queue
 
 
-def described(queue, between, partitions=(0,)):
+def described(
+    queue, between=lambda: None, partitions=(0,), first_offset=0, limit=MOST_RANGES, is_allowed=True
+):
     """Return what the API tells of the partitions, and call `between` after each turn."""
     ports = SharePorts(Led(queue), None, Turns(between), None)
-    topics = [TopicRequest(name="t", partition_indexes=list(partitions))]
-    request = DescribeSharePartitionsRequest(group_id="g", topics=topics)
+    context = SimpleNamespace(access=SimpleNamespace(on_topic=lambda operation, name: is_allowed))
+    asked = [PartitionRequest(partition_index=each, first_offset=first_offset) for each in partitions]
+    topics = [TopicRequest(name="t", partitions=asked)]
+    request = DescribeSharePartitionsRequest(group_id="g", topics=topics, response_range_limit=limit)
 
     async def answered():
-        return await describe_share_partitions.handle(ports, None, request)
+        return await resolve(describe_share_partitions.handle(ports, context, request))
 
     return asyncio.run(answered()).topics[0].partitions
 
 
 def test_one_turn_describes_a_few_ranges():
     queue, turns = Queue(), []
-    answers = described(queue, lambda: turns.append(queue.described), partitions=range(4))
-    assert [len(each.state_batches) for each in answers] == [RECORDS] * 4
+    (answer,) = described(queue, lambda: turns.append(queue.described))
+    assert len(answer.state_batches) == RECORDS
     assert max(now - before for before, now in zip([0, *turns], turns, strict=False)) <= LISTED_AT_ONCE
 
 
@@ -103,5 +111,56 @@ def test_ranges_that_end_between_two_turns_are_left_out():
 
 
 def test_a_partition_that_a_request_repeats_is_described_once():
-    (answer,) = described(Queue(), lambda: None, partitions=[7] * 60)
+    (answer,) = described(Queue(), partitions=[7] * 60)
     assert answer.partition_index == 7
+
+
+def test_a_response_has_no_more_ranges_than_the_broker_allows():
+    answers = described(Queue(), partitions=range(4), limit=2**31 - 1)
+    assert [len(each.state_batches) for each in answers] == [RECORDS, MOST_RANGES - RECORDS]
+    assert [each.next_offset for each in answers] == [-1, MOST_RANGES - RECORDS]
+
+
+def test_a_response_has_no_more_ranges_than_the_request_allows():
+    (answer,) = described(Queue(), partitions=range(4), limit=7)
+    assert (answer.partition_index, len(answer.state_batches), answer.next_offset) == (0, 7, 7)
+
+
+def test_the_limit_allows_at_least_one_range():
+    for limit in (0, -1):
+        (answer,) = described(Queue(), limit=limit)
+        assert (len(answer.state_batches), answer.next_offset) == (1, 1)
+
+
+def test_the_pages_of_a_partition_tell_each_range_once():
+    queue, told, offset = Queue(), [], 0
+    while offset >= 0:
+        (answer,) = described(queue, first_offset=offset, limit=700)
+        assert (answer.start_offset, answer.end_offset) == (0, RECORDS)
+        told += [each.first_offset for each in answer.state_batches]
+        offset = answer.next_offset
+    assert told == list(range(RECORDS))
+
+
+def test_a_page_that_begins_after_the_last_range_is_the_last_one():
+    for offset in (RECORDS, 2**62):
+        (answer,) = described(Queue(), first_offset=offset)
+        assert (answer.state_batches, answer.next_offset) == ([], -1)
+
+
+def test_a_page_begins_at_the_start_offset_if_records_ended_since_the_last_page():
+    queue = Queue()
+    queue.in_flight.start_moved(900)
+    (answer,) = described(queue, first_offset=700, limit=1)
+    assert (answer.start_offset, answer.state_batches[0].first_offset, answer.next_offset) == (900, 900, 901)
+
+
+def test_a_full_response_leaves_out_the_partitions_that_it_did_not_reach():
+    answers = described(Queue(), partitions=range(3), limit=RECORDS)
+    assert [(each.partition_index, each.next_offset) for each in answers] == [(0, -1)]
+
+
+def test_a_topic_that_the_client_may_not_describe_is_an_error():
+    answers = described(Queue(), partitions=range(2), is_allowed=False)
+    assert [each.error_code for each in answers] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
+    assert not any(each.state_batches for each in answers)
