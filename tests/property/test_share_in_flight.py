@@ -498,9 +498,16 @@ class ShareMachine(RuleBasedStateMachine):
         other = InFlight.restored(ShareState(0, 0, model.start, 0, batches), model.limits, self.log_end)
         known = {o: (r.state, r.deliveries) for r in other.ranges() for o in range(r.first, r.last + 1)}
         for offset, cell in model.cells.items():
-            is_gap = cell.state == ARCHIVED and offset not in self.stored  # it finds the gap again
-            if offset >= other.start and not is_gap:
+            if offset >= other.start and not self.finds_gap_again(offset, cell):
                 assert known.get(offset, (AVAILABLE, 0)) == cell.stored()
+
+    def finds_gap_again(self, offset: int, cell: Cell) -> bool:
+        """Whether another leader archives an archived offset anew, because the log lacks its record."""
+        state, _ = self.stored.get(offset, (AVAILABLE, 0))
+        has_record = any(batch.first <= offset <= batch.last for batch in self.log)
+        return cell.state == ARCHIVED and (
+            offset not in self.stored or (state == AVAILABLE and not has_record)
+        )
 
     @invariant()
     def both_are_alike(self) -> None:
