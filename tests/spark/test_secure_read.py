@@ -224,7 +224,7 @@ def test_a_token_that_nobody_has_signed(stand: Stand, read: Read) -> None:
     }
     config = "principal={} scope=read,write lifeSeconds=60"
     check_both_ways(proxy, read, **sasl, sasl_oauthbearer_config=config.format(USER))
-    with pytest.raises(AuthenticationError, match=r"refuses OAUTHBEARER: .*invalid_token"):
+    with pytest.raises(AuthenticationError, match=r"rejects the login by OAUTHBEARER: .*invalid_token"):
         read(proxy, **sasl, sasl_oauthbearer_config=config.format("bob"))
 
 

@@ -174,7 +174,7 @@ def test_a_sink_that_leaves_or_joins_does_not_begin_anew_and_a_new_one_may(
     later = text.replace(f'topic = "{topics["copy"]}"', f'topic = "{topics["copy"]}"\ntrigger = "1 second"')
     feed(topics["orders"], ['{"id": 1, "price": 50}'])
     pipeline(text, "sql")
-    with pytest.raises(PipelineError, match="copy would begin anew"):
+    with pytest.raises(PipelineError, match="copy has no checkpoint and would read all records again"):
         pipeline.queries(later, "sql")["copy"].start()
     more = f'[sink.more]\nfrom = "orders"\ntopic = "{topics["counts"]}"\ndelivery = "exactly-once"\n'
     new = text.replace("*/", f"{more}*/")

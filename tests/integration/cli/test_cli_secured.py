@@ -130,7 +130,7 @@ def test_a_profile_is_a_table_of_one_file(run: Run, file: Path, tmp_path: Path, 
 
 def test_a_user_is_named_and_the_password_comes_from_the_environment(run: Run, file: Path) -> None:
     refused = run("topics", "list", "--config", file, "--user", "bob", code=1, BARNABAS_PASSWORD="guess")
-    assert "refuses SCRAM-SHA-512" in refused.stderr and "guess" not in refused.stderr
+    assert "rejects the login by SCRAM-SHA-512" in refused.stderr and "guess" not in refused.stderr
     run("topics", "list", "--config", file, "--user", "alice", BARNABAS_PASSWORD=PASSWORD)
     assert "set BARNABAS_PASSWORD" in run("topics", "list", "--config", file, "--user", "bob", code=1).stderr
 

@@ -25,7 +25,7 @@ from barnabas.broker.replication.fetch_layout import (
     layout_of,
 )
 from barnabas.broker.replication.manager import ReplicaManager
-from barnabas.broker.replication.throttles import Throttle
+from barnabas.broker.replication.throttles import ReplicationThrottles
 from barnabas.broker.server.fetching.replica_fetch import ReplicaFetch
 from barnabas.broker.server.fetching.sessions import FetchSessions, FetchTarget, ReplicaSession, ReplicaTarget
 from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Begun, Outcome
@@ -51,7 +51,7 @@ class DirectReplicaFetches:
         replicas: finds the partitions of this broker.
         sessions: fetch sessions of the followers.
         view: settings of this broker, and the known brokers.
-        throttle: throttle of the data that leaders send to followers (KIP-73).
+        throttles: `leader` is the throttle of the data that leaders send to followers (KIP-73).
         go_on: continues with an unusual fetch.
     """
 
@@ -60,13 +60,13 @@ class DirectReplicaFetches:
         replicas: ReplicaManager,
         sessions: FetchSessions,
         view: BrokerView,
-        throttle: Throttle,
+        throttles: ReplicationThrottles,
         go_on: GoOn,
     ) -> None:
         self._replicas = replicas
         self._sessions = sessions
         self._view = view
-        self.throttle = throttle
+        self._throttles = throttles
         self._go_on = go_on
 
     def __call__(self, frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
@@ -93,7 +93,7 @@ class DirectReplicaFetches:
             or layout.max_wait_ms <= 0
             or layout.min_bytes != 1
             or self.most_bytes(layout) <= 0
-            or not self.throttle.is_idle
+            or not self.is_unthrottled
             or layout.replica not in self._view.image.brokers
         ):
             return None
@@ -110,6 +110,11 @@ class DirectReplicaFetches:
             answer = None
         return self._begun(frame, client, access, layout, session) if answer is None else answer
 
+    @property
+    def is_unthrottled(self) -> bool:
+        """Whether no partition of this broker is throttled as a leader."""
+        return self._throttles.leader.is_idle
+
     def most_bytes(self, layout: SessionLayout) -> int:
         """Return the largest allowed size of the response's records, in bytes."""
         return min(layout.max_bytes, self._view.config.fetch_max_bytes)
@@ -123,7 +128,7 @@ class DirectReplicaFetches:
             broker_epoch=layout.broker_epoch,
             min_bytes=layout.min_bytes,
             max_bytes=self.most_bytes(layout),
-            throttle=self.throttle,
+            throttle=self._throttles.leader,
         )
 
     def _begun(
@@ -227,7 +232,7 @@ class _WaitingFetch:
         unread, self._unread = self._unread, {}
         read = dict.fromkeys(self._read, NOTHING)
         try:
-            if not self._owner.throttle.is_idle or len(read) + len(unread) > MOST_PARTITIONS:
+            if not self._owner.is_unthrottled or len(read) + len(unread) > MOST_PARTITIONS:
                 raise _UnusualError
             return self._response() if self._read_all(unread, may_wait=True) or is_final else None
         except (_UnusualError, KafkaError):

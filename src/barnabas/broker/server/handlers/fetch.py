@@ -101,7 +101,7 @@ def _direct(ports: Ports) -> Direct:
     keep, repeat = partial(_keep, ports), partial(_repeat, ports)
     repeated = RepeatedFetches(FetchRequest.api_key, ports.sessions, ports.view, keep, repeat)
     of_followers = DirectReplicaFetches(
-        ports.replicas, ports.sessions, ports.view, ports.throttles.leader, partial(_attempt, ports)
+        ports.replicas, ports.sessions, ports.view, ports.throttles, partial(_attempt, ports)
     )
 
     def answer(frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
