@@ -12,10 +12,11 @@ MAX_LINE = 1000
 
 
 def shown(text: object, most: int = MAX_SHOWN) -> str:
-    """Return `text` on one line: unprintable characters are escaped, and text longer than `most` is cut.
+    """Return `text` on one line, without unprintable characters: they are escaped.
 
-    Every name, id and reason from a client passes through here before it is logged. A raw text could end the
-    line and forge the next one, or contain commands for the terminal.
+    Text longer than `most` characters is cut, and its length is added in parentheses. Names, ids and reasons
+    of clients pass through here before a logger of `logger_of` writes them. A raw text could end the line and
+    forge the next one, or contain commands for the terminal.
     """
     raw = str(text)
     if len(raw) <= most and raw.isprintable():

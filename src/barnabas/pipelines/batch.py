@@ -28,7 +28,9 @@ class BatchRun:
     """A write of static rows in its own thread, which the constructor starts.
 
     Args:
-        prepare: receives `rows` with a row counter, and returns the function that writes them.
+        rows: the rows to write.
+        prepare: called with a DataFrame of the same rows that also counts them while they are written;
+            returns the function that writes this DataFrame.
     """
 
     def __init__(self, rows: DataFrame, prepare: Callable[[DataFrame], Callable[[], None]]) -> None:

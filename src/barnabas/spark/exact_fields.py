@@ -35,10 +35,11 @@ def parsed_type(declared: DataType) -> DataType:
 
 
 def exact_decimal(parsed: Column, name: str, declared: DecimalType) -> tuple[Column, Column]:
-    """Convert a field that was parsed as `parsed_type` to the declared decimal type.
+    """Convert the field `name`, which Spark parsed with the type `parsed_type(declared)`, to `declared`.
 
-    Return the converted column, and a column of reasons. A value that `declared` cannot hold exactly becomes
-    NULL and has a reason. For all other values the reason is NULL.
+    Return the converted column, and a column of reasons: texts that name the field. A value that `declared`
+    cannot hold exactly has a reason. Its converted value is rounded, or NULL if it is too large: do not use
+    it. For all other values the reason is NULL.
     """
     made = parsed.try_cast(declared)
     words = F.lit(f"field {name} does not fit {declared.simpleString()}: ")

@@ -122,7 +122,9 @@ def fields_of(payloads: Sequence[Payload]) -> Fields:
 def headers_of(fields: Fields) -> Headers:
     """Decode the headers of all records.
 
-    Raises KafkaError CORRUPT_MESSAGE if they do not fill the records.
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, the headers of a record do not end exactly where the record ends, their
+            number is impossible, or a header has no key.
     """
     buffer = np.frombuffer(fields.data, np.uint8)
     try:

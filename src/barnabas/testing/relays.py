@@ -23,7 +23,10 @@ Pair = tuple[int, int]
 
 
 class Relays:
-    """The relays of a cluster, in one thread. Any other thread can call the methods."""
+    """The TCP relays between the brokers of a cluster, one for each ordered pair of brokers.
+
+    All relays run in one thread. Any other thread can call the methods.
+    """
 
     def __init__(self) -> None:
         self._loop = event_loop.new_event_loop()

@@ -148,7 +148,8 @@ class LogManager:
     def is_closed(self) -> bool:
         """Whether the manager was closed.
 
-        It then creates and deletes no logs: another broker may use them.
+        `delete` then does nothing. The caller must not create logs, because another broker may use the
+        directories.
         """
         return self._is_closed
 

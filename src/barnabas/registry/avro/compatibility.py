@@ -25,7 +25,9 @@ _PROMOTIONS = {
 
 
 def incompatibilities(reader: SchemaNode, writer: SchemaNode) -> list[Incompatibility]:
-    """Return the first reasons why `reader` cannot read data of `writer`; empty if it always can.
+    """Return reasons why `reader` cannot read data that was written with `writer`.
+
+    The list has at most `limits.REASONS` reasons. It is empty if `reader` can always read the data.
 
     Raises:
         TooLargeError: the comparison takes too many steps.

@@ -41,9 +41,11 @@ _FORBIDDEN = 40301
 
 @web.middleware
 async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Require a login, and the permissions for the URL, before `handler` runs.
+    """Require a login and the permissions for the URL if the registry has access control. Run `handler` then.
 
-    Raises RegistryError: 401 for a missing or wrong login, 403 for missing permissions.
+    Raises:
+        RegistryError: 401, a missing or wrong login; 403, missing permissions; 404, the client may see no
+            such schema; 503, no broker can check the login.
     """
     access = request.app.get(ACCESS)
     if access is not None:

@@ -431,9 +431,11 @@ class Partition:
             self.leave_in_sync()
 
     def note_refused(self, records: Buffer, code: ErrorCode) -> None:
-        """Store that a batch was rejected with `code` before `append`. Do nothing if this is not the leader.
+        """Store that `code` rejected a batch, which therefore never reached `append`.
 
-        Until the batch is sent again, the log rejects later batches of its producer.
+        Until the producer sends this batch again, the log rejects the producer's later batches. Do nothing if
+        this is not the leader. Also do nothing if the batch is invalid, has no producer id, or is not the
+        producer's next one.
         """
         if self.is_leader:
             note_refused(self.log, records, code)

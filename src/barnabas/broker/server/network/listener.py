@@ -44,7 +44,11 @@ class Closings:
         self._known: dict[tuple[str, str], tuple[float, int]] = {}
 
     def line(self, host: str, reason: str, now: float) -> str | None:
-        """Return the text to log, or None to log nothing. `now` is in seconds."""
+        """Return the text to log.
+
+        Return None if a line for this host and reason was logged in the last `INTERVAL` seconds. The next
+        text has the number of omitted lines. `now` is the time in seconds, of a clock that never goes back.
+        """
         key = host, shown(reason)
         logged, more = self._known.get(key, (-self.INTERVAL, 0))
         if now - logged < self.INTERVAL:

@@ -167,11 +167,12 @@ class ClientSession(asyncio.Protocol):
     def arriving(self, host: str, give_up: Callable[[], object]) -> float | None:
         """Count a new connection, before the TLS handshake if there is one (`Secured.arriving`).
 
-        Return the seconds to wait before the broker serves the connection; None if it exceeds a limit.
+        Return the seconds to wait before the broker serves the connection. Return None if the connection
+        exceeds a limit: the caller must close it.
 
         Args:
             host: the client's address.
-            give_up: ends the connection at once.
+            give_up: the session calls it to end the connection at once, when the broker stops.
         """
         self.client_host = canonical_address(host)
         self._give_up = give_up

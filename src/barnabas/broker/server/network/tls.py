@@ -82,7 +82,9 @@ def renew_key(context: ssl.SSLContext, config: BrokerConfig) -> None:
 
 
 def trial_certificate(config: BrokerConfig) -> bytes:
-    """Return the certificate (DER) that clients receive, after a TLS handshake in memory that tests the key.
+    """Test the key and the certificate with a TLS handshake in memory.
+
+    Return the certificate that a client receives in the handshake, in DER.
 
     Raises:
         ConfigError: the key or its certificate cannot be used.

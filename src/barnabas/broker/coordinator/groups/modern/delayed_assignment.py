@@ -45,13 +45,13 @@ Change: TypeAlias = Callable[[D], None]
 
 
 class DelayedAssignments(Generic[G, D]):
-    """Computes and stores the targets of one shard's large groups.
+    """Computes and stores the target assignments of one shard's large groups, in a thread.
 
     Args:
         find: returns the group with an id; None if it does not exist.
-        inputs: returns the inputs of a group's next target.
-        store: stores a change of the group with this id; raises KafkaError.
-        thread: computes targets.
+        inputs: returns the data from which the next target assignment of a group is computed.
+        store: applies a change to the group with the given id, and stores it; raises KafkaError.
+        thread: computes the target assignments.
     """
 
     def __init__(
