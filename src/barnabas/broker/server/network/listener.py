@@ -104,6 +104,8 @@ class Connections:
         #: by listener: number of open connections, and of connections opened since the start
         self.open: Counter[str] = Counter()
         self.opened: Counter[str] = Counter()
+        #: whether `end` was called. The loop can hand over a connection that it accepted before
+        self._has_ended = False
         #: resolved when the last one has gone
         self._all_gone: asyncio.Future[None] | None = None
 
@@ -121,8 +123,11 @@ class Connections:
     def admit(self, session: ClientSession) -> float | None:
         """Count a new connection. Return the seconds to wait before the broker serves it; 0 for no delay.
 
-        If the connection exceeds a limit, do not count it. Then log the reason and return None.
+        If the connection exceeds a limit, do not count it. Then log the reason and return None. After `end`,
+        return None for each connection.
         """
+        if self._has_ended:
+            return None
         config = self._view.config
         host = session.client_host
         if self._most is not None and len(self._open) >= self._most:
@@ -207,10 +212,11 @@ class Connections:
                 session.close(f"{session.principal} cannot log in any more")
 
     async def end(self) -> None:
-        """Close all connections, and wait up to two seconds until they have ended.
+        """Close all connections, and wait up to two seconds until they have ended. Admit no more connections.
 
         Without this wait, uvloop can hang when the loop closes with an open TLS connection.
         """
+        self._has_ended = True
         self.close_all()
         if self._open:
             self._all_gone = asyncio.get_running_loop().create_future()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.views import view_of
 
@@ -60,3 +62,13 @@ def test_connections_of_brokers_wait_only_for_the_rate_of_their_own_listener():
 def test_a_connection_waits_for_the_slower_of_both_rates(rate):
     alone = delays(connections(**{RATE: 1}), "OUTSIDE", 12)
     assert delays(connections(**{RATE: 1, OUTSIDE: rate}), "OUTSIDE", 12) == alone
+
+
+def test_a_connection_that_comes_out_of_the_accept_queue_after_the_end_is_not_admitted():
+    """Nothing would close it before the event loop closes."""
+    of = connections()
+    assert of.admit(Begun("OUTSIDE")) == 0.0
+    of = connections()
+    asyncio.run(of.end())
+    assert of.admit(Begun("OUTSIDE")) is None
+    assert len(of) == 0
