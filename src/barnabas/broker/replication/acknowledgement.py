@@ -31,6 +31,11 @@ class Acknowledgement(Generic[T]):
     `Appended.fail` gets the error of an append: KAFKA_STORAGE_ERROR, or NOT_LEADER_OR_FOLLOWER after the end
     of the leader epoch. After the time limit it gets NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas are
     in sync, and REQUEST_TIMED_OUT if enough are.
+
+    Args:
+        appended: the appends, each to one partition.
+        acks: acks that the request requires.
+        response: result of the wait.
     """
 
     def __init__(self, appended: Sequence[Appended], acks: int, response: T) -> None:
@@ -39,7 +44,7 @@ class Acknowledgement(Generic[T]):
         self._response = response
 
     def wait(self, timeout_ms: int | None, future: asyncio.Future[T] | None = None) -> DelayedOperation[T]:
-        """Start to wait. Return the delayed operation, whose future gets `response`.
+        """Start to wait. Return the delayed operation, whose future gets the constructor's `response`.
 
         Args:
             timeout_ms: longest wait in milliseconds; None for no limit.

@@ -65,7 +65,15 @@ class SessionLayout:
         session_id: int,
         limits: tuple[int, int, int],
     ) -> None:
-        """Create the layout. `limits` are the request's max_wait_ms, min_bytes and max_bytes."""
+        """Create the layout.
+
+        Args:
+            client_id: client id in the header of the requests, in UTF-8.
+            replica: broker id of the follower.
+            broker_epoch: broker epoch of the follower.
+            session_id: id of the fetch session.
+            limits: max_wait_ms, min_bytes and max_bytes of the requests.
+        """
         self.replica = replica
         self.broker_epoch = broker_epoch
         self.session_id = session_id
@@ -87,7 +95,10 @@ class SessionLayout:
     def encode(self, correlation_id: int, session_epoch: int, positions: Sequence[Position]) -> bytes:
         """Return the frame of a request with these partitions, with its size in front.
 
-        `positions` has the partitions of each topic next to each other.
+        Args:
+            correlation_id: correlation id of the request.
+            session_epoch: epoch of the fetch session in the request.
+            positions: one item for each partition. The partitions of each topic are next to each other.
         """
         parts = [self._opening, b""]
         topics = 0
@@ -175,9 +186,12 @@ Result: TypeAlias = tuple[TopicId, int, Offset, Offset, Offset, Sequence[Chunk],
 
 
 def encode_answer(correlation_id: int, session_id: int, results: Sequence[Result]) -> list[Chunk]:
-    """Return the frame of a response with these results, as chunks, with the size first.
+    """Return the frame of a response to a follower's fetch, as chunks, with the size first.
 
-    `results` has the partitions of each topic next to each other.
+    Args:
+        correlation_id: correlation id of the request.
+        session_id: id of the fetch session.
+        results: one item for each partition. The partitions of each topic are next to each other.
     """
     chunks: list[Chunk] = []
     head = b""
@@ -227,7 +241,7 @@ class ReceivedData(NamedTuple):
 
 
 class UsualResponse(NamedTuple):
-    """A response without errors and divergences (`FetchResponse`)."""
+    """The response to a follower's fetch (`FetchResponse`), without errors and divergences."""
 
     session_id: int
     #: results by topic and index
@@ -236,7 +250,7 @@ class UsualResponse(NamedTuple):
 
 
 class UsualFetch:
-    """A request that is encoded when it is sent (`EncodedRequest`)."""
+    """A follower's Fetch request in the usual form, which is encoded when it is sent (`EncodedRequest`)."""
 
     __slots__ = ("_epoch", "_layout", "_positions", "max_wait_ms")
 

@@ -61,7 +61,12 @@ class ReplicatedLog:
 
 
 def _append(replica: Partition, batch: bytes, epoch: LeaderEpoch) -> AppendInfo:
-    """Append a batch that is not plain.
+    """Append a coordinator's batch that `Partition.append_plain` has not accepted.
+
+    Args:
+        replica: this broker's replica.
+        batch: one record batch.
+        epoch: leader epoch in which this broker coordinates the partition.
 
     Raises:
         KafkaError: this broker does not lead in `epoch`, the log accepts no more writes, or an error of

@@ -119,7 +119,10 @@ class IsrChanges:
         return proposals
 
     async def _ask(self, proposals: dict[Partition, Proposal]) -> bool:
-        """Send proposals, and apply the controller's answers. Return False if the whole request failed."""
+        """Send the proposed ISRs of partitions to the controller in one request, and apply its answers.
+
+        Return False if the whole request failed. All partitions then propose again.
+        """
         answers: dict[tuple[TopicId, int], PartitionResult] = {}
         failure = None
         request = self._request(proposals)

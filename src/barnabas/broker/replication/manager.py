@@ -118,8 +118,9 @@ class ReplicaManager:
         """Return the partition on this broker, which can be its leader or a follower.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID; NOT_LEADER_OR_FOLLOWER, only other
-                brokers have the partition; KAFKA_STORAGE_ERROR, its log cannot be opened.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID, the cluster has no such partition;
+                NOT_LEADER_OR_FOLLOWER, only other brokers have it; KAFKA_STORAGE_ERROR, its log cannot be
+                opened.
         """
         partitions = self._topics.get(topic)
         if partitions is not None and index in partitions:
@@ -127,15 +128,24 @@ class ReplicaManager:
         return self._open_late(topic, index)
 
     def partitions_of(self, topic: TopicKey) -> Mapping[int, Partition]:
-        """Return the topic's open partitions by index. `find` opens those that are missing."""
+        """Return the topic's open partitions by index; empty if there are none.
+
+        This method opens no partition. `find` does.
+        """
         return self._topics.get(topic, _NONE)
 
     def note_refused(self, topic: TopicKey, index: int, records: Buffer, code: ErrorCode) -> None:
-        """Store that a batch was rejected with `code`: its partition is not open, or has another leader.
+        """Store that `code` rejected a batch, because its partition is not open or has another leader.
 
         The client will send the batch again. Until then the partition accepts no later batch of its producer
-        (see `refused`). Do nothing for batches without a producer id and for invalid batches, and if the
-        partition's log already knows the producer.
+        (see `refused`). Do nothing if the batch is invalid, is a control batch, or has no producer id. If the
+        partition is open, also do nothing if its log knows the producer, or if `code` is KAFKA_STORAGE_ERROR.
+
+        Args:
+            topic: name or id of the topic.
+            index: number of the partition.
+            records: the batch.
+            code: the error that the client gets.
         """
         partition = self._topics.get(topic, _NONE).get(index)
         if partition is not None and code == ErrorCode.KAFKA_STORAGE_ERROR:
@@ -150,7 +160,10 @@ class ReplicaManager:
             partition.log.producers.refuse(header, code)
 
     def apply(self, delta: ImageDelta) -> None:
-        """Open, update, configure and delete partitions as the new cluster image requires."""
+        """Open, update, configure and delete partitions as the new cluster image in `delta` requires.
+
+        It can open new partitions, and delete logs, in later turns of the event loop.
+        """
         image = self._image = delta.after
         for topic_id in [each for each in self._absent if each in image.deleted_topics]:
             self._delete(self._absent.pop(topic_id))
@@ -311,18 +324,23 @@ class ReplicaManager:
         return partition
 
     def _note_complete(self, partition: Partition) -> None:
-        """Remove the mark of an incomplete replica that is in the ISR, because it has all records again.
+        """Remove the mark that this broker's replica is incomplete, if the replica is in the ISR.
 
-        Incomplete replicas leave the ISR when their broker is admitted.
+        Incomplete replicas leave the ISR when their broker is admitted to the cluster. So a replica that is
+        in the ISR now has all records again.
         """
         if self._logs.incomplete and self._node_id in partition.state.isr:
             self._logs.incomplete.complete(partition.topic_partition)
 
     def _delete_earlier(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """Delete the log of a deleted topic with the same name, which this broker has loaded.
+        """Delete the log of an earlier topic with the same name, because the topic was deleted.
+
+        Args:
+            topic_partition: the partition of the log, which this broker has loaded.
+            topic_id: id of the earlier topic.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, no deletion note lists the earlier topic.
+            KafkaError: KAFKA_STORAGE_ERROR, the image does not list the earlier topic as deleted.
         """
         if topic_id not in self._image.deleted_topics:
             raise KafkaError(

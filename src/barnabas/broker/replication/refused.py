@@ -57,10 +57,16 @@ class EarlyBatches:
         return self._count
 
     def note(self, topic: TopicKey, index: int, header: BatchHeader, code: ErrorCode) -> None:
-        """Store that a batch was rejected with `code`, for `hand_over`.
+        """Store that a batch was rejected, until `hand_over` passes this to the partition's log.
 
         Do nothing if an earlier batch of the producer's epoch is stored and not too old (`_SECONDS`). If more
         than `_MOST` batches are stored, drop those of the oldest partition.
+
+        Args:
+            topic: id of the topic, or its name if the id is unknown.
+            index: number of the partition.
+            header: header of the batch.
+            code: the error that the producer gets.
         """
         now = self._now()
         place = self._places.setdefault((topic, index), {})
@@ -78,7 +84,10 @@ class EarlyBatches:
             self.forget(*next(iter(self._places)))
 
     def forget(self, topic: TopicKey, index: int) -> dict[ProducerId, _Refused]:
-        """Remove the rejected batches of a partition, and return them."""
+        """Remove the rejected batches of a partition, and return them by producer id.
+
+        The result is empty if there are none.
+        """
         gone = self._places.pop((topic, index), {})
         self._count -= len(gone)
         return gone
@@ -98,7 +107,10 @@ class EarlyBatches:
 
 
 def is_written(producers: Producers, header: BatchHeader) -> bool:
-    """Whether a log knows the producer and expects another batch next, so that it probably has this one."""
+    """Whether a log probably has the batch with this header.
+
+    This is so if the log knows the producer, in the same epoch, and expects another batch from it next.
+    """
     known = producers.get(header.producer_id)
     return (
         known is not None

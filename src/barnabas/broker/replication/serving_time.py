@@ -41,7 +41,7 @@ class ServingTime:
         return self._loop.time() - self._stalled
 
     def start(self, check: Callable[[], None]) -> None:
-        """Call `check` at intervals until `stop`."""
+        """Call `check` whenever half of ``replica.lag.time.max.ms`` has passed, until `stop` is called."""
         self._checked_at = self.now()
         self._wait(check)
 

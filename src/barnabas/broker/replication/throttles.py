@@ -40,7 +40,10 @@ class Throttle:
         self._throttled: dict[str, Container[int]] = {}
 
     def set_rate(self, rate: int) -> None:
-        """Set the rate to `rate` bytes a second. Earlier counts are reset."""
+        """Set the rate to `rate` bytes a second; `UNLIMITED` for no limit.
+
+        If the rate changes, forget the bytes that were counted before.
+        """
         if rate != self._rate:
             self._rate = rate
             self._allowance = rate * _BURST_SECONDS
@@ -61,7 +64,7 @@ class Throttle:
     def allows(self, partition: TopicPartition, *, in_sync: bool) -> bool:
         """Whether more bytes of a partition may be copied now.
 
-        `in_sync` says whether the receiving replica is in sync.
+        `in_sync` says whether the replica that receives the bytes is in the ISR: the result is then true.
         """
         return in_sync or self.is_idle or not self._is_throttled(partition) or self.delay() == 0.0
 

@@ -16,7 +16,10 @@ class ClientChanges:
         self._connections = connections
 
     def follow(self, delta: ImageDelta) -> None:
-        """Update the quotas that changed, and close the connections of users who can no longer log in."""
+        """Update the quotas that changed in `delta`.
+
+        Also close the connections of users whose SCRAM credentials the change has deleted.
+        """
         for entity in delta.client_quotas:
             texts = delta.after.client_quotas.get(entity, {})
             self._quotas.set(entity, texts)

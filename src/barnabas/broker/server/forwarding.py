@@ -71,7 +71,7 @@ class Forwarding:
         return Served(served.api, partial(self._forward, served))
 
     def follow(self, delta: ImageDelta) -> None:
-        """Retry waiting requests at once if the controller has changed in the metadata image."""
+        """Retry the waiting requests at once if the cluster has another controller after `delta`."""
         if delta.before.controller_id != delta.after.controller_id:
             self._changed.set()
             self._changed = asyncio.Event()
@@ -121,9 +121,16 @@ class Forwarding:
         request: Request,
         timeout_s: float,
     ) -> Response | None:
-        """Send a request to broker `controller`, and return its response when this broker's image shows it.
+        """Send a request to the broker `controller`. Return its response when this broker's image shows it.
 
         Return None if that broker is not the controller, or cannot be reached.
+
+        Args:
+            controller: broker that is asked; this broker itself executes the request by `served`.
+            served: the API of the request.
+            context: context of the client's request.
+            request: the request.
+            timeout_s: longest wait for the other broker, in seconds.
 
         Raises:
             KafkaError: REQUEST_TIMED_OUT, the response is lost, and the controller may have executed the
@@ -153,11 +160,17 @@ class Forwarding:
     async def _ask_remote(
         self, api: Api[Any], context: RequestContext, request: Request, timeout_s: float
     ) -> Response:
-        """Send a request to another broker in an Envelope.
+        """Send a client's request to the controller in an Envelope, and return the controller's response.
+
+        Args:
+            api: the API of the request.
+            context: context of the request, with the client's principal and address.
+            request: the request.
+            timeout_s: longest wait for the response, in seconds.
 
         Raises:
-            KafkaError: that broker rejects the envelope.
-            ChannelError: that broker cannot be reached, or does not respond.
+            KafkaError: the controller rejects the envelope, or there is no controller now (NOT_CONTROLLER).
+            ChannelError: the controller cannot be reached, or does not respond.
         """
         header = RequestHeader(api.key, context.api_version, 0, context.client_id)
         frame = b"".join(map(bytes, encode_request(header, request)))[4:]

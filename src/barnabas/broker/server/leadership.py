@@ -73,7 +73,10 @@ class Leadership:
             raise
 
     def _end(self, why: str) -> None:
-        """Stop all coordinators and end all leaderships, because another broker can already be the leader."""
+        """Stop all coordinators and end all leaderships, because another broker can already be the leader.
+
+        `why` is the reason, for the log.
+        """
         for coordinator in self._coordinators.values():
             coordinator.resign_all()
         for replicas in self._replicas:

@@ -34,6 +34,13 @@ def open_peers(
 
     The client connects to the listener with the name of `listener` on the other broker.
 
+    Args:
+        config: settings with which this broker connects and logs in.
+        environment: provides the network and random numbers.
+        listener: inter-broker listener of this broker.
+        view: image of this broker, which has the addresses of the others.
+        long_work: computes SCRAM proofs.
+
     Raises:
         ConfigError: the listener uses TLS or SASL, and the settings for TLS or SASL are invalid.
     """
@@ -72,8 +79,14 @@ def _login(config: BrokerConfig, environment: Environment, long_work: LongWork) 
 async def own_user(config: BrokerConfig, listener: Endpoint, random: Random, long_work: LongWork) -> Users:
     """Return the user with which brokers log in to each other, with its SCRAM credentials.
 
-    The caller must store the user before the first broker logs in. Return no user if brokers do not log in,
-    or if the settings have the user's password.
+    The caller must store the user before the first broker logs in. The result is empty if brokers do not log
+    in by SASL. It is also empty if they log in by PLAIN and the settings of the listener name this user.
+
+    Args:
+        config: settings of this broker.
+        listener: listener to which the brokers connect.
+        random: makes the salt of the credentials.
+        long_work: computes the credentials.
     """
     login = login_config(config, listener.name)
     if not listener.has_sasl or not has_broker_login(login):
@@ -101,7 +114,7 @@ def require_access_of_brokers(
 
 
 def forget_gone(peers: BrokerClient, delta: ImageDelta) -> None:
-    """Close the channels to brokers that have left the cluster, or have registered again."""
+    """Close the channels to brokers that, in `delta`, have left the cluster or have registered again."""
     if delta.brokers:
         for broker in delta.before.brokers.values():
             now = delta.after.brokers.get(broker.id)

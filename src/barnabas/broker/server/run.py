@@ -54,9 +54,9 @@ async def serve(
 
     Args:
         config: settings of the broker.
-        on_ready: called when the broker serves clients.
-        beside: makes a context manager, which `serve` enters after `on_ready` and exits before the broker
-            stops.
+        on_ready: called with the broker when it serves clients.
+        beside: called with the broker after `on_ready`; returns a context manager. `serve` enters it then,
+            and exits it in another thread before the broker stops.
         environment: environment of the broker; by default the operating system.
         users: users to create if the cluster does not have them.
 

@@ -58,7 +58,10 @@ def refuses(ports: SharePorts, context: RequestContext) -> Callable[[Target], Ka
 def acknowledging_of(
     ports: SharePorts, context: RequestContext, request: ShareFetchRequest | ShareAcknowledgeRequest
 ) -> Acknowledging:
-    """Return the acknowledgements in a request, ready to be applied (`Acknowledging.steps`)."""
+    """Return the acknowledgements in a request, ready to be applied (`Acknowledging.steps`).
+
+    They can renew acquisition locks if the version of the request and the settings of the group allow this.
+    """
     member = member_of(request)
     by_target = [
         (

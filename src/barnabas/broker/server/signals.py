@@ -31,7 +31,10 @@ class StopSignals:
         await self._stopping.wait()
 
     def receive(self, number: int) -> None:
-        """Handle a signal: the first ends `wait`, the second logs a warning, the third ends the process."""
+        """Handle the signal with this number: the first call ends `wait`, and the second logs a warning.
+
+        Each later call ends the process without a clean stop, with exit code 128 plus the number.
+        """
         self._received += 1
         name = signal.Signals(number).name
         self._stopping.set()

@@ -47,6 +47,7 @@ class OwnRequests:
 
         Raises:
             KafkaError: BROKER_NOT_AVAILABLE, the broker has not started yet.
+            ProtocolError: this broker does not serve the API, or its response has no field for the error.
         """
         if self._dispatcher is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker is starting")
@@ -124,8 +125,13 @@ async def allocate_producer_ids(to_controller: ToController, broker_id: BrokerId
 
     If the response is lost, no broker ever uses the block.
 
+    Args:
+        to_controller: sends the request.
+        broker_id: id of this broker.
+        broker_epoch: broker epoch of this broker.
+
     Raises:
-        KafkaError: the controller rejects the request, or there is no response.
+        KafkaError: the controller rejects the request; NOT_CONTROLLER, there is no response.
     """
     request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
     try:

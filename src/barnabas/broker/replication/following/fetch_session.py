@@ -66,9 +66,13 @@ class Followed:
         return self.told_in != _NEVER
 
     def tell(self, number: int, max_bytes: int) -> Position:
-        """Return the partition's position for the request with this number.
+        """Return the partition's position, from which the request with this number fetches.
 
         Store the log's end and the number, with which the response is compared.
+
+        Args:
+            number: number of the request, higher than that of the previous one.
+            max_bytes: largest number of bytes that the leader may send for the partition.
         """
         log = self.partition.log
         if self.told_in == _NEVER:
@@ -167,6 +171,8 @@ class FollowerFetchSession:
         `MOST_CHANGED` partitions. The request removes no partition from the session.
 
         Args:
+            replica: id of this broker.
+            broker_epoch: broker epoch of this broker.
             client_id: client id in the header of the request.
             number: number of the request, higher than that of the previous one.
             changed: partitions to name in the request.
@@ -193,7 +199,7 @@ class FollowerFetchSession:
         return UsualFetch(layout, epoch, positions)
 
     def final_request(self, replica: BrokerId, broker_epoch: int) -> FetchRequest:
-        """Return the request that ends the session."""
+        """Return the request that ends the session. The arguments are the id and the epoch of this broker."""
         return FetchRequest(
             replica_state=ReplicaState(replica_id=replica, replica_epoch=broker_epoch),
             session_id=self.id,

@@ -74,10 +74,12 @@ class Logs(Protocol):
     """Makes changes of a log durable before they take effect (`barnabas.broker.logs.manager.LogManager`)."""
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
-        """Compute a truncation to `offset`, and store the recovery point that it needs.
+        """Compute a truncation of the log `opened` to `offset`, and store the recovery point that it needs.
 
-        Return the computed truncation; None if no computation is needed. Raises KafkaError if the disk fails,
-        or the part that stays is damaged.
+        The log itself does not change. Return the computed truncation; None if no computation is needed.
+
+        Raises:
+            KafkaError: the disk failed, or the part of the log before `offset` is damaged.
         """
 
     async def store_log_start(self, opened: PartitionLog) -> None:
@@ -122,7 +124,7 @@ def _results(response: FetchResponse) -> Iterator[tuple[Key, PartitionData]]:
 
 
 class _Flight(NamedTuple):
-    """A request that was sent."""
+    """A Fetch request that was sent to the leader, with the future of its response."""
 
     number: int
     session: FollowerFetchSession
@@ -268,7 +270,7 @@ class ReplicaFetcher:
             self._unwanted[key] = None
 
     def _fetch_soon(self, followed: Followed) -> None:
-        """Include the partition in the next fetch. If a fetch is delayed at the leader, send a second one.
+        """Include the partition in the next fetch. If the leader delays a fetch now, send a second one.
 
         If the log must be emptied first (`Logs.must_be_emptied`), start a task that does this.
         """
@@ -283,7 +285,8 @@ class ReplicaFetcher:
     def _put_off(self, followed: Followed, error: KafkaError) -> None:
         """Leave the partition out of the requests until a pause is over, because its copying has failed.
 
-        If its log accepts no more writes, leave it out until the broker's next start.
+        If its log accepts no more writes, leave the partition out until the broker's next start. `error` is
+        the reason. Log it at the first failure, unless it is a transient one.
         """
         partition = followed.partition
         is_over = partition.unwritable is not None or partition.log.is_offline  # until the next start
@@ -340,9 +343,10 @@ class ReplicaFetcher:
                 self._failed(error)
 
     def _at_once(self, reply: asyncio.Future[Any]) -> None:
-        """Process a response and send the next request, without a switch to the fetcher's task.
+        """Process the response in the finished future `reply`, and send the next request.
 
-        If the task is busy, or as soon as something has to wait, leave the rest to the task.
+        This needs no switch to the fetcher's task. If the task is busy, or as soon as something has to wait,
+        leave the rest to the task.
         """
         if reply.exception() is not None or not self._is_idle or self._event.is_set():
             self._event.set()
@@ -375,7 +379,10 @@ class ReplicaFetcher:
         return self._is_urgent and len(self._flights) == 1 and self._flights[0].is_parked
 
     def _is_over(self) -> bool:
-        """Whether to end the session, because no partition is in it any more."""
+        """Whether the leader has a session, with partitions, that this broker can end.
+
+        The caller must check that no partition is to stay in the session.
+        """
         return bool(self._session.names) and self._session.id != 0
 
     def _send(self) -> None:
@@ -426,7 +433,11 @@ class ReplicaFetcher:
             self._event.set()
 
     def _take_due(self) -> list[Followed]:
-        """Return the due partitions for the next request: those in the session, and some new ones."""
+        """Return the due partitions for the next request, and remove them from those that are due.
+
+        These are all due partitions that are in the session, and at most `_MOST_NAMED` new ones. If only one
+        partition is due, the result is this one.
+        """
         if len(self._due) == 1:
             taken = list(self._due)
             self._due.clear()
@@ -450,7 +461,10 @@ class ReplicaFetcher:
                 self._due[followed] = None
 
     def _lost(self, reason: object) -> None:
-        """Pause after a whole request has failed, and start a new session."""
+        """Pause after a whole request has failed, and start a new session.
+
+        The pause grows with the number of failures in a row. Log `reason` at the first failure.
+        """
         if not self._failures:
             log.info("%d partitions cannot be copied from broker %d: %s", len(self), self.leader, reason)
         self._wait(self._backoff(self._failures))
@@ -458,7 +472,7 @@ class ReplicaFetcher:
         self._restart_session()
 
     def _wait(self, seconds: float) -> None:
-        """Send no request for this number of seconds."""
+        """Send no request for this number of seconds. Do nothing during an earlier pause."""
         if self._pause is None:
             self._pause = self._loop.call_later(seconds, self._end_pause)
 
@@ -469,9 +483,10 @@ class ReplicaFetcher:
     # --- replies ---
 
     def _land(self, flight: _Flight) -> Waiting:
-        """Process a finished request.
+        """Process the response to a Fetch request, or its failure.
 
-        Yield each awaitable that must complete before the processing can continue.
+        Yield each awaitable that must complete before the processing can continue. Ignore a request of an
+        earlier fetch session. If the whole request has failed, start a new session.
         """
         session = flight.session
         if flight.reply.cancelled():
@@ -503,9 +518,16 @@ class ReplicaFetcher:
             self._lost("it keeps no session, which it does for brokers that it knows")
 
     def _note_use(self, flight: _Flight, *, is_useful: bool) -> None:
-        """Wait before the next request if several responses in a row came at once and had nothing new.
+        """Wait before the next request if more than `_MOST_VAIN` responses in a row came early for nothing.
+
+        A response came early for nothing if it came before half of its wait time, and contained none of the
+        copied partitions. Any other response ends the row, and so does one that a later request caused.
 
         Without this wait, the leader and this broker would exchange messages without a pause.
+
+        Args:
+            flight: the request whose response was processed.
+            is_useful: whether the response contained one of the copied partitions.
         """
         is_overtaken = bool(self._flights)  # the leader answers a parked fetch when the next one comes
         if is_useful or is_overtaken or self._loop.time() >= flight.idle_until:
@@ -518,7 +540,11 @@ class ReplicaFetcher:
     def _take_all(
         self, number: int, response: FetchResponse | UsualResponse
     ) -> Generator[Coroutine[Any, Any, object], None, bool]:
-        """Process the leader's response. Return False if it contains none of the copied partitions."""
+        """Process the leader's response to the request with this number.
+
+        Yield each awaitable that must complete before the processing can continue. The generator returns
+        False if the response contains none of the copied partitions.
+        """
         is_useful = False
         began = self._loop.time()
         written: list[Followed] = []
@@ -598,7 +624,10 @@ class ReplicaFetcher:
             raise
 
     def _hold_up(self, followed: Followed) -> None:
-        """Leave a partition out of requests while the throttle allows no more bytes."""
+        """If the throttle allows no more bytes of a partition, leave it out of requests for some time.
+
+        This time is at most `_LONGEST_HOLD_UP` seconds. The throttle does not apply to a replica in the ISR.
+        """
         partition, throttle = followed.partition, self._dependencies.throttle
         if not throttle.is_idle and not throttle.allows(
             partition.topic_partition, in_sync=self._dependencies.view.node_id in partition.state.isr
@@ -659,7 +688,10 @@ class ReplicaFetcher:
         self._cut(followed, start, start_over=True)
 
     def _cut(self, followed: Followed, offset: Offset, *, start_over: bool) -> None:
-        """Truncate a log to `offset` in a task, and fetch the partition again when that is durable."""
+        """Truncate a log to `offset` in a task, and fetch the partition again when that is durable.
+
+        If `start_over` is true, remove all records: the empty log then begins at `offset`.
+        """
         self._set_aside(followed)
         self._begin(self._cut_off(followed, offset, start_over), f"truncation of {followed!r}")
 

@@ -145,6 +145,9 @@ class FlushSchedule(Generic[P]):
         If many segments are sealed, fsync the first ones, and request another flush for the others. Do
         nothing while a move to another directory holds the log (`is_held`): the move then requests a flush.
 
+        Args:
+            disk: threads that fsync.
+
         Raises:
             KafkaError: the fsync failed. If the log is not offline, the broker tries again soon.
         """
@@ -180,7 +183,10 @@ class FlushSchedule(Generic[P]):
             raise
 
     def cancel(self) -> None:
-        """Stop all flushes, because the log accepts no more writes."""
+        """Stop the timer for flushes, because the log accepts no more writes.
+
+        A future that `durable` has returned is then done.
+        """
         if self._timer is not None:
             self._timer.cancel()
         if self._durable is not None and not self._durable.done():

@@ -48,7 +48,11 @@ class Follower:
         return self._log.end_offset_for_epoch(epoch)
 
     def append(self, records: Buffer, leader_epoch: LeaderEpoch) -> None:
-        """Append records from the leader of an epoch.
+        """Append records that the leader has sent.
+
+        Args:
+            records: one or more batches; the last one can be incomplete.
+            leader_epoch: leader epoch in which this broker fetched them.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, the records are damaged, do not follow the log's end, or contain no
@@ -110,7 +114,8 @@ class Follower:
 
         Args:
             offset: first offset to remove.
-            truncation: computed truncation; without it, this call reads the batches.
+            truncation: the truncation to `offset`, if the caller has computed it; None if this call must
+                read the batches to compute it.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, the remaining part

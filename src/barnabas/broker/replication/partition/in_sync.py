@@ -111,13 +111,20 @@ class InSyncReplicas:
         self._count()
 
     def fetched(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> bool:
-        """Store the progress that a follower's fetch from `offset` shows.
+        """Store the progress that a follower's fetch shows.
 
         Return whether the high watermark may advance now.
 
+        Args:
+            replica: the follower.
+            broker_epoch: epoch of the follower's registration, from the fetch.
+            offset: fetch offset, where the follower's log ends.
+            log_start: offset at which the follower's log starts.
+
         Raises:
             KafkaError: UNKNOWN_LEADER_EPOCH, the follower is not a known replica; NOT_LEADER_OR_FOLLOWER, the
-                fetch is from before the follower's last start; OFFSET_OUT_OF_RANGE, its log ends later.
+                fetch is from before the follower's last start; OFFSET_OUT_OF_RANGE, the leader's log ends
+                before `offset`.
         """
         progress = self._followers.get(replica)
         if progress is None:  # the follower may know of a reassignment that this broker has not seen yet
@@ -139,10 +146,10 @@ class InSyncReplicas:
         return self._followers.values()
 
     def committed_end(self, own_end: Offset) -> Offset:
-        """Return the end of the records that this broker and all counted followers have.
+        """Return the end of the records that this broker and all followers in `counted` have.
 
-        This broker has records up to `own_end`. The result is -1 if a counted follower has not fetched since
-        its last start.
+        The high watermark waits for the followers in `counted`. This broker has records up to `own_end`. The
+        result is -1 if one of these followers has not fetched since its last start.
         """
         end = own_end
         for follower in self.counted:
@@ -159,6 +166,8 @@ class InSyncReplicas:
 
     def least_log_start(self, own_start: Offset) -> Offset:
         """Return the lowest log start of all replicas with live brokers, and of this one (KIP-107).
+
+        `own_start` is the log start of this broker's replica.
 
         Replicas that can be elected count even if their brokers are away, because as leaders they would bring
         deleted records back. The result is -1 if one of these replicas has not reported its log start.
@@ -188,7 +197,7 @@ class InSyncReplicas:
         return False
 
     def welcome(self, replica: BrokerId) -> bool:
-        """Whether to propose a follower for the ISR. The follower has just fetched.
+        """Whether to propose the follower `replica`, which has just fetched, for the ISR.
 
         If the result is true, the high watermark waits for this follower from now on. Without this wait, the
         follower on a busy partition could be behind the high watermark again when the proposal is sent.
@@ -219,7 +228,8 @@ class InSyncReplicas:
     def propose(self) -> Proposal | None:
         """Return the next proposal to the controller; None if no change is due.
 
-        The proposal stays pending until `settle`. Until then, all calls return None.
+        The proposal stays pending until `settle`, or until `take_state` gets another partition epoch. Until
+        then, all calls return None.
         """
         if not self.is_change_due():
             self._joining = frozenset()
@@ -284,7 +294,8 @@ class InSyncReplicas:
         It must have done so in its present broker epoch. A replica that would have to leave again because of
         its lag may not join. With fewer than min.insync.replicas in sync, the high watermark does not
         advance, so to reach it is not enough (KAFKA-19996). A replica that does not know yet which records
-        were deleted may not join: as the next leader it would bring them back.
+        were deleted may not join: as the next leader it would bring them back. Its broker must also be
+        running, and not isolated.
         """
         if follower.end < max(self._log.high_watermark, self._epoch_start) or not self._is_present(follower):
             return False

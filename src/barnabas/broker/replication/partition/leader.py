@@ -24,8 +24,13 @@ ACKS_ALL = -1
 def note_refused(log: PartitionLog, records: Buffer, code: ErrorCode) -> None:
     """Store that a batch was rejected with `code`, because its producer will send it again.
 
-    Until then, the log accepts no later batch of the producer. Do nothing for invalid batches, and for
-    batches without a producer id.
+    Until then, the log accepts no later batch of the producer. Do nothing if the batch is invalid, has no
+    producer id, or is not the producer's next one.
+
+    Args:
+        log: log of the partition, which does not have the batch.
+        records: the batch.
+        code: the error that the producer gets.
     """
     with contextlib.suppress(KafkaError):  # an invalid batch would have been rejected anyway
         header = parse_header(records)
@@ -129,9 +134,15 @@ class Leader:
     # --- followers ---
 
     def followed(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> None:
-        """Store the progress that a follower's fetch shows. Raises the errors of `Partition.followed`.
+        """Store the progress that a follower's fetch shows (`Partition.followed`, with the same errors).
 
         The high watermark may move, and the listener may be called.
+
+        Args:
+            replica: broker id of the follower.
+            broker_epoch: broker epoch of the follower.
+            offset: end of the follower's log.
+            log_start: start of the follower's log; -1 if the fetch does not contain it.
         """
         in_sync = self._in_sync
         if in_sync is None:  # the follower may know of a reassignment that this broker has not seen yet
@@ -149,7 +160,7 @@ class Leader:
 
     @property
     def successors(self) -> Collection[BrokerId]:
-        """The brokers that the controller could have elected instead of this one.
+        """The brokers that the controller could have elected instead of this one; empty for the only replica.
 
         A leader comes from the ISR or the ELR. This leader has proposed every member of both: the controller
         only removes members, or moves them from the ISR into the ELR. Unclean elections give no guarantees.
@@ -159,7 +170,7 @@ class Leader:
         return self._in_sync.electable - {self._node_id}
 
     def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
-        """Return the in-sync followers that have the log up to `offset`."""
+        """Return the in-sync followers whose log contains `offset` or ends there."""
         return [] if self._in_sync is None else self._in_sync.in_sync_with(offset)
 
     def check_in_sync(self) -> None:
@@ -175,9 +186,10 @@ class Leader:
 
     @property
     def low_watermark(self) -> Offset:
-        """Offset below which no replica with a live broker has records (KIP-107).
+        """Offset below which no replica has records (KIP-107).
 
-        It is -1 until all replicas have reported their log starts.
+        Replicas count if their broker is alive, or if they can be elected. The offset is -1 until all these
+        replicas have reported their log starts.
         """
         start = self._log.log_start_offset
         return start if self._in_sync is None else self._in_sync.least_log_start(start)

@@ -54,9 +54,9 @@ class Partition:
         state: state that the controller has decided.
         node_id: id of this broker.
         flush_every: number of records after which to fsync; None for the topic's ``flush.messages``.
-        on_flush_due: called when records must be fsynced.
-        on_isr_change_due: called when the leader has an ISR to `propose`.
-        on_leadership_end: called when this broker's leadership has ended.
+        on_flush_due: called with this partition when records must be fsynced.
+        on_isr_change_due: called with this partition when there is an ISR to `propose`.
+        on_leadership_end: called with this partition when this broker's leadership has ended.
         context: the settings and objects that all leaderships of this broker share.
         resigned: last leader epoch in which this broker may no longer lead.
         traffic: counters of the topic.
@@ -175,6 +175,8 @@ class Partition:
     def check_leader(self, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH) -> None:
         """Check that this broker leads the partition, in the leader epoch of the request (KIP-320).
 
+        If `current_leader_epoch` is -1, the request has no leader epoch. Any epoch is then valid.
+
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER, this broker does not lead; FENCED_LEADER_EPOCH, the request
                 has an earlier epoch; UNKNOWN_LEADER_EPOCH, it has a later epoch; the error of `take_down`,
@@ -186,6 +188,8 @@ class Partition:
 
     def check_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
         """Check the leader epoch of a request that a follower can also serve.
+
+        If `current_leader_epoch` is -1, the request has no leader epoch. Any epoch is then valid.
 
         Raises:
             KafkaError: FENCED_LEADER_EPOCH, the request has an earlier epoch; UNKNOWN_LEADER_EPOCH, it has a
@@ -363,6 +367,14 @@ class Partition:
     ) -> AppendInfo:
         """Append the one batch in `records` to the leader's log.
 
+        If the log already has the batch, append nothing, and return its offsets with `duplicate` set.
+
+        Args:
+            records: the batch.
+            acks: acks that the produce request requires.
+            origin: who made the batch, for example a client or a coordinator.
+            valid: the validated batch, if a thread has already validated it; None to validate it now.
+
         Raises:
             LongValidation: the validation would take too long for the event loop; nothing has changed.
             KafkaError: NOT_LEADER_OR_FOLLOWER, this broker does not lead; NOT_ENOUGH_REPLICAS, too few
@@ -472,8 +484,14 @@ class Partition:
     async def flush(self, disk: Pool) -> None:
         """Fsync the records appended so far, in a thread.
 
-        It raises no KafkaError. If the fsync fails and the log has gone offline, waiting requests get an
-        error. If the log is still online, the broker tries again soon.
+        Do nothing if the log accepts no more writes. After the fsync, a leader advances the high watermark.
+
+        This method raises no KafkaError. If the fsync fails and the log has gone offline, waiting requests
+        get an error, and this replica leaves the ISR. If the log is still online, the broker tries again
+        soon.
+
+        Args:
+            disk: threads that fsync.
         """
         if self.unwritable is not None:
             return

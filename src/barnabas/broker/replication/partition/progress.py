@@ -67,10 +67,16 @@ class FollowerProgress:
     def fetched(
         self, broker_epoch: int, offset: Offset, log_start: Offset, leader_end: Offset, now: float
     ) -> None:
-        """Update the progress after a fetch from `offset`.
+        """Update the progress after a fetch.
 
-        The leader's log ended at `leader_end` at the time `now` of the fetch. A fetch in another broker epoch
-        resets the earlier progress, because the follower has restarted.
+        A fetch in another broker epoch resets the earlier progress, because the follower has restarted.
+
+        Args:
+            broker_epoch: broker epoch of the follower.
+            offset: fetch offset, where the follower's log ends.
+            log_start: start of the follower's log; -1 if the fetch does not contain it.
+            leader_end: end of the leader's log at the time of the fetch.
+            now: time of the fetch, in seconds.
         """
         if broker_epoch != self.broker_epoch:  # it has restarted: its earlier progress does not count
             self.broker_epoch = broker_epoch

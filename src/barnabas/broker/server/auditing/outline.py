@@ -141,7 +141,13 @@ def _outline_of_array(name: str, values: list[Any], codes: _Codes, left: list[in
 def _scalar(name: str, value: object, codes: _Codes) -> Json:
     """Return a field's value as JSON; None to leave the field out of the log.
 
-    The log leaves out secrets (all texts that are not names), and values that say nothing: False and "".
+    The log leaves out secrets: all texts and bytes that are not names or ids. It also leaves out False, ""
+    and numbers that are not finite.
+
+    Args:
+        name: name of the field.
+        value: value of the field.
+        codes: texts for the numbers of some fields, by name of the field.
     """
     if isinstance(value, bool):
         return value or None  # a switch that is off says nothing

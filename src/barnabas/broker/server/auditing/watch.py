@@ -47,7 +47,10 @@ class Denials:
         self._trail = trail
 
     def whole(self, api: Api[Any], context: RequestContext, request: Request, error: KafkaError) -> None:
-        """Record the denial of a whole request. Ignore errors that are not authorization errors."""
+        """Record that `error` denied a whole request. Do nothing if it is no authorization error.
+
+        The entry has the names of resources in the request, for example the topic.
+        """
         if error.code in DENIALS:
             named = {
                 name: value

@@ -186,11 +186,15 @@ class RemoteLeader:
         return LastBatch(known.last_sequence, b"")  # it is deleted
 
     async def _offset(self, timestamp: int, replica_id: int) -> Offset:
-        """Return the offset that ListOffsets finds for `timestamp`; -1 if it finds none.
+        """Ask the leader by ListOffsets for an offset; -1 if no record is that late.
 
         Args:
-            timestamp: time in milliseconds since 1970, or a special timestamp such as `_LATEST`.
+            timestamp: in milliseconds since 1970, for the first record at or after this time; or `_LATEST`
+                for the end of the log.
             replica_id: `_CONSUMER` for committed records only, `_DEBUGGER` for all records.
+
+        Raises:
+            KafkaError: the leader answers with an error, or cannot be reached (NETWORK_EXCEPTION).
         """
         name, index = self._place.topic
         wanted = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
@@ -227,9 +231,14 @@ def _check(result: Any) -> Any:
 
 
 def _batch_of(data: Buffer, producer_id: ProducerId, last_sequence: int) -> Buffer | None:
-    """Return the batch of a producer that ends with a sequence number.
+    """Return the batch in `data` whose producer id and last sequence number are the given ones.
 
-    Return None if `data` has no such batch.
+    The producer epoch of the batch must be `EPOCH`. Return None if `data` has no such batch.
+
+    Args:
+        data: record batches, one after another.
+        producer_id: producer of the batch.
+        last_sequence: sequence number of the batch's last record.
     """
     view = memoryview(data)
     for position, header in batches(view):

@@ -146,7 +146,7 @@ def settled(due: Sequence[DeadLetters], offsets: Iterable[Offset]) -> list[Span]
 
 
 def is_due(due: Sequence[DeadLetters], offset: Offset) -> bool:
-    """Whether the record at an offset is due; `due` is sorted."""
+    """Whether one of the ranges of offsets in `due` contains `offset`. The ranges must be sorted."""
     index = bisect_right(due, offset, key=attrgetter("first")) - 1
     return index >= 0 and offset <= due[index].last
 

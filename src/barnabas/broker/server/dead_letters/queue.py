@@ -79,7 +79,8 @@ class DeadLetterQueues:
         peers: the other brokers.
         long_work: decodes source records.
         cold_reads: reads from the disk into memory.
-        create: creates topics.
+        create: awaited with names of topics and the settings that they get; creates the topics, and returns
+            the errors of those that it could not create, by name.
     """
 
     def __init__(
@@ -145,9 +146,13 @@ class DeadLetterQueues:
         return Place(TopicPartition(name, partition % len(topic.partitions)), topic.id)
 
     def former(self, place: Place, partition: int) -> list[Place]:
-        """Return the other places that dead letters from a source partition with this index may have had.
+        """Return the partitions of a queue that can have older dead letters of a source partition.
 
-        The queue had fewer partitions then.
+        While the queue had fewer partitions, these dead letters went to another partition than `place`.
+
+        Args:
+            place: the present partition of the queue for these dead letters. The result does not contain it.
+            partition: number of the source partition.
         """
         name, index = place.topic
         topic = self.view.image.topics.get(name)
@@ -193,11 +198,12 @@ class LetterWriter:
     leader's first batch. So the new leader then reads its own first batch back.
 
     Args:
-        queues: the broker's dependencies.
+        queues: finds the dead-letter queue of a group, and the leaders of its partitions.
         key: the share partition.
         partition: the partition with the source records.
         is_in_doubt: whether a former leader may have written dead letters for records that are still due.
-        check_leader: raises KafkaError if another leader has taken over the share partition.
+        check_leader: called without arguments, and awaited, after each read of the producer's last batch;
+            raises KafkaError if another leader has taken over the share partition.
     """
 
     def __init__(
@@ -221,13 +227,16 @@ class LetterWriter:
     async def write(self, due: Sequence[DeadLetters]) -> Sequence[Span]:
         """Write dead letters for the first of the records that are due.
 
+        Args:
+            due: ranges of offsets whose records the group has given up, in ascending order.
+
         Returns:
             The offsets of records that are finished: the dead-letter queue has their dead letters, or the log
             no longer has the records. After a failover, these are not always the first records of `due`.
 
         Raises:
-            KafkaError: the dead-letter queue does not exist or does not accept the dead letters, its leader
-                does not respond, the source cannot be read, or another leader has taken over the share
+            KafkaError: the dead-letter queue does not exist or does not accept the dead letters; its leader
+                does not respond; the source cannot be read; or another leader has taken over the share
                 partition.
         """
         key = self._source.key
@@ -297,6 +306,10 @@ class LetterWriter:
 
         If the log may have the batch, `write` sends it again. If another producer may have taken its sequence
         number, `write` first reads the next sequence number from the log.
+
+        Args:
+            error: the error of the attempt that has failed.
+            was_uncertain: whether an earlier attempt with this batch failed, too: the log may have the batch.
         """
         if error.code in _UNCERTAIN:
             return
@@ -322,7 +335,9 @@ class LetterWriter:
         )
 
     async def _read(self, due: Sequence[DeadLetters]) -> tuple[dict[Offset, Record], Offset]:
-        """Read the first source records that are due, and return ({offset: record}, end).
+        """Read the first source records in `due`, and return ({offset: record}, end).
+
+        `due` has ranges of offsets whose records the group has given up, in ascending order.
 
         `end` is the offset before which the dictionary has all due records that the log has. If the first
         records are damaged, the dictionary has them without key, value and headers.

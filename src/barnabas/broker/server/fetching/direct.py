@@ -45,14 +45,15 @@ GoOn: TypeAlias = Callable[[RequestContext, ReplicaFetch, int, ReplicaSession], 
 
 
 class DirectReplicaFetches:
-    """Answers usual fetches of followers (`Direct`).
+    """Answers usual fetches of followers (`Direct`): fetches that it can execute without a `ReplicaFetch`.
 
     Args:
         replicas: finds the partitions of this broker.
         sessions: fetch sessions of the followers.
         view: settings of this broker, and the known brokers.
         throttles: `leader` is the throttle of the data that leaders send to followers (KIP-73).
-        go_on: continues with an unusual fetch.
+        go_on: called for an unusual fetch with the request's context, its `ReplicaFetch`, the longest wait in
+            milliseconds, and the follower's session; returns the response, or an awaitable of it.
     """
 
     def __init__(
@@ -120,7 +121,12 @@ class DirectReplicaFetches:
         return min(layout.max_bytes, self._view.config.fetch_max_bytes)
 
     def general(self, layout: SessionLayout, session: ReplicaSession) -> ReplicaFetch:
-        """Return the operation that executes the request in the general way."""
+        """Return the `ReplicaFetch` that executes a follower's request.
+
+        Args:
+            layout: the fields of the request.
+            session: fetch session of the follower.
+        """
         return ReplicaFetch(
             self._replicas,
             session,
@@ -134,7 +140,15 @@ class DirectReplicaFetches:
     def _begun(
         self, frame: Readable, client: Client, access: Access, layout: SessionLayout, session: ReplicaSession
     ) -> Begun:
-        """Continue an unusual fetch in the general way. The caller has already advanced its session."""
+        """Execute an unusual fetch by a `ReplicaFetch`. The caller has already advanced the fetch session.
+
+        Args:
+            frame: the request, from which this method parses the header and the body.
+            client: the follower's connection.
+            access: permissions of the follower.
+            layout: the fields of the request.
+            session: fetch session of the follower.
+        """
         header, request, _ = parse_counted(frame, DIRECT_ELEMENTS)
         context = RequestContext(header, client)
         context.access = access
@@ -143,11 +157,14 @@ class DirectReplicaFetches:
 
 
 class _UnusualError(Exception):
-    """`ReplicaFetch` must execute the fetch."""
+    """Raised if a follower's fetch is not a usual one, so that a `ReplicaFetch` must execute it."""
 
 
 class _WaitingFetch:
-    """A usual fetch of a follower. It waits if there are no records for it (`NewsListener`)."""
+    """A follower's fetch that is executed without a `ReplicaFetch`.
+
+    It waits if there are no records for it (`NewsListener`).
+    """
 
     __slots__ = (
         "_is_scheduled",
@@ -202,14 +219,20 @@ class _WaitingFetch:
         self._try(True)
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """Read `target` in a later turn of the event loop (`NewsListener`)."""
+        """Read the partition `target` in a later turn of the event loop (`NewsListener`).
+
+        `new_bytes` is not used.
+        """
         self._unread[target] = None
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._try, False)
 
     def has_changed(self, target: FetchTarget) -> None:
-        """Read `target` when there is another reason to answer (`NewsListener`)."""
+        """Note that the partition `target` has changed (`NewsListener`).
+
+        The change is no reason to answer. When there is a reason, the fetch reads this partition, too.
+        """
         self._unread[target] = None
 
     def _end(self, _poll: object) -> None:
@@ -248,7 +271,8 @@ class _WaitingFetch:
     def _read_all(self, targets: Iterable[FetchTarget], may_wait: bool) -> int:
         """Read `targets`, as far as the limit of the response allows. Return the number of bytes.
 
-        Also report each new position of the follower to its partition.
+        Also report each new position of the follower to its partition. If `may_wait` is false, read from
+        memory only.
 
         Raises:
             _UnusualError: this broker does not lead a partition in the follower's epoch, or the logs may

@@ -147,12 +147,19 @@ class Fetch:
         return self._respond_if_enough(final)
 
     def resume(self, read: Iterable[FetchTarget], unread: Iterable[FetchTarget]) -> None:
-        """Continue another fetch, which has `read` partitions without records and has `unread` to read."""
+        """Take over the partitions of another fetch, which has found no records yet.
+
+        Args:
+            read: the partitions that the other fetch has read, in the order of the response.
+            unread: the partitions that the next attempt must read. They can also be in `read`.
+        """
         self._unread = dict.fromkeys(unread)
         self._results = {t: None if t in self._unread else self._read(t, 0, False) for t in read}
 
     def steps(self) -> Iterator[None]:
-        """Read the partitions that have changed, and yield after every 64 of them. Then call `is_answered`.
+        """Read the partitions that have changed, and yield after every 64 of them.
+
+        The caller must run all steps, and then call `is_answered`.
 
         The reads never wait for the disk. Reads that would have to wait are in `cold_reads` afterwards.
         """
@@ -169,6 +176,8 @@ class Fetch:
 
     def is_answered(self, final: bool) -> bool:
         """Whether `steps` has read enough for a response. If True, run `last_steps` to build the response.
+
+        `final` says whether the wait time is over. If it is over, any number of records is enough.
 
         If False, the fetch watches its partitions, and `steps` must run again later. Before this, the caller
         must read `cold_reads` into memory, or wait for new records if `cold_reads` is empty.
@@ -204,7 +213,10 @@ class Fetch:
         return bool(self._new_bytes or self._has_changed) and self._is_worth_reading()
 
     def is_due(self, final: bool) -> bool | None:
-        """Return True if `steps` must run again now, and None if not yet (for a `DelayedOperation`)."""
+        """Return True if `steps` must run again now, and None if not yet (for a `DelayedOperation`).
+
+        If `final` is true, the wait time is over: then always return True.
+        """
         return final or self._is_worth_reading() or None
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
@@ -343,7 +355,7 @@ class Fetch:
                 self._unread[target] = None
 
     def _uncount(self, target: FetchTarget, data: PartitionData) -> None:
-        """Subtract records that will not be sent from the partition's count of sent bytes."""
+        """Subtract the size of the records in `data`, which are not sent, from the partition's sent bytes."""
         if target.partition is not None:
             chunks: list[Chunk] = data.records  # type: ignore[assignment]
             target.partition.traffic.bytes_out -= sum(map(len, chunks))
@@ -357,6 +369,12 @@ class Fetch:
 
         If a thread already read these records into memory, but the system evicted them, read them from disk
         now. Then return the partition's data.
+
+        Args:
+            target: the partition to read.
+            cold: the exception that says which part of a file is not in memory.
+            max_bytes: largest number of bytes to read.
+            min_one: whether to read the first batch even if it is larger.
         """
         if cold.place in self._warmed:
             self._may_wait = True
@@ -451,9 +469,9 @@ class Fetch:
 
     @staticmethod
     def _diverges(partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
-        """Whether the fetcher's log diverges from this one (KIP-595).
+        """Whether the log of the broker that fetches diverges from this broker's log (KIP-595).
 
-        If the logs diverge, put the epoch and the offset to which the fetcher must truncate its log into
+        If the logs diverge, put the epoch and the offset to which the other broker must truncate its log into
         `data`.
 
         Raises:
@@ -502,7 +520,10 @@ class Fetch:
         return FetchResponse(session_id=self._session.session_id if self._session else 0, responses=topics)
 
     def _has_nothing_left(self, target: FetchTarget, data: PartitionData) -> bool:
-        """Whether a partition has no more records to send, and no notification since the last read."""
+        """Whether a partition has no more records for the client, after its read with the result `data`.
+
+        The result is false after an error or a divergence, or if the partition has changed since the read.
+        """
         bound = data.last_stable_offset if self._committed else data.high_watermark
         return (
             target.offset == bound

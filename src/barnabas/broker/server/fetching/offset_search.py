@@ -14,7 +14,14 @@ MAX_TIMESTAMP = -3
 async def first_since(
     long_work: LongWork, cold_reads: ColdReads, partition: Partition, timestamp: int
 ) -> OffsetAtTimestamp | None:
-    """Return the first record at or after `timestamp` (in ms); None if there is none.
+    """Return offset and timestamp of the first record at or after `timestamp`; None if there is none.
+
+    Args:
+        long_work: runs a long search.
+        cold_reads: reads from the disk into memory.
+        partition: the partition to search.
+        timestamp: time in milliseconds since 1970, or `MAX_TIMESTAMP` for the record with the largest
+            timestamp, or another special value of `PartitionLog.offset_for_timestamp`.
 
     Raises:
         KafkaError: the log cannot be read.
@@ -32,7 +39,7 @@ async def find_offset(
     timestamp: int,
     search: LongSearch | ColdRead,
 ) -> OffsetAtTimestamp | None:
-    """Return the first record at or after `timestamp`; None if there is none.
+    """Continue a search, and return the first record at or after `timestamp`; None if there is none.
 
     Args:
         long_work: runs the search in slices or in its thread.

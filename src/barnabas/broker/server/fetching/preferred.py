@@ -26,6 +26,7 @@ def replica_in_rack(
         rack: rack of the consumer.
         listener: the consumer's listener, which the chosen broker must also have.
         partition: the partition that the consumer fetches.
+        offset: fetch offset of the consumer.
     """
     leader = brokers.get(partition.state.leader)
     if not partition.is_leader or leader is None or leader.rack == rack:

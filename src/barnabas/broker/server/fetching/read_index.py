@@ -87,7 +87,10 @@ class ReadIndex:
 
 
 class _Asked:
-    """Partitions with a proof in progress, and the state of their followers when the request arrived."""
+    """Partitions for which this broker proves that it leads them, for one request.
+
+    It has the state of their followers when the request arrived.
+    """
 
     def __init__(self, sessions: FetchSessions, partitions: Iterable[Partition]) -> None:
         self._sessions = sessions

@@ -99,8 +99,9 @@ class RepeatedFetches:
         key: API key of Fetch.
         sessions: limits the number of partitions of all kept fetches.
         view: settings of the broker.
-        keep: creates the kept fetch for a request.
-        answer: makes the response to a request with its kept fetch.
+        keep: called with the context and the request; creates the fetch that this object keeps.
+        answer: called with the context, the request and its kept fetch; executes the fetch, and returns the
+            response or an awaitable of it.
     """
 
     def __init__(

@@ -50,9 +50,10 @@ class NewsListener(Protocol):
     """Receives notifications when the partitions of fetch targets change."""
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """Handle new records of a target's partition, or (with `new_bytes` 0) another change.
+        """Handle new records of a target's partition, or another change for which a fetch may respond.
 
-        A waiting fetch may now respond (`Watcher.progressed`).
+        `new_bytes` is the size of the new records in bytes. It is 0 for another change, for example of the
+        leadership, or if the size is unknown (`Watcher.progressed`).
         """
 
     def has_changed(self, target: FetchTarget) -> None:
@@ -90,7 +91,7 @@ class FetchTarget:
         self.want(wanted)
 
     def want(self, wanted: FetchPartition) -> None:
-        """Update the position that the client requests."""
+        """Take over the position, the size limit and the epochs that the client requests."""
         self.offset = wanted.fetch_offset
         self.max_bytes = max(0, wanted.partition_max_bytes)
         self.current_leader_epoch = wanted.current_leader_epoch
@@ -133,7 +134,10 @@ class FetchTarget:
         partition.watchers.pop(self, None)
 
     def progressed(self, new_bytes: int) -> None:
-        """Notify the listener of new records or another change of the partition (`Watcher`)."""
+        """Notify the listener of new records or another change of the partition (`Watcher`).
+
+        `new_bytes` is the size of the new records; 0 for another change.
+        """
         if self.listener is not None:
             self.listener.has_news(self, new_bytes)
 
@@ -221,9 +225,13 @@ class FetchSession:
         uses_topic_ids: bool,
         targets: Iterable[FetchTarget] = (),
     ) -> None:
-        """Create a session.
+        """Create a session with the partitions of a request, and watch these partitions.
 
-        `targets` are the targets of the request's partitions, if the caller has already created them.
+        Args:
+            session_id: id of the session.
+            request: the Fetch request that opens the session.
+            uses_topic_ids: whether the version of the request names topics by their ids.
+            targets: targets of the request's partitions, if the caller has already created them.
         """
         self.session_id = session_id
         #: the epoch the next request must have
@@ -247,9 +255,10 @@ class FetchSession:
             pass
 
     def advance_in_steps(self, request: FetchRequest) -> Iterator[None]:
-        """Apply the changes of an incremental request, and yield between the steps.
+        """Apply the changes of an incremental request to the session's partitions, in steps.
 
-        The caller must not continue the iteration if the session was closed meanwhile.
+        Yield between the steps, so that the event loop can serve other requests. The caller must not continue
+        the iteration if the session was closed meanwhile.
         """
         self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
         for forgotten in request.forgotten_topics_data:
@@ -297,7 +306,10 @@ class FetchSession:
         self._fetches.remove(fetch)
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """Add `target` to `ready`, and notify the waiting fetches of its new records or change."""
+        """Add `target` to `ready`, and notify the waiting fetches of its new records or change.
+
+        `new_bytes` is the size of the new records; 0 for another change.
+        """
         self.ready[target] = None
         for fetch in self._fetches:
             fetch.has_news(target, new_bytes)
@@ -356,7 +368,10 @@ class ReplicaSession(FetchSession):
         )
 
     def continue_at(self, positions: Iterable[Position]) -> None:
-        """Apply the changes of an incremental request to partitions that are in the session (`advance`)."""
+        """Apply the changes of an incremental request to the session, and advance the session's epoch.
+
+        Each item of `positions` has the new position of a partition that the session already contains.
+        """
         self.epoch += 1
         for topic, index, leader_epoch, offset, last_epoch, start, max_bytes in positions:
             target: ReplicaTarget = self.targets[topic, index]  # type: ignore[assignment]
@@ -461,7 +476,9 @@ class FetchSessions:
         return session
 
     def advance(self, session: FetchSession, request: FetchRequest) -> Iterator[None]:
-        """Apply the changes of an incremental request to its session, and yield between the steps.
+        """Apply the changes of an incremental request to its session, in steps.
+
+        Yield between the steps, so that the event loop can serve other requests.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, the session was closed meanwhile, or has too many
@@ -497,6 +514,12 @@ class FetchSessions:
 
         Notify `watchers` of the request. A request with an initial or final epoch first closes the follower's
         session. If the session has a delayed fetch, answer that fetch first.
+
+        Args:
+            request: the follower's Fetch request.
+            uses_topic_ids: whether the version of the request names topics by their ids.
+            replica: broker id of the follower.
+            targets: targets of the request's partitions, if the caller has already created them.
 
         Raises:
             KafkaError: the errors of `find`. FETCH_SESSION_ID_NOT_FOUND also if the session has too many

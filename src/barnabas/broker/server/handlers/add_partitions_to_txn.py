@@ -131,11 +131,10 @@ def _serve(
 def _impossible(
     image: ClusterImage, access: Access, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return an error for each partition if at least one of them cannot be added.
+    """Return an error for each partition if at least one of them cannot be added to a transaction.
 
-    If all can be added, return an empty dictionary.
-
-    A partition cannot be added if it does not exist, or if the client may not write to it.
+    A partition cannot be added if it does not exist, or if the client may not write to it. All other
+    partitions then get OPERATION_NOT_ATTEMPTED. If all can be added, return an empty dictionary.
     """
     errors = {}
     for tp in partitions:

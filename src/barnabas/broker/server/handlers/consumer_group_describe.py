@@ -61,7 +61,13 @@ def consumer_group_describe(
 
 
 def _check_topics(group: DescribedGroup, access: Access) -> None:
-    """Raise KafkaError if the group uses topics that the client may not describe (KAFKA-18813)."""
+    """Check that the client may describe all topics to which members subscribe or that members have.
+
+    The topics of target assignments count, too (KAFKA-18813).
+
+    Raises:
+        KafkaError: TOPIC_AUTHORIZATION_FAILED, the client may not describe one of them.
+    """
     if access.is_unrestricted:
         return
     for member in group.members:

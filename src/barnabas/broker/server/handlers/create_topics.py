@@ -37,9 +37,12 @@ _STRICT_SINCE = 6
 
 
 def _check(request: CreateTopicsRequest) -> None:
-    """Raise KafkaError if the whole request would create too many partitions.
+    """Check that the whole request does not create too many partitions.
 
     The dispatcher calls this before it divides the request into pieces.
+
+    Raises:
+        KafkaError: POLICY_VIOLATION, the request would create too many partitions.
     """
     check_partition_count(
         sum(len(topic.assignments) or max(1, topic.num_partitions) for topic in request.topics)
@@ -111,7 +114,16 @@ def _created(
 ) -> CreatableTopicResult:
     """Return the result for a created topic.
 
-    Results of topics without settings of their own share the list `plain`. The first such topic fills it.
+    If the client may not describe the settings of the topic, the result has TOPIC_AUTHORIZATION_FAILED for
+    them, and neither settings nor numbers.
+
+    Args:
+        settings: describes the settings of topics.
+        access: permissions of the client.
+        topic: the created topic.
+        asked: the topic as the client asked for it.
+        plain: the list of settings that all topics without settings of their own share. The first call for
+            such a topic fills the list.
     """
     if not access.on_topic(Operation.DESCRIBE_CONFIGS, topic.name):
         return CreatableTopicResult(

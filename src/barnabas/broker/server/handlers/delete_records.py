@@ -88,9 +88,11 @@ class _Deletion(NamedTuple):
 
 
 async def _followers_have_deleted(deletions: list[_Deletion], timeout_ms: int) -> None:
-    """Wait until no live replica has the deleted records, or until `timeout_ms` have passed.
+    """Wait until the low watermarks show the deletions, or until `timeout_ms` have passed.
 
-    Write each partition's low watermark or error into its result.
+    Write each partition's low watermark or error into its result. The error is REQUEST_TIMED_OUT after the
+    time limit, or that of `Partition.check_leader` if the leadership has ended. Ignore deletions whose result
+    already has an error.
     """
     left = [deletion for deletion in deletions if not deletion.result.error_code]
 
@@ -121,6 +123,8 @@ def _plan(
     replicas: ReplicaManager, topic: str, index: int, offset: Offset, result: DeleteRecordsPartitionResult
 ) -> _Deletion:
     """Return the deletion of the records before `offset`; for -1, of those before the high watermark.
+
+    This deletes nothing yet. `result` is the part of the response about the partition.
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION, the topic is internal; POLICY_VIOLATION, its cleanup policy does

@@ -91,11 +91,13 @@ def _wanted(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
 def _find(image: ClusterImage, wanted: DeleteTopicState, access: Access) -> TopicImage:
     """Return the topic to delete.
 
-    The error does not tell a client whether the topic exists, unless the client may describe the topic.
+    If `wanted` has a name, the error does not tell a client whether the topic exists, unless the client may
+    describe the topic.
 
     Raises:
-        KafkaError: the topic does not exist, the client may not delete it, or the request names it both by
-            name and by id, or not at all.
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID, there is no such topic;
+            TOPIC_AUTHORIZATION_FAILED, the client may not delete it; INVALID_REQUEST, `wanted` has both a
+            name and an id, or neither.
     """
     if (wanted.name is None) == (wanted.topic_id == ZERO_TOPIC_ID):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id, and not by both")

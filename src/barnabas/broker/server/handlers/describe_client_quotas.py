@@ -59,7 +59,10 @@ def _entries(
 
 
 def entity_matches(entity: QuotaEntity, filters: dict[str, ComponentData], *, strict: bool) -> bool:
-    """Whether a quota entity matches all `filters` and, if `strict`, has no other components."""
+    """Whether a quota entity matches all `filters` and, if `strict`, has no other components.
+
+    The keys of `filters` are the types of the components: user, client id and address.
+    """
     for kind, name in zip(_TYPES, entity, strict=True):
         asked = filters.get(kind)
         if asked is None:

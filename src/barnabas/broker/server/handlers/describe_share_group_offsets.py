@@ -160,9 +160,9 @@ def _share_group(groups: GroupCoordinator, group_id: str) -> ShareGroup | None:
 
 
 def _all_topics(group: ShareGroup | None, access: Access) -> Mapping[str, Collection[int]]:
-    """Return the partitions in which the group has an initialized state.
+    """Return the partitions in which the group has an initialized state, as sorted numbers by topic name.
 
-    Leave out topics that the client may not describe.
+    Leave out topics that the client may not describe. The result is empty if `group` is None.
     """
     return {
         topic.name: sorted(topic.partitions)
@@ -174,10 +174,10 @@ def _all_topics(group: ShareGroup | None, access: Access) -> Mapping[str, Collec
 async def _bounds(
     ports: Ports, states: Mapping[TopicPartition, ShareState | KafkaError]
 ) -> dict[TopicPartition, Bounds]:
-    """Return the bounds of the partitions that have a start offset.
+    """Return the bounds of those partitions in `states` that have a start offset.
 
-    Ask their leaders for those that this broker does not lead. Leave out partitions whose leader does not
-    answer.
+    If this broker does not lead a partition, ask its leader. Leave out partitions whose leader does not
+    answer. If the leader answers only for the high watermark, the log start offset is 0.
     """
     bounds: dict[TopicPartition, Bounds] = {}
     unknown = []

@@ -85,7 +85,14 @@ def _steps(
     request: DescribeSharePartitionsRequest,
     response: DescribeSharePartitionsResponse,
 ) -> Iterator[None]:
-    """Fill in the response. Yield after every `LISTED_AT_ONCE` topics, partitions and ranges."""
+    """Fill in the response up to its limit. Yield after every `LISTED_AT_ONCE` topics, partitions and ranges.
+
+    Args:
+        share_partitions: the share partitions that this broker leads.
+        context: context of the request.
+        request: the request.
+        response: the response to fill.
+    """
     done = 0
     for count in _filled(share_partitions, context, request, response):
         done += count
@@ -136,12 +143,12 @@ def _filled(
 def _described(
     share_partition: SharePartition | None, result: PartitionResponse, position: int, room: int
 ) -> Iterator[int]:
-    """Fill in at most `room` ranges from the offset `position` on, `LISTED_AT_ONCE` ranges at a time.
+    """Add at most `room` ranges, from the offset `position` on, to `result`.
 
-    Fill in nothing if no member uses the share partition.
+    Add `LISTED_AT_ONCE` ranges at a time. Add nothing if no member uses the share partition.
 
-    After each step, yield how many ranges the step has filled in. The caller can let the event loop run
-    there, so the records can change. The next step then continues at the offset after the last range.
+    After each step, yield how many ranges the step has added. The caller can let the event loop run there, so
+    the records can change. The next step then continues at the offset after the last range.
     """
     flight = share_partition.in_flight if share_partition is not None else None
     if share_partition is None or flight is None:

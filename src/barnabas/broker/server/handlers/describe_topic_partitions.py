@@ -77,13 +77,16 @@ def _fill(
 ) -> Iterator[str]:
     """Add the topics of one page to `response`. Yield each topic's name before the work on the topic.
 
+    If the page does not contain all partitions, set `response.next_cursor` to the next partition.
+
     Args:
+        response: the response to fill.
         image: image of the metadata with the topics.
-        context: context of the request.
+        context: context of the request, with the listener and the permissions of the client.
         request: the request, with its cursor.
         names: names of the topics, sorted.
         refused: names of the topics that the client may not describe.
-        most: largest number of partitions in a page.
+        most: largest number of partitions in a page. The request can set a lower limit.
 
     Raises:
         KafkaError: INVALID_REQUEST, the cursor is invalid.
@@ -116,10 +119,11 @@ def _fill(
 
 
 def _cursor(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
-    """Return the first topic and partition of the page.
+    """Return the name of the page's first topic, and its first partition; ("", 0) without a cursor.
 
-    Raises KafkaError INVALID_REQUEST if the cursor has a negative partition, or a topic that the request does
-    not name.
+    Raises:
+        KafkaError: INVALID_REQUEST, the cursor has a negative partition; or the request names topics, and the
+            cursor's topic is none of them.
     """
     cursor = request.cursor
     if cursor is None:

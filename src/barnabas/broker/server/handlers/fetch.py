@@ -134,7 +134,11 @@ def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> Maybe
 async def _fetch_named(
     ports: Ports, context: RequestContext, request: FetchRequest, is_of_replica: bool
 ) -> FetchResponse:
-    """Execute a fetch that names many partitions: process the names in steps, then fetch."""
+    """Execute a fetch that names many partitions: process the names in steps, then fetch.
+
+    `is_of_replica` says whether a follower fetches. If a consumer's fetch session cannot continue, the
+    response has the error.
+    """
     if not is_of_replica and request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         sessions, uses_topic_ids = ports.sessions, context.api_version >= TOPIC_ID_VERSION
         try:
@@ -156,7 +160,13 @@ def _fetch(
 ) -> MaybeAwaitable[FetchResponse]:
     """Execute a client's fetch, and first open or continue its session.
 
-    `targets` are the targets of the request's partitions, if the caller has already created them.
+    Return the response, or an awaitable of it. If the session cannot continue, the response has the error.
+
+    Args:
+        ports: parts of the broker.
+        context: context of the request.
+        request: the request.
+        targets: targets of the request's partitions, if the caller has already created them.
     """
     try:
         session = ports.sessions.resolve(
@@ -174,7 +184,10 @@ def _fetch_of(
     session: FetchSession | None,
     wanted: FetchSession | Iterable[FetchTarget],
 ) -> MaybeAwaitable[FetchResponse]:
-    """Read records from `wanted`: the session, or the request's partitions if there is no session."""
+    """Read records from `wanted`: the session, or the request's partitions if there is no session.
+
+    Return the response, or an awaitable of it that reads from disk or waits for records.
+    """
     max_bytes = _most(ports, request)
     admits = None
     if context.usage is not None and context.usage.most_fetched < math.inf:
@@ -200,7 +213,7 @@ def _most(ports: Ports, request: FetchRequest) -> int:
 
 
 def _keep(ports: Ports, context: RequestContext, request: FetchRequest) -> Fetch:
-    """Create the kept fetch of a request that the client repeats (`RepeatedFetches`)."""
+    """Create a `Fetch` that `RepeatedFetches` keeps, and executes whenever the client sends `request`."""
     return Fetch(
         ports.replicas,
         requested(request),
@@ -219,9 +232,9 @@ def _repeat(
 
 
 def _admits(sessions: FetchSessions, session: FetchSession | None, usage: Metered, size: int) -> bool:
-    """Whether the client's quota allows `size` bytes now.
+    """Whether the client's quota allows `size` bytes now. If it does, charge them to the quota.
 
-    If it does not allow them, remove a session that the client does not know yet.
+    If it does not allow them, remove `session` if the client does not know it yet.
     """
     if usage.admits_fetch(size):
         return True
@@ -281,6 +294,13 @@ def _attempt(
 
     If the response needs a wait, or the fetch reads more than `DIRECT_PARTITIONS`, return an awaitable. The
     awaitable reads many partitions in steps, reads from disk, or waits for records.
+
+    Args:
+        ports: parts of the broker.
+        context: context of the request.
+        operation: the fetch.
+        max_wait_ms: longest wait for records, in milliseconds; 0 or less to wait for none.
+        session: session of the follower that fetches; None if a consumer fetches.
     """
     if operation.unread > DIRECT_PARTITIONS:
         return LongResponse(_fetch_many(ports, operation, max_wait_ms))
@@ -300,7 +320,10 @@ def _attempt(
 
 
 async def _fetch_from_disk(ports: Ports, operation: Fetch, max_wait_ms: int) -> FetchResponse:
-    """Execute a fetch that reads from disk. A thread reads, while the event loop serves other requests."""
+    """Execute a fetch that reads from disk. A thread reads, while the event loop serves other requests.
+
+    After the reads, wait for records until `max_wait_ms` milliseconds after the call.
+    """
     clock = asyncio.get_running_loop().time
     end = clock() + max_wait_ms / 1000
     try:
@@ -316,7 +339,10 @@ async def _fetch_from_disk(ports: Ports, operation: Fetch, max_wait_ms: int) -> 
 
 
 async def _fetch_many(ports: Ports, operation: Fetch, max_wait_ms: int) -> FetchResponse:
-    """Execute a fetch of many partitions in steps, between which the loop serves other requests."""
+    """Execute a fetch of many partitions in steps, between which the event loop serves other requests.
+
+    If there are too few records, wait for more until `max_wait_ms` milliseconds after the call.
+    """
     clock = asyncio.get_running_loop().time
     end = clock() + max_wait_ms / 1000
     try:

@@ -52,5 +52,8 @@ def leave_group(
 
 
 def _single(answer: LeaveGroupResponse) -> LeaveGroupResponse:
-    """Return a response with the error of the only member as its own error, as versions below v3 require."""
+    """Convert a response to the form of versions below v3, which name only one member.
+
+    The error is that of `answer`. If `answer` has none, the error is that of its only member.
+    """
     return LeaveGroupResponse(error_code=answer.error_code or answer.members[0].error_code)

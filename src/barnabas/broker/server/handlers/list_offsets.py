@@ -134,8 +134,9 @@ def _check_timestamp(timestamp: int, version: int) -> None:
 def _why_unknown(partition: Partition, request: ListOffsetsRequest, version: int) -> KafkaError | None:
     """Return the error for offsets beyond the high watermark, while this leader is new (KIP-207).
 
-    A new leader may know a lower high watermark than the earlier leader. Without the error, clients would see
-    the latest offset decrease. Return None if the leader knows the high watermark, or a follower asks.
+    A new leader may know a lower high watermark than the earlier leader. Without the error, consumers would
+    see the latest offset decrease. Return None if the leader knows the high watermark, or if no consumer
+    asks. Before version `OFFSET_NOT_AVAILABLE_SINCE`, the error is LEADER_NOT_AVAILABLE.
     """
     if partition.has_committed_former_epochs or request.replica_id != CONSUMER:
         return None
@@ -165,7 +166,11 @@ def _look_up(
 
 
 def _bound(partition: Partition, request: ListOffsetsRequest) -> Offset:
-    """Return the offset after the last record that the client or follower may read."""
+    """Return the offset after the last record that the sender of the request may read.
+
+    For a consumer, this is the high watermark or, with read_committed, the last stable offset. For all
+    others, it is the log's end.
+    """
     log = partition.log
     if request.replica_id != CONSUMER:
         return log.log_end_offset

@@ -95,7 +95,11 @@ def metadata(
 
 
 async def _list_many(ports: Ports, context: RequestContext, listing: _Listing) -> MetadataResponse:
-    """List all topics. Encode those that are not in the cache, and keep nothing else of them."""
+    """Return the response with all topics that the client may describe, and make it in slices.
+
+    If ACLs do not restrict the client, the response has encoded topics. Those that are not in the cache are
+    encoded, and added to it.
+    """
     topics = await ports.long_work.run(ports.topic_answers.in_order, listing.image)
     if not context.access.is_unrestricted:
         return await resolve(ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond))

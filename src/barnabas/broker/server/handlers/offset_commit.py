@@ -57,6 +57,11 @@ def _take_unknown(
     """Remove unknown topics and partitions from a request, and return their errors.
 
     Also set the topics' missing names or ids in the request.
+
+    Args:
+        image: cluster image with the topics.
+        request: the request, which this function changes.
+        by_id: whether the request names topics by their ids.
     """
     accepted: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []

@@ -175,9 +175,14 @@ def _nothing(partition: int, error: int) -> OffsetFetchResponsePartitions:
 def _single(
     answer: OffsetFetchResponseGroup, request: OffsetFetchRequestGroup, version: int
 ) -> OffsetFetchResponse:
-    """Convert a group's result to a response of the versions that can request only one group.
+    """Convert the result of one group to a response of the versions that can request only one group.
 
-    Before version `_GROUP_ERROR_FROM`, the error of the group becomes that of each partition.
+    Before version `_GROUP_ERROR_FROM`, the error of the group becomes that of each requested partition.
+
+    Args:
+        answer: result of the group.
+        request: the request for the group.
+        version: version of the request and the response.
     """
     topics = answer.topics
     if answer.error_code and version < _GROUP_ERROR_FROM:

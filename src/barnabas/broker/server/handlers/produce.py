@@ -129,7 +129,10 @@ def _append_all(
     results: list[PartitionProduceResponse],
     waiting: list[Appended | _Unvalidated],
 ) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
-    """Append the batches of a request, and return the response.
+    """Append the batches of a request, and return the response; None with acks=0.
+
+    If the response needs a wait, return an awaitable of it. The awaitable appends the rest of a long request,
+    has a thread validate batches, or waits for acknowledgements.
 
     Args:
         ports: the parts of the broker.
@@ -183,6 +186,16 @@ def _append_in_slices(
 
     At the end of each slice of time, the generator yields the rest of the request. The caller then sends the
     generator the errors of those batches in the rest that must not be appended.
+
+    Args:
+        ports: the parts of the broker.
+        context: context of the request.
+        request: the request.
+        refused: errors of the batches that must not be appended, until the first yield.
+        response: gets the results of all topics.
+        results: results of batches of the first topic that the caller has already appended; gets the
+            topic's other results.
+        waiting: gets the batches that need acknowledgements, or that a thread must validate.
     """
     now, clock = ports.long_work.now, ports.view.clock
     end = now() + SLICE
@@ -231,7 +244,15 @@ def _accepted(
     acks: int,
     waiting: list[Appended | _Unvalidated],
 ) -> PartitionProduceResponse:
-    """Return the result of an appended batch. Add the batch to `waiting` if it needs acknowledgements."""
+    """Return the result of an appended batch. Add the batch to `waiting` if it needs acknowledgements.
+
+    Args:
+        index: number of the partition.
+        partition: the partition.
+        info: result of the append.
+        acks: acks that the request requires.
+        waiting: list of the batches that need acknowledgements.
+    """
     result = PartitionProduceResponse(
         index=index,
         base_offset=info.base_offset,
@@ -288,6 +309,8 @@ def _go_on(
 ) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
     """Append the remaining batches of a request of which `DirectProduce` has already appended the first ones.
 
+    Return the response to the whole request, or an awaitable of it; None with acks=0.
+
     Args:
         ports: the parts of the broker.
         context: context of the request.
@@ -329,6 +352,12 @@ def _answer(
     """Return the response, or a future of it that waits for the acks. Return None for acks=0.
 
     With acks=0, close the connection if a batch failed.
+
+    Args:
+        context: context of the request.
+        request: the request.
+        response: the response, with the results of all batches.
+        waiting: the batches that need acknowledgements.
     """
     acks = request.acks
     if acks == 0:
@@ -411,7 +440,17 @@ def _append(
 ) -> tuple[Partition, AppendInfo]:
     """Append a batch that needs the checks of `_checked`. Return its partition and the result of the append.
 
-    Raises KafkaError if the batch is rejected.
+    Args:
+        ports: the parts of the broker.
+        context: context of the request.
+        request: the request.
+        topic: topic of the batch in the request.
+        data: the batch in the request.
+        refused: errors of the batches that must not be appended.
+
+    Raises:
+        LongValidation: the validation would take too long for the event loop; nothing has changed.
+        KafkaError: the batch is rejected.
     """
     name = topic.name or topic.topic_id
     partition = ports.replicas.find(name, data.index)

@@ -75,7 +75,12 @@ async def _take(
 
 
 def _read(compression: int, metrics: bytes, most: int) -> Pushed:
-    """Decompress and decode the metrics of a push.
+    """Decompress and decode the metrics of a PushTelemetry request.
+
+    Args:
+        compression: number of the compression type, as in the request.
+        metrics: the compressed metrics.
+        most: largest allowed size of the decompressed metrics, in bytes.
 
     Raises:
         KafkaError: TELEMETRY_TOO_LARGE, the decompressed metrics have more than `most` bytes; INVALID_RECORD,

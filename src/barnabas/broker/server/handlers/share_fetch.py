@@ -118,7 +118,7 @@ def _session(ports: SharePorts, context: RequestContext, request: ShareFetchRequ
 
 
 class _Exchange:
-    """Executes one request: its acknowledgements, then its fetch, then the response."""
+    """Executes one ShareFetch request: its acknowledgements, then its fetch, then the response."""
 
     def __init__(
         self, ports: SharePorts, context: RequestContext, request: ShareFetchRequest, session: ShareSession
@@ -184,7 +184,7 @@ class _Exchange:
         return poll
 
     def _run(self, steps: Iterator[None]) -> None:
-        """Execute the steps of the fetch, which waits, in slices."""
+        """Execute the steps of a share fetch that has waited. A new task executes them in slices."""
         start_task(self._ports.long_work.finish(steps), "share fetch")
 
     def _fetched(self, poll: LongPoll[ShareFetchResponse]) -> None:

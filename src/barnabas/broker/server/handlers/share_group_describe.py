@@ -67,7 +67,11 @@ def share_group_describe(
 
 
 def _check_topics(group: DescribedGroup, access: Access) -> None:
-    """Raise KafkaError if the group uses topics that the client may not describe."""
+    """Check that the client may describe all topics to which members subscribe or that members have.
+
+    Raises:
+        KafkaError: TOPIC_AUTHORIZATION_FAILED, the client may not describe one of them.
+    """
     if access.is_unrestricted:
         return
     for member in group.members:

@@ -108,7 +108,10 @@ async def _after(
 
 
 def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) -> MaybeAwaitable[None]:
-    """Make sure that the producer's transaction contains the group's partition.
+    """Make sure that the producer's transaction contains the group's partition of `__consumer_offsets`.
+
+    From version `_IMPLICIT_FROM` of the API on, add the partition to the transaction if it is missing. Return
+    None, or an awaitable that waits for the transaction coordinator.
 
     Raises:
         KafkaError: NOT_COORDINATOR, this broker no longer has the partition; or an error of the transaction

@@ -39,7 +39,11 @@ Sampler = Callable[[Reading], Iterator[Sample]]
 
 
 def _one(value: Callable[[Reading], float | None]) -> Sampler:
-    """Return a sampler of a metric without labels. The sampler yields no sample if `value` returns None."""
+    """Return a sampler of a metric without labels.
+
+    The sampler is a function that yields one sample, `value(reading)`. It yields no sample if `value` returns
+    None.
+    """
 
     def sample(reading: Reading) -> Iterator[Sample]:
         found = value(reading)
@@ -328,8 +332,9 @@ def telemetry_samples(clients: TelemetryClients, *, is_sum: bool) -> Iterator[Sa
 
     If `is_sum` is true, these are the sums; if it is false, the gauges.
 
-    The labels are the metric's name, three attributes of the client, and the series' attributes in `_OWN`.
-    The last label has all other attributes of the series, as ``name=value,name=value``.
+    The labels are the metric's name, the client id, the client instance id, the name of the client software,
+    and the series' attributes in `_OWN`. A missing attribute is empty. The last label has all other
+    attributes of the series, as ``name=value,name=value``.
     """
     for client in clients.shown():
         about = client.about

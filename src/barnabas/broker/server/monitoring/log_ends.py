@@ -37,7 +37,9 @@ _MOST_PARTITIONS = 100_000
 async def ask_ends(
     peers: BrokerClient, image: ClusterImage, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Offset]:
-    """Return the high watermarks of partitions that other brokers lead, from these brokers.
+    """Ask the leaders of `partitions` for the high watermarks, and return these.
+
+    Other brokers must lead the partitions. `image` says which.
 
     Leave out a partition if its leader does not answer within 2 seconds or answers with an error, and all
     partitions after the first 50,000.
@@ -48,9 +50,9 @@ async def ask_ends(
 async def ask_starts(
     peers: BrokerClient, image: ClusterImage, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Offset]:
-    """Return the log start offsets of partitions that other brokers lead.
+    """Ask the leaders of `partitions` for the log start offsets, and return these.
 
-    Leave out the same partitions as `ask_ends`.
+    Other brokers must lead the partitions. `image` says which. Leave out the same partitions as `ask_ends`.
     """
     return await _ask(peers, image, partitions, _EARLIEST)
 
@@ -138,6 +140,12 @@ class EndHistory:
         Return 0 if the partition ends there now, or if no earlier end is known. The estimate assumes that the
         partition grew evenly between two stored ends. Before the first stored end, the estimate assumes the
         average rate since that end.
+
+        Args:
+            partition: the partition.
+            offset: the offset, for example the committed offset of a group.
+            end: present end of the partition.
+            now: present time in seconds, by the clock of `note`.
         """
         if offset >= end:
             return 0.0

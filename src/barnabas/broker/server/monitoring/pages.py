@@ -112,7 +112,10 @@ class Pages:
         ]
 
     async def _ends(self, partitions: set[TopicPartition]) -> dict[TopicPartition, Offset | None]:
-        """Return the end offsets of partitions; None for one whose leader does not answer."""
+        """Return the high watermark of each partition; None if the partition's leader does not answer.
+
+        Ask other brokers for the partitions that they lead.
+        """
         replicas = self._sources.replicas
         ends: dict[TopicPartition, Offset | None] = {}
         async for partition in self._long_work.slices(partitions):
@@ -132,9 +135,10 @@ class Pages:
         return Committed(group, topic, str(index), offset, max(0, end - offset), round(seconds, 3))
 
     async def _ask_system(self) -> tuple[ProcessUse | None, dict[str, Volume]]:
-        """Return the use of the process, and the volume of each log directory, from the operating system.
+        """Ask the operating system for the resources of the process, and for the volumes of log directories.
 
-        Return None and no volumes if a disk hangs: after one second, or while an earlier call still waits.
+        Return the used resources, and the volumes by path. If a disk hangs, return None and no volumes: after
+        one second, or while an earlier call still waits.
         """
         if self._is_asking_system:
             return None, {}

@@ -43,18 +43,22 @@ Sampler = Callable[[PartitionReading], Iterator[Sample]]
 
 
 def _local(value: Callable[[Partition], float]) -> Sampler:
-    """Return a sampler that yields `value` of each replica on this broker."""
+    """Return a sampler: a function that yields labels and `value(replica)` of each replica on this broker."""
     return lambda reading: ((_labels(each), value(each)) for each in reading.partitions)
 
 
 def _led(value: Callable[[Partition], float]) -> Sampler:
-    """Return a sampler that yields `value` of each partition that this broker leads."""
+    """Return a sampler: a function that yields (labels, `value` of a partition).
+
+    It does so for each partition that this broker leads.
+    """
     return lambda reading: ((_labels(each), value(each)) for each in reading.partitions if each.is_leader)
 
 
 def _state(value: Callable[[PartitionState], float]) -> Sampler:
-    """Return a sampler that yields `value` of the state of each partition that this broker leads.
+    """Return a sampler: a function that yields (labels, `value` of a partition's state in the image).
 
+    It does so for each partition that this broker leads.
     On the controller, the sampler also yields partitions without a leader.
     """
 
@@ -69,7 +73,10 @@ def _state(value: Callable[[PartitionState], float]) -> Sampler:
 
 
 def _shared(value: Callable[[SharePartition], float]) -> Sampler:
-    """Return a sampler that yields `value` of each share partition in use on this broker."""
+    """Return a sampler: a function that yields (labels, `value` of a share partition).
+
+    It does so for each share partition in use on this broker.
+    """
     return lambda reading: (
         ((each.key.group, *_labels(each.partition)), value(each)) for each in reading.sources.share_partitions
     )

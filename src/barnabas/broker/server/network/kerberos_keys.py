@@ -25,7 +25,10 @@ BeginGssapi = Callable[[], GssapiExchange]
 
 
 def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
-    """Read the keytab, and return functions that begin clients' logins, by name of the listeners with GSSAPI.
+    """Read the keytab, and log the names of the listeners that accept GSSAPI.
+
+    For each of these listeners, the result has the function that begins a client's login, by the listener's
+    name. The result is empty if no listener accepts GSSAPI.
 
     Raises:
         ConfigError: the package `gssapi` is missing, the settings do not give one service name, or the keys
@@ -126,6 +129,10 @@ def _jaas_options(config: BrokerConfig) -> Mapping[str, str]:
 def _service(config: BrokerConfig, options: Mapping[str, str]) -> str:
     """Return the service name for which clients get tickets: the first part of the broker's principal.
 
+    Args:
+        config: settings of the listener.
+        options: options of `Krb5LoginModule` (`_jaas_options`).
+
     Raises:
         ConfigError: no setting has the name, or two settings have different names.
     """
@@ -146,6 +153,11 @@ def _service(config: BrokerConfig, options: Mapping[str, str]) -> str:
 
 def _credentials(gssapi: Any, options: Mapping[str, str], service: str) -> Any:
     """Return the keys of the configured principal; without one, those of `service` on this machine.
+
+    Args:
+        gssapi: the package `gssapi`.
+        options: options of `Krb5LoginModule`. `principal` and `keyTab` can be missing.
+        service: service name for which clients get tickets.
 
     Raises:
         ConfigError: the keytab has no such keys, or cannot be read.

@@ -77,7 +77,7 @@ class Logins:
         self.thread = blocking.pool("logins", 1)
 
     def begin(self, listener: str) -> Login:
-        """Return the login of a new connection to a listener."""
+        """Return the object that handles the logins on a new connection to the listener with this name."""
         return Login(self, listener)
 
     def stop(self) -> None:
@@ -101,7 +101,9 @@ class Login:
         self._ends = 0.0
 
     def serve(self, frame: Readable, client: LoginClient) -> None:
-        """Handle a request of a client that has not logged in.
+        """Handle a request, or a bare SASL message, of a client that has not logged in.
+
+        Reply through `client`, at once or when a thread has checked the message.
 
         Raises:
             ProtocolError: the client may not send this request before its login. The caller must close the
@@ -171,6 +173,8 @@ class Login:
 
     def _complete(self, client: LoginClient, exchange: Exchange) -> int:
         """Complete the login, and record it in the audit log. Return its lifetime in ms; 0 means no limit.
+
+        `exchange` is the exchange of SASL messages, which has succeeded.
 
         Raises:
             SaslError: the user name is not allowed, or differs from that of the connection's earlier login.

@@ -57,6 +57,8 @@ class Outbox:
     def send(self, chunks: Chunks) -> None:
         """Send `chunks` after all earlier chunks. Keep those that the client cannot receive yet.
 
+        A chunk is a buffer, or a part of a file that is read when it is sent.
+
         Raises:
             OSError: a chunk's file cannot be read.
         """

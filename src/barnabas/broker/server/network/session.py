@@ -64,7 +64,13 @@ class Closings(Protocol):
     """Limits the log lines about closed connections."""
 
     def line(self, host: str, reason: str, now: float) -> str | None:
-        """Return the text to log, or None to log nothing. `now` is in seconds."""
+        """Return the text to log when the broker closes a connection; None if the line is to be omitted.
+
+        Args:
+            host: the client's address.
+            reason: why the broker closes the connection.
+            now: time in seconds, of a clock that never goes back.
+        """
 
 
 class Host(Protocol):
@@ -100,7 +106,10 @@ class Host(Protocol):
         """
 
     def admit(self, session: ClientSession) -> float | None:
-        """Count a new connection. Return the seconds before it is served, or None if it exceeds a limit."""
+        """Count a new connection, and return the seconds to wait before the broker serves it.
+
+        Return None if the connection exceeds a limit: the caller must close it.
+        """
 
     def forget(self, session: ClientSession) -> None:
         """Stop counting a connection that has ended."""
@@ -182,7 +191,10 @@ class ClientSession(asyncio.Protocol):
         return wait
 
     def not_secured(self, error: BaseException) -> None:
-        """Stop counting a connection whose TLS handshake failed, and log why (`Secured.not_secured`)."""
+        """Stop counting this connection, because its TLS handshake failed (`Secured.not_secured`).
+
+        Log the reason, unless `why_not_secured` finds none in `error`.
+        """
         self._closing = True
         self._host.forget(self)
         reason = why_not_secured(error) if isinstance(error, Exception) else None
@@ -284,7 +296,10 @@ class ClientSession(asyncio.Protocol):
     # --- the dispatcher's side ---
 
     def reply(self, chunks: Chunks) -> None:
-        """Send a reply after the replies to all earlier requests."""
+        """Send a reply after the replies to all earlier requests.
+
+        Discard the reply if the connection is closing.
+        """
         if self._unanswered:
             waiting = Unanswered(None, False)
             self._unanswered.append(waiting)
@@ -299,7 +314,16 @@ class ClientSession(asyncio.Protocol):
         cancel: bool,
         beside: int = NOTHING,
     ) -> None:
-        """Reserve the place of an unanswered request in the order of replies (`Client.park`)."""
+        """Reserve the place of an unanswered request in the order of replies (`Client.park`).
+
+        If the future is cancelled, or if `finish` fails, close the connection.
+
+        Args:
+            future: done when the request is executed.
+            finish: called with the done future; returns the reply, or None if the request gets no reply.
+            cancel: whether to cancel `future` when the connection ends.
+            beside: key of the API whose other requests can begin while this one waits; NOTHING for none.
+        """
         waiting = Unanswered(future, cancel)
         self._unanswered.append(waiting)
         if beside == NOTHING:
@@ -345,7 +369,14 @@ class ClientSession(asyncio.Protocol):
         self._unmuting = self._loop.call_later(seconds, self._unmute)
 
     def close(self, reason: str, level: int = logging.WARNING) -> None:
-        """Close the connection, and log the reason. The client can still receive replies for five seconds."""
+        """Close the connection, and log the reason. Do nothing if the connection is already closing.
+
+        The client can still receive the sent replies for `CLOSE_GRACE` seconds.
+
+        Args:
+            reason: text for the log.
+            level: level of the log line.
+        """
         if self._closing:
             return
         self._closing = True
@@ -359,7 +390,10 @@ class ClientSession(asyncio.Protocol):
         self._on_closed.append(callback)
 
     def logged_in(self, principal: Principal, serve: Serve) -> None:
-        """Set the client's principal after its login. From now on, `serve` handles its requests."""
+        """Set the client's principal after its login.
+
+        From now on, `serve` handles the client's requests. Their size limit is ``socket.request.max.bytes``.
+        """
         self.has_logged_in = True
         self.principal = principal
         self.access = None

@@ -48,12 +48,20 @@ class ListenerKeys:
         return self._by_listener[listener]
 
     def check_now(self, threads: Pool) -> None:
-        """Start to check the files of all listeners for new keys, and return (`TlsKeys.check_now`)."""
+        """Start to check the files of all listeners for new keys, and return (`TlsKeys.check_now`).
+
+        `threads` read the files later.
+        """
         for keys in self._by_listener.values():
             keys.check_now(threads)
 
     async def check(self, threads: Pool, *, is_start: bool = False) -> None:
-        """Load the keys that have changed (`TlsKeys.check`)."""
+        """Read the key files of all listeners, and use changed keys for new connections (`TlsKeys.check`).
+
+        Args:
+            threads: threads that read the files.
+            is_start: whether the broker starts: the certificates can then have any names.
+        """
         for keys in self._by_listener.values():
             await keys.check(threads, is_start=is_start)
 
@@ -114,7 +122,10 @@ class TlsKeys:
         self._as_client.append(context)
 
     def check_now(self, threads: Pool) -> None:
-        """Start a `check` in a new task. Do nothing if a check has been requested and not begun."""
+        """Start a `check` in a new task, in which `threads` read the files. Return before it has run.
+
+        Do nothing if an earlier call has started a check that has not begun yet.
+        """
         if not self._is_wanted:
             self._is_wanted = True
             self._asked = start_task(self.check(threads), f"reading the key of listener {self._listener}")
@@ -122,8 +133,12 @@ class TlsKeys:
     async def check(self, threads: Pool, *, is_start: bool = False) -> None:
         """Read the key files in a thread, and use a changed key for new connections.
 
-        If the key cannot be used, log the reason and keep the present key. Other names in the certificate are
-        allowed only at the start, or if settings allow them (KIP-978).
+        If the key cannot be used, log the reason and keep the present key. The new certificate must have the
+        subject and all names of the present one, unless settings allow the change (KIP-978).
+
+        Args:
+            threads: threads that read the files.
+            is_start: whether the broker starts: the new certificate can then have any names.
         """
         async with self._turn:
             self._is_wanted = False
@@ -199,7 +214,10 @@ def _try(config: BrokerConfig, present: bytes) -> None:
 
 
 def _check_names(before: bytes, after: bytes, config: BrokerConfig) -> None:
-    """Raise ConfigError if a new certificate has another subject or lacks names, unless settings allow it.
+    """Check that a new certificate has the subject and all names of the present one.
+
+    Raise ConfigError if it does not, unless the settings ``ssl.allow.dn.changes`` (subject) and
+    ``ssl.allow.san.changes`` (names) allow it.
 
     Args:
         before: the present certificate, in DER.

@@ -53,7 +53,9 @@ class DirectProduce:
         replicas: finds the partitions of this broker.
         long_work: provides the clock that limits the time of a turn of the event loop.
         view: clock of the broker.
-        go_on: continues with a request whose next batch `append_plain` cannot take.
+        go_on: called with the context, the request, the results of the batches that were appended, and the
+            error of the next batch or None. It appends the other batches, and returns the response or an
+            awaitable of it.
     """
 
     def __init__(self, replicas: ReplicaManager, long_work: LongWork, view: BrokerView, go_on: GoOn) -> None:
@@ -104,7 +106,20 @@ class DirectProduce:
         partitions: Mapping[int, Partition],
         now_ms: int,
     ) -> Outcome:
-        """Append the only batch of a request. Return None if the usual handler must execute the request."""
+        """Append the only batch of a request, and return the response, or a future of it.
+
+        Return None, without any effect, if the usual handler must execute the request. If the disk fails, let
+        the usual handler answer with the error (`_begun`).
+
+        Args:
+            frame: bytes of the request.
+            client: connection of the request.
+            access: permissions of the client.
+            opening: the parsed first part of the request.
+            place: (partition index, start, end) of the batch in `frame`.
+            partitions: the open partitions of the topic, by number.
+            now_ms: present time, in milliseconds since 1970.
+        """
         index, start, stop = place
         partition = partitions.get(index)
         if partition is None:
@@ -137,7 +152,18 @@ class DirectProduce:
     ) -> Outcome:
         """Append the batches of a request, until one needs the usual handler or the time slice is over.
 
-        The usual handler then continues with the rest of the request.
+        The usual handler then continues with the rest of the request, or waits for acknowledgements. Return
+        the response if neither is necessary. Return None if no batch was appended, and no error occurred.
+
+        Args:
+            frame: bytes of the request.
+            client: connection of the request.
+            access: permissions of the client.
+            began: time at which the request began, by the clock of `LongWork`, in seconds.
+            opening: the parsed first part of the request.
+            places: (partition index, start, end) of each batch in `frame`.
+            partitions: the open partitions of the topic, by number.
+            now_ms: present time, in milliseconds since 1970.
         """
         acks, flags = opening.acks, opening.layout.flags
         view = memoryview(frame)

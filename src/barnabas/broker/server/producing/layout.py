@@ -225,7 +225,13 @@ class Opening:
         return frame.startswith(self._bytes, 8) and frame.startswith(self._version)
 
     def reply(self, frame: Readable, places: Sequence[Place], appended: Sequence[AppendInfo]) -> bytes:
-        """Return the encoded response to the request in `frame`, with its size in front."""
+        """Return the encoded response to the request in `frame`, with its size in front.
+
+        Args:
+            frame: bytes of the request, which has this opening.
+            places: (partition index, start, end) of each batch in `frame`.
+            appended: result of the append of each of these batches, in the same order.
+        """
         layout = self.layout
         count = len(places)
         opening = self._of_one if count == 1 else self._reply + layout.number(count)

@@ -35,6 +35,12 @@ def authorized(
     """Wrap an API so that its handler gets only the items of a request that the client may use.
 
     If the client lacks a permission for the whole request, the handler does not run.
+
+    Args:
+        served: the API.
+        authorizer: finds the permissions of a client.
+        view: image of this broker, which has the names of topics by id.
+        denials: records what was denied; None to record nothing.
     """
     whole = [need for need in served.api.needs if need.is_checked and not isinstance(need, Each)]
     each = next((need for need in served.api.needs if isinstance(need, Each)), None)
@@ -74,6 +80,9 @@ class _Authorized:
 
     def handle(self, context: RequestContext, request: Request) -> MaybeAwaitable[Response | None]:
         """Check the client's permissions, and pass the allowed items of the request to the handler.
+
+        Return the handler's response, with the errors of the rejected items, or an awaitable of it. Also set
+        the client's permissions in `context`.
 
         Raises:
             KafkaError: the client lacks a permission for the whole request, or the handler raised the error.
@@ -143,7 +152,12 @@ def _with_refused(
 ) -> Response | None:
     """Return the handler's response, with a failed answer for each rejected item added at the end.
 
-    If `response` is None, the result has only the failed answers.
+    Args:
+        api: the API, which makes the failed answers.
+        each: names the arrays of the items and of the answers.
+        response: the handler's response, to which this function adds; None if the handler did not run.
+        request: the client's request.
+        refused: the rejected items, with their errors.
     """
     for items, error in refused:
         part = api.on_error(with_items(request, each.array, items), error)

@@ -24,9 +24,10 @@ class Confirmation(Protocol):
     """Proves that this broker still leads its partitions. `ReadIndex` implements it."""
 
     def confirm(self, partitions: Iterable[TopicPartition]) -> asyncio.Future[bool] | None:
-        """Return a future that is done when the proof is complete; None if no proof is necessary.
+        """Prove that this broker leads these partitions at the time of this call.
 
-        The future raises KafkaError if the proof fails (`ReadIndex.confirm`).
+        Return a future that is done when the proof is complete; None if no proof is necessary. The future
+        raises KafkaError if the proof fails (`ReadIndex.confirm`).
         """
 
 
@@ -40,6 +41,7 @@ def confirmed(
     """Wrap `handle` so that its responses contain only state that was valid when the request arrived.
 
     Args:
+        handle: the handler of the API.
         loader: tells whether the session with the metadata store is certain, so that no proof is necessary.
         confirmation: proves the leadership if the session is not certain.
         partitions_of: returns the partitions whose leader must answer the request.

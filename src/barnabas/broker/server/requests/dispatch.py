@@ -160,7 +160,16 @@ class Dispatcher:
         began: float,
         outcome: bytes | Chunks | SecondPhase[bytes] | LongPoll[Chunks] | Begun,
     ) -> None:
-        """Send the reply of a `Direct`, or wait for it."""
+        """Send the reply of a `Direct` function, now or when it is ready, and record the duration.
+
+        Args:
+            served: the API of the request.
+            frame: the request.
+            client: the connection of the request.
+            began: time at which the request arrived, in seconds.
+            outcome: result of the `Direct` function: a reply, a future of a reply, or a request that a
+                handler has begun.
+        """
         if isinstance(outcome, Begun):
             self._answer_begun(served, client, began, *outcome)
             return
@@ -188,7 +197,17 @@ class Dispatcher:
         request: Request,
         answer: MaybeAwaitable[Response | None],
     ) -> None:
-        """Send the reply to a request, now or when the handler's result `answer` is ready."""
+        """Send the reply to a request, now or when the handler's result is ready, and record the duration.
+
+        Args:
+            served: the API of the request.
+            client: the connection of the request.
+            began: time at which the request arrived, in seconds.
+            header: header of the request.
+            context: context of the request.
+            request: the request.
+            answer: the response, None if the request gets none, or an awaitable of one of these.
+        """
         api = served.api
         usage = context.usage  # the handler may have found that it is a broker's
         if answer is None or isinstance(answer, Response):
@@ -223,6 +242,8 @@ class Dispatcher:
 
     async def answer(self, context: RequestContext, request: Request) -> Response:
         """Return the response to a request that this broker sends to itself.
+
+        If the handler fails, the response has the error. Divide a large request into pieces.
 
         Raises:
             ProtocolError: this broker does not serve the API, or its response has no field for the error.
@@ -277,6 +298,12 @@ class Dispatcher:
         """Record the duration of an answered request, and log it if it was slow.
 
         Do not log it if its API can hold responses back (`Api.is_held_back`).
+
+        Args:
+            served: the API of the request.
+            client: the connection of the request.
+            began: time at which the request arrived, in seconds.
+            header: header of the request; None if it was not decoded.
         """
         seconds = self._now() - began
         served.durations.add(seconds)

@@ -41,17 +41,20 @@ class Leadership(ABC):
 
     @abstractmethod
     def partitions_of(self, parts: Parts) -> PartitionsOf:
-        """Return a function that returns these partitions for a request.
+        """Return a function that maps a request to the partitions whose leader must answer it.
 
-        The function can use the broker's `parts`.
+        Args:
+            parts: parts of the broker, for example coordinators, that the function can use.
         """
 
 
 class leader_of(Leadership):
     """Declares that the leader of the partitions in a request must answer.
 
+    The request has an array `topics`. Each topic has an array `partitions`.
+
     Args:
-        index: name of the field with the partition's number.
+        index: name of the field with the partition's number, in the elements of `partitions`.
     """
 
     refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -90,7 +93,8 @@ def group_coordinator(*fields: str) -> Leadership:
     """Declare that the coordinator of the groups in a request must answer.
 
     Args:
-        fields: fields with the group ids, ``array.field`` in an array; by default `group_id`.
+        fields: names of the request's fields with group ids; without names, `group_id`. ``array.field`` is a
+            field in each element of an array.
     """
     return _CoordinatorOf(GroupCoordinator, GROUP_METADATA_TOPIC, fields or ("group_id",))
 
@@ -99,7 +103,8 @@ def transaction_coordinator(*fields: str) -> Leadership:
     """Declare that the coordinator of the transactional ids in a request must answer.
 
     Args:
-        fields: fields with the ids, ``array.field`` in an array; by default `transactional_id`.
+        fields: names of the request's fields with transactional ids; without names, `transactional_id`.
+            ``array.field`` is a field in each element of an array.
     """
     return _CoordinatorOf(TransactionCoordinator, TRANSACTION_STATE_TOPIC, fields or ("transactional_id",))
 
@@ -126,7 +131,13 @@ class share_coordinator(Leadership):
 
 
 def _keys(request: Request, fields: Iterable[str]) -> Iterator[str]:
-    """Yield the names in the given fields of a request. Leave out null names."""
+    """Yield the strings in the given fields of a request. Leave out fields that are null.
+
+    Args:
+        request: the request.
+        fields: names of fields that are a string or an array of strings. ``array.field`` is a field in each
+            element of an array.
+    """
     for path in fields:
         items, _, field = path.rpartition(".")
         for item in getattr(request, items) if items else [request]:

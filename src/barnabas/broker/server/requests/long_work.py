@@ -62,7 +62,10 @@ class LongWork:
             pass
 
     async def next_slice(self) -> float:
-        """Let the event loop serve requests, and wait for the next slice. Return the time of its end."""
+        """Let the event loop serve requests, and wait for the next slice.
+
+        Return the time at which this slice ends, in seconds of the clock `now`.
+        """
         async with self._turn:
             await asyncio.sleep(0)
         return self.now() + SLICE

@@ -108,17 +108,20 @@ class _Named(Need):
 
 
 def Topic(operation: Operation, field: str = "topic") -> Need:
-    """Require a permission on the topic that a field of the request names."""
+    """Require permission for `operation` on the topic that the request names in `field`."""
     return _Named(ResourceType.TOPIC, operation, field)
 
 
 def Group(operation: Operation, field: str = "group_id") -> Need:
-    """Require a permission on the group that a field of the request names."""
+    """Require permission for `operation` on the group that the request names in `field`."""
     return _Named(ResourceType.GROUP, operation, field)
 
 
 def TransactionalId(operation: Operation, field: str = "transactional_id") -> Need:
-    """Require a permission on the transactional id in a field of the request, if the field is not null."""
+    """Require permission for `operation` on the transactional id in the request's `field`.
+
+    If the field is null, require nothing.
+    """
     return _Named(ResourceType.TRANSACTIONAL_ID, operation, field)
 
 
@@ -162,7 +165,12 @@ class Each(Need):
     def sort_out(self, access: Access, request: Request, topic_names: TopicNames) -> list[Refused]:
         """Return the items that the client is not authorised for, grouped by their error.
 
-        Items with an unknown topic id are left out.
+        Items with an unknown topic id are left out. The result is empty if the client may use all items.
+
+        Args:
+            access: permissions of the client.
+            request: request with the array `self.array`.
+            topic_names: names of the cluster's topics, by topic id.
         """
         items = getattr(request, self.array)
         if not items or (self._unless is not None and access.on_cluster(self._unless)):
@@ -185,7 +193,15 @@ class Each(Need):
 
 
 def name_of(item: Any, field: str, topic_names: TopicNames) -> str | None:
-    """Return the name of an item's resource; None if its topic id is unknown."""
+    """Return the name of the resource that an item of a request is about.
+
+    Return None if the item has only a topic id, and the id is unknown.
+
+    Args:
+        item: an item of an array in a request.
+        field: field of the item with the name; "" if the item itself is the name.
+        topic_names: names of the cluster's topics, by topic id.
+    """
     if not field:
         return item  # type: ignore[no-any-return]
     name: str | None = getattr(item, field)
@@ -196,17 +212,26 @@ def name_of(item: Any, field: str, topic_names: TopicNames) -> str | None:
 
 
 def each_topic(operation: Operation, request: str, response: str = "", **options: Any) -> Each:
-    """Require a permission on each topic in an array of the request. `options` are those of `Each`."""
+    """Require permission for `operation` on each topic in an array of the request.
+
+    `request`, `response` and `options` are arguments of `Each`.
+    """
     return Each(ResourceType.TOPIC, operation, request, response, **options)
 
 
 def each_group(operation: Operation, request: str, response: str = "", **options: Any) -> Each:
-    """Require a permission on each group in an array of the request. `options` are those of `Each`."""
+    """Require permission for `operation` on each group in an array of the request.
+
+    `request`, `response` and `options` are arguments of `Each`.
+    """
     return Each(ResourceType.GROUP, operation, request, response, **options)
 
 
 def each_transactional_id(operation: Operation, request: str, response: str = "") -> Each:
-    """Require a permission on each transactional id in an array of the request."""
+    """Require permission for `operation` on each transactional id in an array of the request.
+
+    The items of the array are the ids. `request` and `response` are arguments of `Each`.
+    """
     return Each(ResourceType.TRANSACTIONAL_ID, operation, request, response, name="")
 
 
@@ -249,7 +274,7 @@ class EachConfigResource(Each):
 
 
 def without(request: Request, array: str, refused: Sequence[Refused]) -> Any:
-    """Return a copy of the request without the rejected items of one array."""
+    """Return a copy of the request, without the items in `refused` in the array with this name."""
     gone = {id(item) for each in refused for item in each.items}
     return with_items(request, array, [item for item in getattr(request, array) if id(item) not in gone])
 

@@ -137,9 +137,14 @@ class NewTransactionalIds:
 
 
 def bounded(handle: Handle, bound: BoundedNames) -> Handle:
-    """Wrap `handle` so that it first counts the name in the request, and rejects too many new names.
+    """Return a handler that counts the name in each request, and then calls `handle`.
 
-    The limit applies only to principals that ACLs restrict.
+    If the principal has created too many names, the handler raises KafkaError POLICY_VIOLATION. It counts
+    only names of principals that ACLs restrict.
+
+    Args:
+        handle: the handler of the API.
+        bound: the kind of names. `bound.named_by` is the request's field with the name.
     """
     admit, named_by = bound.names.admit, bound.named_by
 

@@ -95,7 +95,11 @@ class Pieces:
     def join(self, whole: Any, part: Any, continued: int) -> None:
         """Add `part`, the response to a piece, to `whole`, the response to the earlier pieces.
 
+        `whole` keeps its own error if it has one, and gets the longer throttle time of the two.
+
         Args:
+            whole: the response that this method changes.
+            part: the response to add.
             continued: nesting depth at which the piece continues the previous one (`Piece.continued`).
         """
         if getattr(part, "error_code", 0) and not whole.error_code:
@@ -106,7 +110,11 @@ class Pieces:
 
 
 def count_along(message: Any, path: Sequence[str]) -> int:
-    """Return the number of items in all arrays along a path, of all levels together."""
+    """Return the number of items in all arrays along a path, of all levels together.
+
+    `path` has the names of array fields: the first in `message`, each other one in the items of the array
+    before it.
+    """
     return _count(getattr(message, path[0]) or (), path[1:])
 
 
@@ -186,8 +194,10 @@ def _fail(
 
     Args:
         items: items of the request at one level.
+        whole: the response, or an answer in it.
         inner: path of the arrays inside an item.
         answers: path of the arrays with the answers, from `whole`.
+        error: the error for each item.
     """
     cls: Any = next(f.type for f in whole.__fields__ if f.name == answers[0])
     names = [f.name for f in cls.__fields__ if not f.name.startswith("error")]

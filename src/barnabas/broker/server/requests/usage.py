@@ -53,7 +53,10 @@ class Usage:
         self._delay = 0.0
 
     def charge(self, kind: QuotaKind, amount: float) -> None:
-        """Charge `amount` to the client's quota of this kind. This can increase the throttle time."""
+        """Charge `amount` to the client's quota of this kind. This can increase the throttle time.
+
+        The amount is in bytes. For REQUEST, it is 100 for each second on the event loop.
+        """
         self._wait(self._quotas.charge(kind, self._user, self._client_id, amount))
 
     @property
@@ -116,9 +119,15 @@ class Metering:
     ) -> Usage | None:
         """Create the usage of a request with `size` bytes.
 
-        Return None for a request between brokers, or of this broker itself.
+        Return None for a request between brokers, or of this broker itself. Charge the size of a Produce
+        request to the client's quota.
 
-        Charge the size of a Produce request to the client's quota.
+        Args:
+            api: the API of the request.
+            header: header of the request.
+            client: connection of the request.
+            size: size of the request in bytes.
+            began: time at which the request began, in seconds of the monotonic clock; None for now.
         """
         if api.order.is_of_brokers(header.api_version) or client.principal is ITSELF:
             return None

@@ -45,7 +45,7 @@ class RuleFields(Protocol):
 
 
 def filter_of(fields: FilterFields) -> AclFilter:
-    """Return the ACL filter in a message.
+    """Return the ACL filter in a DescribeAcls request, or in an item of a DeleteAcls request.
 
     Raises:
         KafkaError: INVALID_REQUEST, a field has an unknown code.
@@ -65,7 +65,7 @@ def filter_of(fields: FilterFields) -> AclFilter:
 
 
 def rule_of(fields: RuleFields) -> AclBinding:
-    """Return the ACL that a message asks to create.
+    """Return the ACL that an item of a CreateAcls request asks to create.
 
     Raises:
         KafkaError: INVALID_REQUEST, the ACL is not valid.

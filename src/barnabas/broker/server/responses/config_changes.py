@@ -25,7 +25,8 @@ def resources_once(
 ) -> tuple[dict[ConfigResource, R], dict[ConfigResource, KafkaError]]:
     """Return the valid resources by key, and the errors of the others by key.
 
-    A resource is valid if the request has it only once, and if it has each setting only once.
+    A resource is valid if the request has it only once, and if it has each setting only once. The error of
+    the others is INVALID_REQUEST. A key is the type and the name of a resource.
     """
     named = Counter(map(_key, resources))
     once: dict[ConfigResource, R] = {}

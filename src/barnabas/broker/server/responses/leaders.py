@@ -30,7 +30,7 @@ class Leaders:
 
     @property
     def endpoints(self) -> list[NodeEndpoint]:
-        """Addresses of the leaders that `of` has returned so far."""
+        """Addresses of the leaders that `of` has returned so far, each once, in the order of the calls."""
         return list(self._endpoints.values())
 
     def of(self, topic_id: TopicId, index: int) -> LeaderIdAndEpoch:

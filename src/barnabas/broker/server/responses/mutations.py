@@ -25,8 +25,12 @@ Each change is a write to the metadata store: 25,000 settings took five seconds 
 def limit_changes(*path: str) -> Callable[[Any], None]:
     """Return a function that rejects a request with too many changes.
 
-    The function raises KafkaError POLICY_VIOLATION if an array along `path` has more than `MAX_CHANGES`
-    elements in the whole request. Then the broker executes no part of the request, as in Apache Kafka.
+    The function raises KafkaError POLICY_VIOLATION if, in the whole request, an array in `path` has more than
+    `MAX_CHANGES` elements. Then the broker executes no part of the request, as in Apache Kafka.
+
+    Args:
+        path: names of array fields. The first is a field of the request, and each other one is a field in the
+            elements of the array before it.
     """
 
     def check(request: Request) -> None:
@@ -66,9 +70,10 @@ class MutationBudget:
             )
 
     def spend(self, partitions: int) -> None:
-        """Charge partitions to the quota.
+        """Charge this number of partitions, to be created or deleted, to the client's quota.
 
-        Raises KafkaError THROTTLING_QUOTA_EXCEEDED if the quota is used up.
+        Raises:
+            KafkaError: THROTTLING_QUOTA_EXCEEDED, the quota is used up.
         """
         if self._left is not None and not self._left.admit(partitions):
             raise KafkaError(

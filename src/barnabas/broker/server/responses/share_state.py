@@ -22,13 +22,15 @@ def each_partition(
 ) -> MaybeAwaitable[list[Any]]:
     """Call `ask` for each partition of a request, and return the list of topic results.
 
-    An error of one partition does not affect the others.
+    If `ask` returns awaitables, return an awaitable of the list. An error of one partition does not affect
+    the others.
 
     Args:
         request: has a `group_id`, and `topics` with a `topic_id` and `partitions`.
         result: message class of a topic's result.
         partition_result: message class of a partition's result.
-        ask: executes the request for one share partition; raises KafkaError.
+        ask: called with a share partition and the request's entry for it; returns a value or an awaitable of
+            a value, or raises KafkaError.
         fields: returns the fields of a partition's result for the value that `ask` returned.
     """
     results = []

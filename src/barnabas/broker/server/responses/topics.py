@@ -23,6 +23,11 @@ def leader_error(image: ClusterImage, state: PartitionState, listener: str) -> E
 
     The code is LEADER_NOT_AVAILABLE without a live leader, LISTENER_NOT_FOUND if the leader has no such
     listener, and NONE in every other case.
+
+    Args:
+        image: the latest cluster image, which has the live brokers.
+        state: the partition in this image.
+        listener: name of the listener to which the client has connected.
     """
     leader = image.brokers.get(state.leader)
     if leader is None:
@@ -66,11 +71,13 @@ class TopicAnswers:
         return found
 
     def encoded(self, image: ClusterImage, listener: str, version: int, *, operations: bool) -> EncodedTopics:
-        """Return the cache of encoded topics by name, to which the caller can add.
+        """Return the cache of encoded topics, to which the caller can add.
 
-        An entry is valid only if it has the same topic image as `image`.
+        The cache has (topic image, encoded topic) by topic name. An entry is valid only if its topic image is
+        the same object as the one in `image`.
 
         Args:
+            image: the latest cluster image.
             listener: listener of the client.
             version: version of the request.
             operations: whether the encoded topics contain the authorized operations.
@@ -144,9 +151,12 @@ class TopicMaker:
     def make(
         self, topic: TopicImage, last: tuple[TopicImage, MetadataResponseTopic] | None = None
     ) -> MetadataResponseTopic:
-        """Build a topic.
+        """Return a topic for a Metadata response.
 
-        Reuse the unchanged partitions of `last`: the previous image of the topic, with its result.
+        Args:
+            topic: the topic in the image.
+            last: an earlier image of the topic and the result for it, whose unchanged partitions are used
+                again; None to make all partitions.
         """
         states, answers = ((), ()) if last is None else (last[0].partitions, last[1].partitions)
         errors, offline = self._errors, self._offline

@@ -110,7 +110,8 @@ class CoordinatorPersister:
         view: settings of this broker, and its image (copy) of the cluster's metadata.
         local: share coordinator on this broker.
         peers: the other brokers.
-        create: creates topics; returns the errors of the topics that it could not create.
+        create: awaited with names of topics; creates the topics, and returns the errors of those that it
+            could not create, by name.
     """
 
     def __init__(
@@ -280,6 +281,14 @@ class CoordinatorPersister:
 
     async def _ask(self, coordinator: BrokerId, api: _Api, key: SharePartitionKey, data: Any) -> Any:
         """Send a share partition's operation to another broker, and return its part of the response.
+
+        In one turn of the event loop, several operations on the same group go into one request.
+
+        Args:
+            coordinator: broker to which the operation goes.
+            api: messages of the operation.
+            key: the share partition.
+            data: the share partition's part of the request.
 
         Raises:
             KafkaError: the error in the response; NETWORK_EXCEPTION, there is no response;

@@ -16,7 +16,8 @@ async def delete_before(
     such records.
 
     Raises:
-        KafkaError: this broker does not lead the partition, `start` is not valid, or the disk failed.
+        KafkaError: this broker does not lead the partition, or lost the leadership meanwhile; `start` is not
+            valid; or the disk failed.
     """
     replica = replicas.find(*partition)
     replica.check_leader()

@@ -26,7 +26,10 @@ class Closing:
         self._closes: list[Close] = []
 
     def add(self, close: Close) -> None:
-        """Register a function to call when the stage closes."""
+        """Register a function to call when the stage closes.
+
+        The function can return an awaitable, which `close` then awaits.
+        """
         self._closes.append(close)
 
     async def close(self) -> None:

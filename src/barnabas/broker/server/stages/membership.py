@@ -84,7 +84,11 @@ def _registration(foundation: Foundation, binding: Binding, logs: Logs) -> Broke
 
 
 def _asking(node_id: BrokerId, metadata: Metadata) -> Ask:
-    """Return a function with which the controller sends a request to any broker, also to this one."""
+    """Return a function with which the controller sends a request to any broker, also to this one.
+
+    The function is awaited with the broker's id and the request, and returns the response. It raises
+    ChannelError if another broker does not respond within `_ASKED_SECONDS`.
+    """
 
     async def ask(broker_id: BrokerId, request: Request) -> Response:
         if broker_id == node_id:

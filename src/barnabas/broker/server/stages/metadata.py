@@ -82,7 +82,8 @@ def _note_unusable(failure: Failure, state: SessionState) -> None:
 def everything(foundation: Foundation) -> ImageDelta:
     """Return the current metadata image as a delta from an empty image.
 
-    A part applies this delta first, and then subscribes to further deltas.
+    A part of the broker that a later stage opens applies this delta first, and then subscribes to further
+    deltas. The delta names all topics, all settings and all client quotas as changed.
     """
     image = foundation.view.image
     return ImageDelta(

@@ -109,12 +109,15 @@ class TelemetryClients:
                 return candidate
 
     def find(self, client_id: bytes, about: Mapping[str, str]) -> ClientInstance:
-        """Return the client with this id, after an update of its subscription.
+        """Return the client with this client instance id, after an update of its subscription.
 
-        If the client is unknown, create it with the attributes `about`.
+        If the client is unknown, create it. If there are then too many clients, remove the one that has been
+        silent for longest. In any case, remove some silent clients.
 
-        If there are too many clients, remove the one that has been silent for longest. Also remove some
-        silent clients.
+        Args:
+            client_id: the client instance id, 16 bytes.
+            about: attributes of the client, by the names that the setting ``match`` uses. They are ignored if
+                the client is known.
         """
         self._forget_silent()
         client = self._clients.get(client_id)

@@ -210,7 +210,7 @@ def _read_attribute(reader: _Reader, at: int, end: int) -> tuple[str, str]:
 
 
 def _read_value(reader: _Reader, at: int, end: int) -> str:
-    """Return an OpenTelemetry AnyValue as text; "" if it is a list or a map."""
+    """Return the OpenTelemetry AnyValue in the bytes `at` to `end` as text; "" if it is a list or a map."""
     text = ""
     for number, kind, start, stop in reader.fields(at, end):
         if number == 1 and kind == _BYTES:

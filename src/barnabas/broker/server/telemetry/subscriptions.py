@@ -50,7 +50,10 @@ class Wanted:
     version: object
 
     def subscription_id(self, client_instance_id: bytes) -> int:
-        """Return a signed 32-bit number that changes with the metrics and the interval. It is not secret."""
+        """Return the subscription id of a client: a signed 32-bit number, which is not secret.
+
+        It changes with the metrics and the interval, and differs between clients.
+        """
         told = f"{','.join(self.metrics)} {self.interval_ms}".encode()
         number = zlib.crc32(told) ^ zlib.crc32(client_instance_id)
         return number - 2**32 if number >= 2**31 else number

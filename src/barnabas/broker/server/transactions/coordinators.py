@@ -49,7 +49,14 @@ class TransactionCoordinators:
     ) -> MaybeAwaitable[None]:
         """Add partitions to a transaction (`TransactionCoordinator.add_partitions`).
 
-        `version` is the transaction version of the producer. Requests to other brokers always use version 2.
+        If the coordinator is on another broker, or must still store the change, return an awaitable that
+        waits for this.
+
+        Args:
+            transactional_id: transactional id of the producer.
+            producer: id and epoch of the producer.
+            partitions: partitions to add.
+            version: transaction version of the producer. Requests to other brokers always use version 2.
 
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE, there is no coordinator, or the coordinator does not
@@ -63,10 +70,10 @@ class TransactionCoordinators:
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
     ) -> MaybeAwaitable[Verdicts]:
-        """Return an error code for each partition: NONE if the partition is in the transaction.
+        """Return an error code for each partition: NONE if the partition is in the producer's transaction.
 
-        If the coordinator is on another broker that does not respond, each partition gets
-        COORDINATOR_NOT_AVAILABLE.
+        If the coordinator is on another broker, return an awaitable of the codes. If that broker does not
+        respond, each partition gets COORDINATOR_NOT_AVAILABLE.
 
         Raises:
             KafkaError: there is no coordinator, or the coordinator on this broker rejects the whole request.

@@ -34,7 +34,7 @@ class MarkerSender:
 
     Args:
         view: settings of this broker, and its image (copy) of the cluster's metadata.
-        synced: returns an image with all changes of the metadata until now.
+        synced: awaited; returns an image with all changes of the metadata until the call.
         local: appends markers to the partitions that this broker leads.
         peers: the other brokers.
     """
@@ -52,7 +52,11 @@ class MarkerSender:
         self._peers = peers
 
     def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> MaybeAwaitable[Outcomes]:
-        """Write a marker to partitions on all brokers, and return the outcome for each partition."""
+        """Write a marker to partitions on all brokers, and return an error code for each partition.
+
+        The code is NONE if all in-sync replicas of the partition have the marker. It is LEADER_NOT_AVAILABLE
+        if the partition has no leader now. If the result is not known at once, return an awaitable of it.
+        """
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
         missing: list[TopicPartition] = []
         image = self._view.image
@@ -103,7 +107,7 @@ class MarkerSender:
         )
 
     async def _look_for(self, partitions: Sequence[TopicPartition]) -> Outcomes:
-        """Return the outcome for partitions that are not in this broker's image, from a newer image.
+        """Return an error code for partitions that are not in this broker's image, from a newer image.
 
         UNKNOWN_TOPIC_OR_PARTITION means that a partition was deleted. LEADER_NOT_AVAILABLE means that the
         partition exists, or that no newer image came in time. The caller then tries again.
@@ -122,7 +126,7 @@ class MarkerSender:
 
 
 def _not_unknown(outcomes: Outcomes) -> Outcomes:
-    """Replace UNKNOWN_TOPIC_OR_PARTITION in outcomes by the retriable error LEADER_NOT_AVAILABLE.
+    """Replace the error code UNKNOWN_TOPIC_OR_PARTITION of partitions by the retriable LEADER_NOT_AVAILABLE.
 
     This broker's image has the partition. So the leader's image of the metadata is stale, and the leader has
     written no marker.

@@ -37,9 +37,17 @@ class Groups(Protocol):
     def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: EndTransaction
     ) -> MaybeAwaitable[None]:
-        """End a producer's transaction in a partition of `__consumer_offsets`.
+        """Append the marker that ends a producer's transaction in a partition of `__consumer_offsets`.
 
-        Raises the errors of `CoordinatorRuntime.end_transaction`.
+        If the in-sync replicas must still get the marker, return an awaitable that waits for them.
+
+        Args:
+            partition: number of the partition.
+            producer: id and epoch of the producer.
+            marker: commit or abort, and the epoch of the transaction coordinator.
+
+        Raises:
+            KafkaError: the errors of `CoordinatorRuntime.end_transaction`.
         """
 
 
@@ -62,7 +70,8 @@ class MarkerAppender:
     ) -> MaybeAwaitable[dict[TopicPartition, ErrorCode]]:
         """Append a marker to partitions, and return the error code for each partition (NONE for success).
 
-        If in-sync replicas do not have all markers yet, return an awaitable that waits for these replicas.
+        If in-sync replicas do not have all markers yet, return an awaitable. It waits for these replicas, and
+        then has this result.
         """
         outcomes: dict[TopicPartition, ErrorCode] = {}
         waiting: dict[TopicPartition, Awaitable[object]] = {}
@@ -83,7 +92,8 @@ class MarkerAppender:
         None means that all in-sync replicas already have the marker.
 
         Raises:
-            KafkaError: this broker does not lead the partition, the marker is outdated, or the append failed.
+            KafkaError: this broker does not lead the partition, a later epoch of the producer or of the
+                coordinator has fenced the marker, or the append failed.
         """
         replica = self._replicas.find(*partition)
         producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)

@@ -38,9 +38,11 @@ def refusals(
 ) -> MaybeAwaitable[Refusals]:
     """Return the errors of those batches in a transactional request that the broker must not append.
 
-    The result has the errors by topic (name or id, as in the request) and partition index.
+    The result has the errors by topic (name or id, as in the request) and partition index. It is empty if the
+    broker may append all batches.
 
-    Ask the transaction coordinator about partitions in which the transaction has no records yet.
+    Ask the transaction coordinator about partitions in which the transaction has no records yet. If its
+    answer must be awaited, return an awaitable of the result.
 
     Args:
         replicas: finds the partitions of this broker.
@@ -93,7 +95,10 @@ def _refusals(
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """Convert a coordinator's error to one that a producer with this version of Produce understands."""
+    """Convert a transaction coordinator's error to one that a producer understands.
+
+    `version` is the version of the Produce request.
+    """
     if code in _RETRIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _IMPLICIT_FROM):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.PRODUCER_FENCED:

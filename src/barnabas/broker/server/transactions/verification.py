@@ -54,7 +54,7 @@ class LastMarker(NamedTuple):
 
 
 def still_valid(verdicts: Verdicts, markers: Mapping[TopicPartition, LastMarker]) -> Verdicts:
-    """Return the verdicts, with INVALID_TXN_STATE where the transaction has ended meanwhile.
+    """Return the verdicts (error codes), with INVALID_TXN_STATE where the transaction has ended meanwhile.
 
     A transaction has ended if a partition has a later marker than `markers` says. The check is necessary for
     producers before transaction version 2, which do not raise their epoch with each transaction.
@@ -68,7 +68,7 @@ def still_valid(verdicts: Verdicts, markers: Mapping[TopicPartition, LastMarker]
 
 
 class Coordinators(Protocol):
-    """The methods of the transaction coordinators that a partition's leader uses."""
+    """The operations of transaction coordinators that the leader of a partition uses to admit a write."""
 
     def add_partitions(
         self,
@@ -79,22 +79,36 @@ class Coordinators(Protocol):
     ) -> MaybeAwaitable[None]:
         """Add partitions to the producer's transaction.
 
-        Raises KafkaError if the coordinator rejects this, or if there is none now.
+        If the coordinator is on another broker, or must still store the change, return an awaitable that
+        waits for this.
+
+        Args:
+            transactional_id: transactional id of the producer.
+            producer: id and epoch of the producer.
+            partitions: partitions to add.
+            version: transaction version of the producer.
+
+        Raises:
+            KafkaError: the coordinator rejects the partitions, or there is no coordinator now. If the result
+                is an awaitable, the awaitable can raise the error.
         """
 
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
     ) -> MaybeAwaitable[Verdicts]:
-        """Return an error code for each partition: NONE if the partition is in the transaction.
+        """Return an error code for each partition: NONE if the partition is in the producer's transaction.
 
-        Raises KafkaError if there is no coordinator now, or if it rejects the whole request.
+        If the coordinator is on another broker, return an awaitable of the codes.
+
+        Raises:
+            KafkaError: there is no coordinator now, or it rejects the whole request.
         """
 
 
 class TransactionVerifier:
     """Asks the transaction coordinators whether to admit writes.
 
-    The writes of one transactional id get their verdicts in the order of their arrival.
+    The writes of one transactional id get their verdicts (error codes) in the order of their arrival.
     """
 
     def __init__(self, view: BrokerView, coordinators: Coordinators) -> None:
@@ -104,7 +118,7 @@ class TransactionVerifier:
         self._queue: dict[str, asyncio.Future[None]] = {}
 
     def is_asking(self, transactional_id: str) -> bool:
-        """Whether writes of this transactional id wait for a verdict.
+        """Whether writes of this transactional id wait for an answer of the transaction coordinator.
 
         While they wait, later writes wait, too.
         """
@@ -116,6 +130,9 @@ class TransactionVerifier:
         The errors come from the coordinator. For example, TRANSACTION_ABORTABLE: the partition was not added.
         CONCURRENT_TRANSACTIONS: the previous transaction has not ended yet. A write that adds no partitions
         is always allowed if ``transaction.partition.verification.enable`` is false.
+
+        If the codes are not known at once, or if an earlier write of the transactional id waits for its own,
+        return an awaitable.
 
         The caller must await the result in the task that then writes. If another task writes, the next write
         of the same transactional id can come first.
@@ -151,6 +168,11 @@ class TransactionVerifier:
         """Return the verdicts. While the previous transaction has not ended, ask the coordinator again.
 
         After ``add.partitions.to.txn.retry.backoff.max.ms``, return the last verdicts.
+
+        Args:
+            write: the write to admit.
+            verdicts: the coordinator's first answer, an error code for each partition; None if the
+                coordinator has not been asked yet.
         """
         config = self._view.config
         loop = asyncio.get_running_loop()
