@@ -97,7 +97,7 @@ def is_local_name(host: str) -> bool:
 
 
 class Responder:
-    """An HTTP server on one address. It answers the paths of `handlers`, and 404 for other paths."""
+    """An HTTP server on one address. It answers the paths that `start` receives, and 404 for other paths."""
 
     def __init__(self, host: str, port: int, network: Network) -> None:
         self._host, self._port = host, port
@@ -129,7 +129,11 @@ class Responder:
         self._port = self._socket.port
 
     async def start(self, handlers: Mapping[str, Handler]) -> None:
-        """Begin to answer requests for the paths of `handlers`."""
+        """Begin to answer requests for the paths in `handlers`. Call `bind` first.
+
+        A GET or HEAD request for a path calls the path's handler. The handler returns a status with a short
+        text, or yields a long text in pieces.
+        """
         self.handlers = handlers
         assert self._socket is not None
         await self._socket.accept(lambda: _Exchange(self), backlog=MOST_CONNECTIONS)

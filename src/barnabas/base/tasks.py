@@ -41,7 +41,7 @@ async def stop_tasks(*tasks: asyncio.Task[Any] | None) -> None:
 async def first(*waits: Coroutine[Any, Any, object]) -> None:
     """Wait until the first of several coroutines ends, and cancel the others, without a wait for their end.
 
-    If the first coroutine has failed, raise its error.
+    If the coroutine that ended first has failed, raise its error.
     """
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:

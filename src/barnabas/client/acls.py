@@ -25,7 +25,9 @@ from barnabas.kafka.security.acls import (
 
 
 def describe_acls(servers: str, timeout: float, chosen: AclFilter) -> list[AclBinding]:
-    """Return the ACLs that match a filter, sorted.
+    """Return the ACLs that match the filter `chosen`, sorted.
+
+    `servers` are the addresses of brokers, and `timeout` is the time limit in seconds.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers.
@@ -54,6 +56,8 @@ def describe_acls(servers: str, timeout: float, chosen: AclFilter) -> list[AclBi
 def create_acls(servers: str, timeout: float, rules: Sequence[AclBinding]) -> None:
     """Create ACLs. It is no error if an ACL exists already.
 
+    `servers` are the addresses of brokers, and `timeout` is the time limit in seconds.
+
     Raises:
         KafkaError: the broker rejected an ACL. It may have created the other ones.
         ClientError: no broker answers.
@@ -76,6 +80,8 @@ def create_acls(servers: str, timeout: float, rules: Sequence[AclBinding]) -> No
 
 def delete_acls(servers: str, timeout: float, filters: Sequence[AclFilter]) -> list[AclBinding]:
     """Delete the ACLs that match any of the filters. Return the deleted ACLs, sorted.
+
+    `servers` are the addresses of brokers, and `timeout` is the time limit in seconds.
 
     Raises:
         KafkaError: the broker rejected a filter, or did not delete an ACL. It may have deleted other ACLs.

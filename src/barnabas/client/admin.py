@@ -51,6 +51,8 @@ class Admin:
         """Create a client.
 
         Args:
+            bootstrap_servers: addresses of brokers, `host:port,...`.
+            timeout: seconds for each call, including all attempts.
             settings: settings of librdkafka, with underscores for dots, as for every other client.
 
         Raises:

@@ -73,7 +73,7 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupListing:
-    """A group. `type` is its protocol: classic, consumer or share."""
+    """A group. `type` is its protocol: classic, consumer or share; unknown if the broker does not say."""
 
     group: str
     state: str

@@ -125,14 +125,20 @@ class Brokers:
         return self._ask_first(request, self._deadline(deadline), patience)
 
     def ask(self, broker: BrokerId, request: Question, *, at_most: int | None = None) -> Any:
-        """Send a request in version `at_most` or lower to one broker, once. Return the response."""
+        """Send a request in version `at_most` or lower to one broker, once. Return the response.
+
+        If `at_most` is None, the request has the highest version that both sides support.
+        """
         responses, failures = self.ask_each({broker: request}, at_most=at_most)
         for failure in failures.values():
             raise failure
         return responses[broker]
 
     def ask_controller(self, call: Callable[[BrokerConnection], T]) -> T:
-        """Run `call` with a connection to the controller. Return its result."""
+        """Run `call` with a connection to the controller. Return its result.
+
+        If `call` gets no answer, or the broker is not the controller any more, it runs again (see `insist`).
+        """
 
         def attempt(deadline: float) -> T:
             metadata = self.metadata([], deadline)
@@ -145,6 +151,8 @@ class Brokers:
 
     def ask_broker(self, broker: BrokerId, call: Callable[[BrokerConnection], T]) -> T:
         """Run `call` with a connection to one broker. Return its result.
+
+        If `call` gets no answer, it runs again (see `insist`).
 
         Raises:
             UnknownBrokerError: the cluster has no live broker with this id. The call is not repeated.
@@ -165,6 +173,8 @@ class Brokers:
         kind: CoordinatorType = CoordinatorType.GROUP,
     ) -> T:
         """Run `call` with a connection to a coordinator and with that broker's id. Return its result.
+
+        If `call` gets no answer, or the broker is not the coordinator any more, it runs again (see `insist`).
 
         Args:
             key: group or transactional id that the broker coordinates.
@@ -196,7 +206,7 @@ class Brokers:
         A broker that does not answer is in the `failures` of the result, and raises nothing.
 
         Args:
-            at_most: the highest version of the requests.
+            at_most: the highest version of the requests; None for the highest that both sides support.
             patience: seconds for each answer at most; None for all the time that is left.
             deadline: monotonic seconds; `timeout` from now if it is None.
         """
@@ -231,8 +241,11 @@ class Brokers:
         """Send a request to a broker without waiting for the response. Return an object that receives it.
 
         Args:
-            at_most: the highest version of the request.
+            at_most: the highest version of the request; None for the highest that both sides support.
             deadline: monotonic seconds; `timeout` from now if it is None.
+
+        Raises:
+            ClientError: the cluster does not have the broker, or the request cannot be sent.
         """
         deadline = self._deadline(deadline)
         if broker not in self._addresses:

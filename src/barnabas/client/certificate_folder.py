@@ -73,6 +73,7 @@ class CertificateFolder:
         Raises:
             ClientError: the folder already has an authority. Clients of a new one would not trust the
                 certificates that the old one has signed.
+            ConfigError: a certificate cannot contain `name`.
         """
         if self.authority.exists() or self._authority_key.exists():
             raise ClientError(
@@ -149,7 +150,10 @@ class CertificateFolder:
         return {*hosts} <= {*found.hosts} and found.ends - _now() > RENEWAL
 
     def write_login(self, user: str, password: str, servers: str) -> Path:
-        """Write a user's login as client settings in the format of Java's tools. Return the file's path."""
+        """Write a user's login as client settings in the format of Java's tools. Return the file's path.
+
+        `servers` is the value of ``bootstrap.servers`` in this file.
+        """
         lines = [
             f"bootstrap.servers={servers}",
             "security.protocol=SASL_SSL",

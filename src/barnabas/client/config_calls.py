@@ -46,6 +46,10 @@ def describe_settings(brokers: Brokers, kind: str, name: str) -> list[ConfigValu
     Args:
         kind: "topic", "group", "client metrics" or "broker".
         name: name of the resource; for a broker its id, or "" for the defaults of all brokers (KIP-226).
+
+    Raises:
+        KafkaError: the broker rejected the request.
+        ClientError: the broker does not answer, or `name` is not the id of a broker.
     """
     resource = DescribeConfigsResource(
         resource_type=_TYPES[kind], resource_name=name, configuration_keys=None
@@ -71,6 +75,10 @@ def alter_settings(
         name: name of the resource; for a broker its id, or "" for the defaults of all brokers (KIP-226).
         changes: triples of an operation, the name of a setting, and a value. The operation is "set",
             "delete", "append" or "subtract"; "delete" has the value None.
+
+    Raises:
+        KafkaError: the broker rejected the request.
+        ClientError: the broker does not answer, or `name` is not the id of a broker.
     """
     request = IncrementalAlterConfigsRequest(resources=[changed_resource(kind, name, changes)])
 
@@ -89,7 +97,8 @@ def changed_resource(
 ) -> AlterConfigsResource:
     """Return the part of an IncrementalAlterConfigs request for one resource.
 
-    The arguments are those of `alter_settings`.
+    `kind` is "topic", "group", "client metrics" or "broker", and `name` the name of the resource. `changes`
+    has triples of an operation ("set", "delete", "append" or "subtract"), the name of a setting, and a value.
     """
     return AlterConfigsResource(
         resource_type=_TYPES[kind],

@@ -56,7 +56,11 @@ class Security(Protocol):
     """The encryption and the login of a connection (`barnabas.client.security`)."""
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
-        """Return the socket to use, encrypted if TLS is on. Raises OSError if the handshake fails."""
+        """Return the socket to use for the connected socket `plain`, encrypted if TLS is on.
+
+        `host` is the broker's name, which TLS compares with the certificate unless that check is off.
+        Raises OSError if the handshake fails.
+        """
         ...
 
     def authenticate(self, connection: BrokerConnection) -> None:
@@ -130,12 +134,18 @@ class BrokerConnection:
         self._socket.settimeout(timeout)
 
     def ask(self, request: Request | Repeated, *, at_most: int | None = None) -> Any:
-        """Send a request in version `at_most` or lower, and return the response."""
+        """Send a request in version `at_most` or lower, and return the response.
+
+        If `at_most` is None, the request has the highest version that both sides support.
+        """
         self.send(request, at_most=at_most)
         return self.receive()
 
     def send(self, request: Request | Repeated, *, at_most: int | None = None) -> None:
-        """Send a request in version `at_most` or lower without waiting. `receive` returns the response."""
+        """Send a request in version `at_most` or lower without waiting. `receive` returns the response.
+
+        If `at_most` is None, the request has the highest version that both sides support.
+        """
         if isinstance(request, Repeated):
             self._send_again(request, at_most)
         else:

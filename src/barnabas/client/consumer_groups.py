@@ -57,7 +57,12 @@ class Committed(NamedTuple):
 
 
 def list_groups(brokers: Brokers) -> list[GroupListing]:
-    """Return every consumer group and share group of the cluster, from all brokers."""
+    """Return every consumer group and share group of the cluster, from all brokers, in order of their ids.
+
+    Raises:
+        KafkaError: a broker rejected the request.
+        ClientError: a broker does not answer.
+    """
 
     def attempt(deadline: float) -> list[GroupListing]:
         answers = brokers.ask_every(ListGroupsRequest(), deadline=deadline)
@@ -80,6 +85,8 @@ def list_groups(brokers: Brokers) -> list[GroupListing]:
 
 def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: str) -> GroupDescription:
     """Return the description of a group of any type. The state of a missing group is Dead.
+
+    `connection` leads to the group's coordinator, whose broker id is `coordinator`.
 
     Raises:
         KafkaError: the coordinator rejected the request.
@@ -122,7 +129,7 @@ def committed(
     only: Iterable[TopicPartition] | None = None,
     stable: bool = False,
 ) -> dict[TopicPartition, Committed]:
-    """Return the group's committed offsets, for all of its partitions or `only` these.
+    """Return the group's committed offsets: of the partitions in `only`, or of all partitions if it is None.
 
     Partitions without a committed offset are left out.
 

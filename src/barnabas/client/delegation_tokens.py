@@ -28,6 +28,8 @@ _USER = "User"
 class TokenListing(NamedTuple):
     """A delegation token, without its password. Times are in milliseconds since 1970.
 
+    `id` is the name with which a client logs in.
+
     Attributes:
         owner: user as whom a client with the token logs in.
         requester: user who has created the token.
@@ -71,6 +73,8 @@ def create_token(
     """Create a token.
 
     Args:
+        servers: addresses of brokers.
+        timeout: time limit in seconds.
         owner: user as whom a client with the token logs in; None for the user who sends this request.
         renewers: users who can renew and expire the token, in addition to the owner.
         max_lifetime_ms: longest lifetime in milliseconds, with all renewals; -1 for the longest that the
@@ -98,6 +102,8 @@ def create_token(
 def list_tokens(servers: str, timeout: float) -> list[TokenListing]:
     """Return the tokens that the user may see, without their passwords.
 
+    `servers` are the addresses of brokers, and `timeout` is the time limit in seconds.
+
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers.
     """
@@ -117,7 +123,8 @@ def list_tokens(servers: str, timeout: float) -> list[TokenListing]:
 def renew_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
     """Set the expiry of a token to `period_ms` from now; -1 means the broker's default period.
 
-    Return the new expiry in ms since 1970.
+    Return the new expiry in ms since 1970. `servers` are the addresses of brokers, and `timeout` is the time
+    limit in seconds.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers, or the user sees no such
@@ -132,7 +139,8 @@ def renew_token(servers: str, timeout: float, token_id: str, period_ms: int) -> 
 def expire_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
     """Set the expiry of a token to `period_ms` from now; -1 deletes the token.
 
-    Return the new expiry in ms since 1970.
+    Return the new expiry in ms since 1970. `servers` are the addresses of brokers, and `timeout` is the time
+    limit in seconds.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers, or the user sees no such

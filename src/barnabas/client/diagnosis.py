@@ -177,7 +177,10 @@ class _Examined:
             yield _access(each)
 
     def _advertised(self, node: int, address: Address, is_alone: bool) -> Finding:
-        """Check that a broker answers at its advertised address. `is_alone`: the cluster has no other one."""
+        """Check that the broker `node` answers at its advertised address.
+
+        `is_alone` is true if the cluster has no other broker.
+        """
         subject = f"broker {node}"
         cure = "set advertised.listeners of that broker to an address that clients reach"
         try:

@@ -141,7 +141,10 @@ def records_in(chunk: Chunk, first: int) -> Iterator[Found]:
 
 
 def next_offset(chunk: Chunk, first: int) -> int:
-    """Return the offset after the last whole batch of a chunk that was requested from `first` on."""
+    """Return the offset after the last whole batch of a chunk that was requested from `first` on.
+
+    Return `first` if the chunk has no whole batch.
+    """
     last = first
     for _, header in batches(chunk.data):
         last = max(last, header.next_offset)

@@ -40,7 +40,8 @@ class KeepAlive:
     Args:
         consumer: consumer of librdkafka. Each poll must be within `reading`.
         max_poll_interval: `max.poll.interval.ms` of the consumer, in seconds.
-        drop: drops buffered records of removed partitions; called while `changed` is held.
+        drop: called with the partitions that a rebalance has removed, while `changed` is held; drops the
+            caller's buffered records of them.
     """
 
     def __init__(
@@ -83,7 +84,10 @@ class KeepAlive:
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop polling. End the wait of a rebalance for the caller's record."""
+        """Stop polling, and let a rebalance no longer wait for the caller's record.
+
+        The offsets of processed records are still passed to librdkafka.
+        """
         self._stopped.set()
         with self.changed:
             self._in_hand = None

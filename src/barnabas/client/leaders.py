@@ -65,6 +65,7 @@ class LeaderQuestion:
         """Prepare one request for each leader.
 
         Args:
+            partitions: the partitions that the requests are about.
             leaders: leader of each existing partition; `NO_BROKER` for a partition without a leader.
             request_of: makes the request to one leader from its partitions.
         """
@@ -161,7 +162,10 @@ def ask_leaders(
 
 
 def leaders_of(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
-    """Return the leader of each partition of topics in a MetadataResponse; `NO_BROKER` if it has none."""
+    """Return the leader of each partition of `topics`, which are those of a MetadataResponse.
+
+    A partition without a leader has `NO_BROKER`.
+    """
     return {
         TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
         for topic in topics
@@ -170,7 +174,10 @@ def leaders_of(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
 
 
 def live_leaders(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
-    """Return the leader of each partition of topics in a MetadataResponse, without leaderless partitions."""
+    """Return the leader of each partition of `topics`, which are those of a MetadataResponse.
+
+    Partitions without a leader are left out.
+    """
     return {partition: leader for partition, leader in leaders_of(topics).items() if leader != NO_BROKER}
 
 

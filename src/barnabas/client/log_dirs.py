@@ -24,7 +24,8 @@ Replica: TypeAlias = tuple[BrokerId, TopicPartition]
 class ReplicaLogDir(NamedTuple):
     """The log directory of a replica, and the one to which the replica moves.
 
-    `moving_to` is None if the replica does not move.
+    `moving_to` is None if the replica does not move. `path` is None if the broker has reported only
+    `moving_to`.
     """
 
     path: str | None

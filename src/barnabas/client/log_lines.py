@@ -93,7 +93,10 @@ def parse_line(line: str, source: str) -> Fields:
 
 
 def has_header(line: str) -> bool:
-    """Whether a line begins like a log record (timestamp, level, JSON ...), so that it starts a new one."""
+    """Whether `line` begins a new log record: with a timestamp, a level, JSON or another known form.
+
+    Any other line continues the record before it.
+    """
     if not line or line[0].isspace():
         return False
     start = 1 if line[0] == "[" else 0
@@ -258,7 +261,10 @@ def _header(line: str, *, inside: bool = False) -> Fields:
 
 
 def _peel(line: str, at: int, fields: Fields) -> int:
-    """Parse the parts before the message, in any order, each at most once. Return the message's start."""
+    """Parse the parts before the message, in any order, each at most once, and add them to `fields`.
+
+    Return the position in `line` where the message starts. The parts start at the position `at`.
+    """
     while True:
         separator = _SEPARATOR.match(line, at)
         start = separator.end() if separator else at
@@ -269,7 +275,10 @@ def _peel(line: str, at: int, fields: Fields) -> int:
 
 
 def _peel_one(line: str, start: int, first: str, fields: Fields) -> int | None:
-    """Parse the part that begins at `start`. Return its end, or None if it belongs to the message."""
+    """Parse the part that begins at the position `start` with the character `first`; add it to `fields`.
+
+    Return the part's end, or None if it belongs to the message.
+    """
     if first == "[":
         bracketed = _BRACKETED.match(line, start)
         return bracketed.end() if bracketed is not None and _take_bracket(bracketed[1], fields) else None

@@ -26,10 +26,10 @@ _FOLLOWERS = "follower.replication.throttled.replicas"
 def throttle(
     cluster: Brokers, moves: Mapping[TopicPartition, Move], brokers: Iterable[BrokerId], rate: int
 ) -> None:
-    """Limit the copies to the replicas that `moves` add to `rate` bytes a second.
+    """Limit the rate at which the replicas that `moves` add copy their partitions.
 
-    The limit applies on each of `brokers` twice: to what it sends as a leader, and to what it receives as a
-    follower.
+    The limit is `rate` bytes a second. It applies on each of `brokers` twice: to what it sends as a leader,
+    and to what it receives as a follower.
 
     Raises:
         KafkaError: a broker rejected the request. ClientError: no broker answers.

@@ -112,6 +112,8 @@ class Moves:
     ) -> dict[TopicPartition, KafkaError]:
         """Start to move partitions to their target replicas. The target None cancels a reassignment.
 
+        A target has the broker ids of the replicas, the preferred leader first.
+
         Return an error for each partition that the controller rejected.
         """
         topics: dict[str, ReassignableTopic] = {}

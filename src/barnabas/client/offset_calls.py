@@ -82,6 +82,7 @@ def offsets_request(
         times: milliseconds since 1970, `EARLIEST` or `LATEST`, by partition.
         committed: if True, `LATEST` is the last stable offset, below which no transaction is open. If False,
             it is the high watermark.
+        timeout_ms: the request's field of this name (since version 10), in milliseconds.
     """
     topics: dict[str, ListOffsetsTopic] = {}
     for (name, number), time in times.items():

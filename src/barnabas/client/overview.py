@@ -52,7 +52,7 @@ def look(admin: Admin, now: float, *, most_groups: int) -> Overview:
     Args:
         now: the time of the overview, in monotonic seconds.
         most_groups: largest number of groups in the result. Each costs one request. Groups with members come
-            first. A group that disappears meanwhile is left out.
+            first. A group whose committed offsets the broker does not return is left out.
 
     Raises:
         KafkaError: a broker rejects a request.
@@ -95,5 +95,8 @@ def _group(state: str, committed: dict[TopicPartition, int], latest: dict[TopicP
 
 
 def rate(now: int, before: int | None, seconds: float) -> float | None:
-    """Return the growth a second from `before` to `now`; None if it is unknown or negative."""
+    """Return by how much a number grew each second: from `before` to `now`, in `seconds` seconds.
+
+    Return None if `before` is None, if the number shrank, or if `seconds` is not positive.
+    """
     return None if before is None or now < before or seconds <= 0 else (now - before) / seconds

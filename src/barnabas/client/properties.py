@@ -103,7 +103,7 @@ _TOKEN_HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLogin
 
 
 class Translated(NamedTuple):
-    """The result of `translate`."""
+    """A client's settings of connections, and the names of its other settings (`ignored`)."""
 
     #: settings of connections, by librdkafka's names
     settings: dict[str, str]

@@ -67,7 +67,8 @@ def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
 class _Attempt:
     """An attempt to reach one address, in its own thread.
 
-    It stands in for the `Security` of the connection, and so learns when the connection is open.
+    It stands in for the `Security` of the connection, and so learns when the connection is open. `timeout` is
+    the time limit of the connection, in seconds.
     """
 
     def __init__(self, address: Address, timeout: float, security: Security | None) -> None:
@@ -98,6 +99,7 @@ def _try_each(
 ) -> _Result | list[str]:
     """Probe all addresses at the same time. Return the result of the first successful probe.
 
+    `probe` is called in a thread for each address. If it cannot reach the address, it raises an error.
     If no probe succeeds, return a text for each address, with the address and the reason.
 
     Raises:

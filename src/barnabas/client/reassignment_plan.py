@@ -91,7 +91,11 @@ class _Plan:
         }
 
     def fill(self, factor: int | None) -> None:
-        """Give each partition its number of replicas, and none on a broker that must hold none."""
+        """Give each partition `factor` replicas, and none on a broker that must hold none.
+
+        If `factor` is None, partitions keep their numbers of replicas. Raises ClientError if there are too
+        few brokers.
+        """
         for partition, replicas in self.replicas.items():
             wanted = len(replicas) if factor is None else factor
             for place, replica in enumerate(replicas):
@@ -220,7 +224,7 @@ def _even_out(load: Counter[BrokerId], step: Callable[..., bool]) -> None:
 def _path(load: Mapping[BrokerId, int], step: Callable[..., bool]) -> list[BrokerId] | None:
     """Return the shortest path of moves from a broker to one whose load is lower by at least two.
 
-    Return None if there is no such path.
+    Return None if there is no such path. `step` is as in `_even_out`.
     """
     least = min(load.values())
     for donor in sorted(load, key=lambda broker: (-load[broker], broker)):

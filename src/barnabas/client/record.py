@@ -64,7 +64,10 @@ class Record:
 
 
 def take_records(poll: Callable[[float], R | None], count: int, timeout: float) -> list[R]:
-    """Return exactly `count` records from calls of `poll`, whose argument is its time limit in seconds.
+    """Return exactly `count` records from calls of `poll`.
+
+    The argument of `poll` is its time limit in seconds. It returns the next record; None if none has arrived
+    in this time.
 
     Raises:
         ClientError: fewer records have arrived within `timeout` seconds.

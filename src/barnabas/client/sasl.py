@@ -20,9 +20,11 @@ _TOKEN_TIMEOUT_S = 10.0
 def oauthbearer(token: Callable[[], str], extensions: Mapping[str, str]) -> ClientExchange:
     """Yield the client's messages of a login by OAUTHBEARER.
 
+    The caller sends the broker's answer to each message into the generator. An empty answer ends the login.
+
     Args:
         token: returns a bearer token; called when the login begins.
-        extensions: SASL extensions (KIP-342).
+        extensions: the values of SASL extensions (KIP-342), by name.
     """
     pairs = {"auth": f"Bearer {token()}", **extensions}
     refusal = (
@@ -58,7 +60,7 @@ def token_of_client(
 
 
 def unsecured_token(claims: Mapping[str, object], seconds: int) -> str:
-    """Return an unsigned token with `claims` that expires after `seconds`. Use it only for tests."""
+    """Return an unsigned JWT with `claims`, for tests only. It expires `seconds` seconds from now."""
     now = SystemClock().now_ms() // 1000
     parts = ({"alg": "none"}, {**claims, "iat": now, "exp": now + seconds})
     return "".join(

@@ -31,7 +31,11 @@ class ConnectionSecurity:
     sasl: Sasl | None = None
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
-        """Return the socket to use, encrypted if TLS is on. Raises OSError if the handshake fails."""
+        """Return the socket to use for the connected socket `plain`, encrypted if TLS is on.
+
+        `host` is the broker's name, which TLS compares with the certificate unless that check is off.
+        Raises OSError if the handshake fails.
+        """
         return plain if self.tls is None else self.tls.wrap_socket(plain, server_hostname=host)
 
     def authenticate(self, connection: BrokerConnection) -> None:

@@ -46,6 +46,8 @@ def refuse(name: str, value: object, cure: str) -> ConfigError:
 def security_of(given: Given) -> ConnectionSecurity:
     """Return the security that `security.protocol`, `ssl.*` and `sasl.*` configure.
 
+    `given` has settings with librdkafka's names. Without `security.protocol`, there is no TLS and no login.
+
     Raises:
         ConfigError: the settings conflict or are not supported, or a file has the wrong content.
     """

@@ -163,6 +163,7 @@ def in_flight(
     Partitions that no member uses, or whose leader does not answer, are not in the result.
 
     Args:
+        leaders: the leader of each existing partition; `NO_BROKER` for a partition without a leader.
         deadline: monotonic seconds; None for the timeout of the `Brokers`, for each page.
 
     Returns:

@@ -24,6 +24,10 @@ def find_sources(
 ) -> list[SourceFile]:
     """Return the files to follow, each once, with its rotated files.
 
+    `files` has paths of files and of rotated files. A rotated file belongs to the file whose name it begins
+    with, if this file is in `files` too. A mapping gives the name of the source for each path. Without a
+    mapping, the name is the absolute path.
+
     Raises:
         ClientError: there are no files, a file is missing, is a folder or cannot be read, or two files have
             the same source.

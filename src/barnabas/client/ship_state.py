@@ -59,7 +59,8 @@ class SourceState:
     It is JSON with the fields of `Shipped`, and with `clean`: whether all sent records were acknowledged.
 
     Raises:
-        ClientError: another process ships this source to this topic, or the file cannot be written.
+        ClientError: another process ships this source to this topic, or the file is damaged.
+        OSError: the file of the lock cannot be created, or the state file cannot be read.
     """
 
     def __init__(self, directory: Path, source: str) -> None:

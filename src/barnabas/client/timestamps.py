@@ -40,7 +40,10 @@ _FORMS = tuple(
 
 
 def take_timestamp(text: str, start: int = 0) -> tuple[str, int] | None:
-    """Return the timestamp at `start` in ISO 8601, and its end; None if there is none."""
+    """Return the timestamp at the position `start` in ISO 8601, and the position of its end.
+
+    Return None if there is no timestamp, or it is not a real date.
+    """
     for form in _FORMS:
         match = form.match(text, start)
         if match is not None:
@@ -118,7 +121,10 @@ def _full_year(year: int) -> int:
 
 
 def _latest_past_year(moment: datetime) -> datetime:
-    """Return `moment` in the latest year in which it is not in the future. Syslog omits the year."""
+    """Return `moment` in the latest year in which it is at most a day in the future.
+
+    Syslog omits the year.
+    """
     now = datetime.fromtimestamp(SystemClock().now_ms() / 1000)
     for year in (now.year, now.year - 1, now.year - 2, now.year - 3, now.year - 4):
         try:

@@ -21,7 +21,7 @@ from barnabas.kafka.protocol.messages.metadata import MetadataResponseTopic
 
 
 def list_topics(brokers: Brokers) -> list[str]:
-    """Return the names of all topics, with internal ones."""
+    """Return the names of all topics, with internal ones, sorted."""
     metadata = brokers.insist(lambda deadline: brokers.metadata(None, deadline))
     return sorted(topic.name for topic in metadata.topics if topic.name is not None)
 
@@ -36,7 +36,10 @@ def describe_topics(brokers: Brokers, names: Sequence[str]) -> list[TopicDescrip
 
 
 def create_topic(brokers: Brokers, topic: CreatableTopic, *, validate_only: bool) -> None:
-    """Create a topic. If `validate_only` is true, the controller only checks the request."""
+    """Create a topic. If `validate_only` is true, the controller only checks the request.
+
+    Raises KafkaError (TOPIC_ALREADY_EXISTS) if there is a topic with this name.
+    """
 
     def create(connection: BrokerConnection) -> None:
         request = CreateTopicsRequest(
@@ -74,7 +77,10 @@ def new_topic(
 
 
 def delete_topic(brokers: Brokers, name: str) -> None:
-    """Delete a topic with all its records."""
+    """Delete a topic with all its records.
+
+    Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) if there is no such topic.
+    """
 
     def delete(connection: BrokerConnection) -> None:
         request = DeleteTopicsRequest(
@@ -87,7 +93,10 @@ def delete_topic(brokers: Brokers, name: str) -> None:
 
 
 def add_partitions(brokers: Brokers, name: str, total: int) -> None:
-    """Raise the number of a topic's partitions to `total`."""
+    """Raise the number of a topic's partitions to `total`.
+
+    Raises KafkaError (INVALID_PARTITIONS) if the topic has `total` partitions or more already.
+    """
 
     def add(connection: BrokerConnection) -> None:
         request = CreatePartitionsRequest(

@@ -31,7 +31,10 @@ from barnabas.kafka.protocol.messages.write_txn_markers import (
 
 @dataclass(frozen=True, slots=True, order=True)
 class TransactionListing:
-    """A transactional id, and the broker that coordinates it."""
+    """A transactional id, and the broker that coordinates it.
+
+    `state` is the state of its transaction, such as "Ongoing".
+    """
 
     transactional_id: str
     coordinator: int
@@ -153,7 +156,10 @@ class Transactions:
         return self._brokers.insist(attempt)
 
     def describe(self, transactional_id: str) -> TransactionDescription:
-        """Return the state of one transactional id. Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND)."""
+        """Return the state of one transactional id.
+
+        Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND) if there is no such id.
+        """
 
         def ask(connection: BrokerConnection, node_id: BrokerId) -> TransactionDescription:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -190,7 +196,10 @@ class Transactions:
         ]
 
     def partitions(self, topics: Collection[str] = ()) -> list[TopicPartition]:
-        """Return all partitions of these topics, or of every topic."""
+        """Return all partitions of these topics; of every topic if `topics` is empty.
+
+        Topics that do not exist are left out.
+        """
         names = sorted(topics) or None
         metadata = self._brokers.insist(lambda deadline: self._brokers.metadata(names, deadline))
         return list(leaders_of(metadata.topics))

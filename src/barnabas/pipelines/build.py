@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Query:
-    """A query that can be started. `name` is its name in the status, and of its checkpoint.
+    """A query that can be started. Its status and the folder of its checkpoint have the name `name`.
 
     Each call of `start` continues from the query's checkpoint.
     """
@@ -84,7 +84,8 @@ def build(spark: SparkSession, pipeline: Pipeline, run: Run) -> list[Query]:
 def check_streaming(rows: DataFrame, mode: str) -> None:
     """Check the streaming rules that Spark otherwise checks only when the query starts.
 
-    An example: `mode` append does not support an aggregation without a watermark. Spark's error is raised.
+    `mode` is the output mode: append, update or complete. An example: append does not support an aggregation
+    without a watermark. If a rule is broken, Spark's own error is raised.
     """
     spark = rows.sparkSession
     modes = spark._jvm.org.apache.spark.sql.streaming.OutputMode
@@ -229,7 +230,11 @@ class _Builder:
         ]
 
         def frames(batch: DataFrame) -> dict[str, DataFrame]:
-            """Return the source and its steps, by name, for the rows of one batch. Register them as views."""
+            """Return the DataFrames of the pipeline by name, with those of the shared source for one batch.
+
+            They are the source's rows, its dead letters, and the steps that depend on the source alone. The
+            source and the steps are also registered as views.
+            """
             made = dict(self._frames)
             if shared.parsed.dead_letters is not None:
                 made[f"{source.name}.dead_letter"] = shared.parsed.dead_letters(batch)

@@ -52,7 +52,7 @@ def explain(error: BaseException) -> str:
 
     The text of the exception can repeat several errors. The last error of Barnabas in it has priority. Next
     comes the error of a Python traceback, with its type and line, then the last line with the class of an
-    error. If there is none of these, the result is the first line.
+    error. If there is none of these, the result is the first line, or the error's class if it has no text.
     """
     lines = [line for line in str(error).splitlines() if line.strip()]
     named = [match for line in lines if (match := _NAMED.match(line))]

@@ -8,19 +8,19 @@ from pyspark.sql import SparkSession
 
 
 def exists(spark: SparkSession, place: str) -> bool:
-    """Whether the file or folder exists."""
+    """Whether the file or folder `place` exists. It is a path or a Hadoop URI."""
     path, files = _open(spark, place)
     return bool(files.exists(path))
 
 
 def has_files(spark: SparkSession, folder: str) -> bool:
-    """Whether the folder exists and is not empty."""
+    """Whether the folder exists and is not empty. `folder` is a path or a Hadoop URI."""
     path, files = _open(spark, folder)
     return bool(files.exists(path) and len(files.listStatus(path)))
 
 
 def make_folder(spark: SparkSession, folder: str) -> None:
-    """Create a folder and its parents, if they do not exist."""
+    """Create a folder and its parents, if they do not exist. `folder` is a path or a Hadoop URI."""
     path, files = _open(spark, folder)
     files.mkdirs(path)
 

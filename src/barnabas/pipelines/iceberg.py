@@ -51,7 +51,8 @@ class IcebergError(BarnabasError):
 def write_batch(options: SinkOptions, rows: DataFrame, query: str, number: int, letters: None = None) -> None:
     """Append batch `number` of `query` to the Iceberg table, unless it is written already.
 
-    In mode complete, the batch replaces all rows of the table.
+    If the table does not exist, create it. In mode complete, the batch replaces all rows of the table.
+    `letters` is always None, because this sink has no dead letters.
 
     Raises:
         IcebergError: the table rejects the batch; the text is PyIceberg's, in one line.

@@ -76,7 +76,7 @@ def check_files(table: Table, files: Sequence[str]) -> None:
     """Check that PyIceberg can derive a single partition from the footer of each file.
 
     Raises:
-        ConfigError: a footer lacks the values of a partition's column.
+        ConfigError: a footer lacks the lowest and the highest value of a partition's column.
         ValueError: PyIceberg finds several partitions in a file.
     """
     fields = table.spec().fields

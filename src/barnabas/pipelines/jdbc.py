@@ -303,7 +303,8 @@ class _Attempt:
     def _search(self, rows: DataFrame, attempt: Callable[[int, int], str | None]) -> dict[int, str]:
         """Return the numbers of the rows that `attempt` rejects, each with its reason.
 
-        `attempt` receives the numbers of the first and the last row of a part.
+        `attempt` receives the numbers of the first and the last row of a part. It returns the reason if the
+        database rejects the part, and None if not.
         """
         assert self._letters is not None
         check, before = self._letters.check, len(self._rejected)

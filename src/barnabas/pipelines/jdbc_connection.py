@@ -55,7 +55,11 @@ class Database:
             statement.close()
 
     def columns_of(self, table: str) -> dict[str, str]:
-        """Return the columns of `table` in its own spelling, each with its SQL type."""
+        """Return the SQL type of each column of `table`, for example ``varchar(255)``, by the column's name.
+
+        The names have the spelling of the database. `table` is a name as in an SQL statement, quoted if
+        necessary.
+        """
         statement = self.connection.createStatement()
         try:
             shape = statement.executeQuery(f"SELECT * FROM {table} WHERE 1 = 0").getMetaData()
@@ -109,7 +113,10 @@ def _states(error: Exception) -> Iterator[str]:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the text of the error's innermost Java cause, which is the database's own text."""
+    """Return the text of the error's innermost Java cause, which is the database's own text.
+
+    If there is no such text, return the explanation of the error (`explain`).
+    """
     cause = getattr(error, "java_exception", None)
     for _ in range(_MAX_CAUSES):
         inner = cause.getCause() if cause is not None else None

@@ -31,7 +31,10 @@ _ELSEWHERE = ("PYSPARK_SUBMIT_ARGS", "SPARK_DIST_CLASSPATH", "SPARK_CONF_DIR")
 
 
 def subprotocol(url: str) -> str:
-    """Return the kind of database in a JDBC URL: ``derby`` for ``jdbc:derby:/data/shop``."""
+    """Return the kind of database in a JDBC URL: ``derby`` for ``jdbc:derby:/data/shop``.
+
+    Return an empty text if `url` is not a JDBC URL.
+    """
     return url.split(":")[1] if url.startswith("jdbc:") and url.count(":") > 1 else ""
 
 

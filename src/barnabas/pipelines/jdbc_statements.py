@@ -43,7 +43,10 @@ _NO_DATA = ("derby", "db2", "hsqldb")
 
 
 def create_rejected(subprotocol: str) -> str:
-    """Return the statement that creates the table of dead letters."""
+    """Return the statement that creates the table of dead letters.
+
+    `subprotocol` is the kind of database: the part of the JDBC URL after ``jdbc:``, such as ``mariadb``.
+    """
     text = _LONG_TEXT.get(subprotocol, "CLOB")
     return f"CREATE TABLE {REJECTED} (query VARCHAR(64) NOT NULL, batch DECIMAL(20) NOT NULL, letters {text})"
 
@@ -53,6 +56,7 @@ class Statements:
     """The statements for one target table and one staging table.
 
     Attributes:
+        subprotocol: the part of the JDBC URL after ``jdbc:``, such as ``mariadb``.
         table, staging: names as in SQL.
         columns: columns of the rows, in the target's spelling; `key`: those of them that identify a row.
         quote: makes an SQL identifier of a column's name.

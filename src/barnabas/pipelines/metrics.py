@@ -153,7 +153,7 @@ class MetricsServer:
         return self._responder.url
 
     def show(self, status: PipelineStatus) -> None:
-        """Replace the status that the server returns."""
+        """Replace the status that the server returns. If a query has failed, ``/healthz`` answers 503."""
         self._text = "".join(exposition(status))
         self._healthy = not any(query.state == "failed" for query in status.queries)
 

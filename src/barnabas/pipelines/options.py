@@ -61,7 +61,10 @@ class Options:
         """
 
     def one_of(self, names: tuple[str, ...], what: str) -> str:
-        """Return the only option of `names` that is set. Raises ConfigError if none or several are set."""
+        """Return the only option of `names` that is set.
+
+        Raises ConfigError, whose text begins with `what`, if none or several are set.
+        """
         chosen = [name for name in names if getattr(self, name)]
         if len(chosen) != 1:
             found = " and ".join(chosen) if chosen else "none"

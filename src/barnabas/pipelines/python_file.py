@@ -100,10 +100,10 @@ def sink(**options: Any) -> Callable[[F], F]:
 
 
 def read_python(path: Path, text: str, parameters: Parameters) -> Pipeline:
-    """Run a pipeline file and return its declarations.
+    """Run the pipeline file `path`, which contains `text`, and return its declarations.
 
-    If Spark does not run, the file runs up to the first line that needs it. Then `complete` of the result is
-    False.
+    `parameters` has the values that a run gives. If Spark does not run, the file runs up to the first line
+    that needs it. Then `complete` of the result is False.
 
     Raises:
         PipelineError: the file raises an error, or a declaration is not allowed.

@@ -42,6 +42,9 @@ class Checkpoint:
 def find_checkpoints(pipeline: Pipeline, folder: Folder, queries: Sequence[str] = ()) -> list[Checkpoint]:
     """Return the existing checkpoints of `queries`, by default of all queries of `pipeline`.
 
+    `folder` is the pipeline's own folder. It has the checkpoints unless the pipeline's options name another
+    place.
+
     Raises:
         PipelineError: a query does not exist, or the checkpoints are not in a local folder.
     """
@@ -64,7 +67,8 @@ def remove(checkpoints: Sequence[Checkpoint]) -> None:
     """Remove all checkpoints, or none if one has an obstacle. The pipeline must be stopped.
 
     Raises:
-        PipelineError: a checkpoint has an obstacle, or cannot be removed.
+        PipelineError: a checkpoint has an obstacle, or cannot be removed. In the latter case, the checkpoints
+            before it are removed already.
     """
     for each in checkpoints:
         if each.obstacle:
@@ -87,8 +91,9 @@ def local_path(place: str) -> Path | None:
 def _queries(pipeline: Pipeline, place: Path | None) -> Iterator[tuple[str, SinkOptions | None]]:
     """Yield the names of a pipeline's queries, each with the options of its sink.
 
-    Queries of sources (shared, dead letters) have None for the options. If a source is no longer shared, its
-    shared query is included while `place` has its checkpoint.
+    `place` is the local folder of the checkpoints; None if they are not local. Queries of sources (shared,
+    dead letters) have None for the options. If a source is no longer shared, its shared query is included
+    while `place` has its checkpoint.
     """
     for source in pipeline.sources:
         name = f"{source.name}.shared"
@@ -115,7 +120,10 @@ def _checkpoint(name: str, path: Path, sink: SinkOptions | None) -> Checkpoint:
 
 
 def remembers(folder: str) -> str:
-    """Return the error text for a query without a checkpoint whose Parquet folder a stream has written to."""
+    """Return the error text for a query that would begin again and write to the Parquet folder `folder`.
+
+    A stream has already written to this folder.
+    """
     return (
         f"{folder} remembers the batches written there, and Spark would silently leave out as many of a "
         "query that begins again: delete the folder or move it away first"

@@ -63,7 +63,9 @@ SPARK_FAILS = (Py4JError, ConnectionError)
 def start_session(name: str, folder: Path, master: str, settings: dict[str, str], log: Path) -> SparkSession:
     """Start Spark on `master`, and return its session.
 
-    Spark writes its own files to `folder`, and its output to `log`. `settings` override the defaults.
+    Spark writes its own files to `folder`, and its output to `log`. `name` is the name of the Spark
+    application. `settings` override the defaults. This sets the environment variable PYSPARK_PYTHON, and for
+    a local `master` SPARK_LOCAL_IP, unless they are set already.
 
     Raises:
         PipelineError: Spark does not start.

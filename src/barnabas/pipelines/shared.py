@@ -24,7 +24,11 @@ from barnabas.pipelines.status import ROWS_WRITTEN
 
 @dataclass(frozen=True)
 class Output:
-    """One output of a shared query. `of` returns its rows, from the sources and steps of a batch by name."""
+    """One output of a shared query.
+
+    For each batch, `of` is called with the DataFrames of the sources and steps, by name. It returns the rows
+    to write.
+    """
 
     name: str
     options: SinkOptions
@@ -37,7 +41,7 @@ class Fanout:
     """Writes the batches of a query to its outputs.
 
     Args:
-        frames: makes the sources and steps of a batch, by name, from its rows.
+        frames: called with the rows of each batch; returns the DataFrames of the sources and steps, by name.
         client: ``kafka.*`` options of the pipeline.
         registry: URL of the schema registry.
     """

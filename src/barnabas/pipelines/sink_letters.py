@@ -61,11 +61,17 @@ class DeadLetters:
         self._rejections = rejections
 
     def check(self, count: int, reason: str) -> None:
-        """Raise TooManyRejectedError if `count` rejected rows of a batch are more than the limit."""
+        """Raise TooManyRejectedError if `count` rejected rows of a batch are more than the limit.
+
+        `reason` is the reason of the last one, for the error's text.
+        """
         check_rejected(count, self._options.dead_letter_limit, self._options.dead_letter, reason)
 
     def add(self, rejected: Mapping[int, str]) -> None:
-        """Add the rejected rows of a written batch to the counts in the query's status."""
+        """Add the rejected rows of a written batch to the counts in the query's status.
+
+        `rejected` has the reason of each of these rows, by the row's number.
+        """
         self._rejections.add(len(rejected), next(reversed(list(rejected.values())), None))
 
     def made_of(self, rows: pa.Table, reasons: Sequence[str]) -> bytes:

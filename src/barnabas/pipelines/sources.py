@@ -41,7 +41,9 @@ class Opened:
 class Parsed:
     """The parsed records of a shared source.
 
-    `rows` returns the rows of the good records, and `dead_letters` the dead letters of the bad ones.
+    `rows` and `dead_letters` are called with `records`, or with a batch of them. `rows` returns the rows of
+    the good records, and `dead_letters` the dead letters of the bad ones. `dead_letters` is None if the
+    source has no dead-letter topic.
     """
 
     records: DataFrame

@@ -44,8 +44,11 @@ _TOML_PLACE = re.compile(r"\s*\(at line (\d+), column \d+\)")
 def read_sql(path: Path, text: str, parameters: Parameters) -> Pipeline:
     """Read a SQL pipeline file: the declarations of its header, and its statements as steps.
 
+    `text` is the content of the file `path`, and `parameters` has the values that a run gives.
+
     Raises:
-        PipelineError: the header is not valid TOML, or a declaration is not allowed.
+        PipelineError: the header is missing or not valid TOML, or a declaration or a statement is not
+            allowed.
     """
     header = _HEADER.match(text)
     if header is None:

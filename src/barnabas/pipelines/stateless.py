@@ -33,7 +33,8 @@ def mark(rows: DataFrame, source: str) -> DataFrame:
 def comes_alone(rows: DataFrame, source: str) -> bool:
     """Whether streaming `rows` come only from `source`, by operators without state.
 
-    The rows of the source must have passed through `mark`. A join with static rows is without state.
+    The rows of the source must have passed through `mark`. A join with static rows is without state. For
+    static rows, the result is True.
     """
     return _comes_alone(rows._jdf.queryExecution().analyzed(), _mark(source))
 

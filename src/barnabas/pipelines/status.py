@@ -177,5 +177,8 @@ def _lags(source: Mapping[str, Any]) -> list[PartitionLag]:
 
 
 def _rate(value: float | None) -> float | None:
-    """Return the rate; None if Spark reports NaN or infinity for a batch that took no time."""
+    """Return the rate, rounded to tenths; None if it is missing, NaN or infinite.
+
+    Spark reports NaN or infinity for a batch that took no time.
+    """
     return round(value, 1) if value is not None and math.isfinite(value) else None

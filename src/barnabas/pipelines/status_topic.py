@@ -82,6 +82,7 @@ class StatusTopic:
     """Writes a status to the topic in its own thread, so that a failure never delays the pipeline.
 
     Args:
+        topic: name of the topic, which the thread creates if it does not exist.
         client: settings of librdkafka, with ``bootstrap.servers``.
         say: called with a sentence when writes fail, and when they work again.
     """
@@ -116,7 +117,7 @@ class StatusTopic:
         self._put(pipeline, None)
 
     def close(self) -> None:
-        """Write the pending record, and wait some seconds for the brokers."""
+        """Let the thread write the pending record and end. Wait at most `_FLUSH_S` seconds for it."""
         with self._changed:
             self._ends = True
             self._changed.notify()
@@ -173,10 +174,12 @@ class StatusTopic:
 
 
 def read_statuses(topic: str, client: Mapping[str, str]) -> list[PipelineStatus]:
-    """Return the newest status of each pipeline in `topic`, by name. Other records are ignored.
+    """Return the newest status of each pipeline in `topic`, in order of the pipelines' names.
+
+    A record that is not a status is ignored, and a warning is logged.
 
     Raises:
-        BarnabasError: the topic does not exist, or cannot be read.
+        BarnabasError: the topic does not exist, or cannot be read to its end within `_READ_S` seconds.
     """
     consumer = new_consumer({**consumer_settings(client), "log_level": 0})
     try:

@@ -110,6 +110,8 @@ class Supervisor:
     def look(self) -> None:
         """Check each query, and start, restart or stop it as needed.
 
+        While a query runs, also refresh the pipeline's static sources if that is due (`Lookup.look`).
+
         Only one query starts at a time. For each query, Spark starts a Python process that plans the batches.
         This takes about two seconds of CPU time, and Spark gives up on a process that starts too slowly.
 

@@ -39,14 +39,17 @@ _PATIENCE_S = 30.0
 
 @dataclass(frozen=True)
 class TopicLimits:
-    """The limits of a topic. `largest` is max.message.bytes, or None if it is unknown."""
+    """The limits of a topic. `largest` is max.message.bytes, or None if it is unknown.
+
+    `is_compacted` says whether cleanup.policy contains compact, so that records need a key.
+    """
 
     largest: int | None = None
     is_compacted: bool = False
 
 
 def limits_of(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, TopicLimits]:
-    """Read the limits of `topics` from the brokers.
+    """Read the limits of `topics` from the brokers. `client` has the data source's options.
 
     If a topic does not exist, or its settings cannot be read, its limits are unknown. The topic then counts
     as not compacted, and no record is too large for it.
@@ -71,7 +74,8 @@ def writer_options(
 ) -> dict[str, str]:
     """Return the data source's options for writing the result of `route`.
 
-    Compared with `given`, they name no topic, change size limits, and have the dead-letter topic.
+    Compared with `given`, the sink's options for the data source, they name no topic, change size limits, and
+    have the dead-letter topic.
     """
     kept = {name: value for name, value in given.items() if name != "topic" and not _is_size(name)}
     sizes = [limit.largest for limit in limits.values() if limit.largest is not None]
@@ -120,7 +124,8 @@ def mark_rejected(
 def route(marked: DataFrame, options: SinkOptions, limits: Mapping[str, TopicLimits], sink: str) -> DataFrame:
     """Set the topic of each record. A rejected record gets the dead-letter topic and its headers.
 
-    `marked` are the records from `mark_rejected`. A record that is too large for the dead-letter topic fails
+    `marked` are the records from `mark_rejected`. `limits` also has those of the dead-letter topic. `sink` is
+    the sink's name, for a header of dead letters. A record that is too large for the dead-letter topic fails
     the job.
     """
     rejection, to = F.col(REJECTION), _destination(options)

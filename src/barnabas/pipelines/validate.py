@@ -33,12 +33,13 @@ def validate(
 
     Args:
         parameters: values of the file's parameters, by name.
-        run: returns the settings of the run.
+        run: called with the pipeline; returns the settings of the run.
         offline: skips the check of the topics.
         spark: settings of Spark that override the file's.
 
     Raises:
         PipelineError: the first error that was found.
+        JavaMissingError: Spark cannot find Java, or its version is too old.
     """
     check_java()
     pipeline = read_pipeline(path, parameters)

@@ -34,7 +34,7 @@ class Elements:
         """Return the JSON value in `text`.
 
         Raises:
-            ValueError: the text is not JSON.
+            ValueError: the text is not JSON, or has a number that a float cannot hold.
             TooLargeError: this and earlier documents together have too many JSON values.
             InvalidSchemaError: the document is nested too deeply.
         """

@@ -60,7 +60,8 @@ class SchemasLog:
 
     Args:
         replay: receives the key and the value of each record, in order.
-        admin: a connected client, because a new one may need seconds for its first response.
+        admin: a connected client, because a new one may need seconds for its first response. `close` closes
+            it.
     """
 
     def __init__(

@@ -23,7 +23,10 @@ ALL_CONTEXTS = ":*:"
 
 
 def version_number(text: str) -> int | None:
-    """Parse the version in a URL; None means the latest. Raises RegistryError INVALID_VERSION."""
+    """Parse the version in a URL. Return None for the latest version (``latest`` or ``-1``).
+
+    Raises RegistryError INVALID_VERSION for any other text that is not a number from 1 to `INT_MAX`.
+    """
     if text in ("latest", "-1"):
         return None
     # Python refuses to read numbers of thousands of digits.
@@ -163,7 +166,7 @@ def uses_of_guid(state: State, guid: str) -> list[Version]:
 def versions_of_id(state: State, id_: int, *, subject: str = "", deleted: bool = False) -> list[Version]:
     """Return the versions whose schema has this id, in the context that `uses_of_id` chooses.
 
-    With `deleted`, softly deleted versions are included.
+    With `deleted`, softly deleted versions are included. If it is false, the result can be empty.
 
     Raises:
         RegistryError: SCHEMA_NOT_FOUND.
@@ -178,7 +181,7 @@ def referencing_ids(state: State, referred: Version) -> list[int]:
 
 
 def schemas(state: State, *, prefix: str, deleted: bool, latest_only: bool) -> list[Version]:
-    """Return the versions of the subjects that begin with `prefix`.
+    """Return the versions of the subjects that begin with `prefix`, as in `subjects`.
 
     With `latest_only`, only the latest version of each subject is returned. With `deleted`, softly deleted
     versions are included.

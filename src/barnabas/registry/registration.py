@@ -30,7 +30,7 @@ def register(
     """Decide to register the schema of `body` under `subject`. The response is the version with this schema.
 
     If the subject has the schema already, the decision has no records, and the response is the existing
-    version. `normalize` is as in `canonical`.
+    version. With `normalize`, parts of the schema's text whose order has no meaning are sorted first.
 
     Raises:
         RegistryError: INVALID_SCHEMA, INCOMPATIBLE_SCHEMA, OPERATION_NOT_PERMITTED; 422, a field has a wrong
@@ -64,7 +64,8 @@ def register(
 def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bool, deleted: bool) -> Version:
     """Return the version of `subject` under which the schema of `body` is registered.
 
-    With `deleted`, softly deleted versions are found, too. `normalize` is as in `canonical`.
+    With `deleted`, softly deleted versions are found, too. With `normalize`, the order of parts whose order
+    has no meaning does not matter.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, INVALID_SCHEMA; 422, a field has a wrong type.
@@ -152,7 +153,11 @@ def _find(state: State, versions: Sequence[Version], schema: Schema) -> Version 
 
 
 def _respelled(state: State, version: Version) -> bytes | None:
-    """Return the fingerprint of the schema of `version` in canonical form; None if it cannot be parsed."""
+    """Return the fingerprint of the schema of `version` in canonical form; None if the schema is invalid.
+
+    Raises NotComputed if it has not been parsed yet, and RegistryError (status 500 or above) for other
+    errors.
+    """
     try:
         text = understanding.canonical(source_of_version(state, version))
     except RegistryError as error:

@@ -17,7 +17,7 @@ from barnabas.registry.worker import Source
 def source_of(state: State, subject: str, schema: Schema, *, normalize: bool = False) -> Source:
     """Return a schema of `subject` together with the texts of all schemas that it refers to.
 
-    `normalize` is a part of the result, for the canonical form.
+    `normalize` says whether the canonical text of the result is sorted where the order has no meaning.
 
     Raises:
         InvalidSchemaError: a reference is not registered.

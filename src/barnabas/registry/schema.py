@@ -65,15 +65,19 @@ class Schema:
         return str(uuid.UUID(bytes=self.fingerprint))
 
     def to_json(self) -> JsonObject:
-        """Return the JSON object of requests and records. Empty fields, and the type AVRO, are omitted."""
+        """Return the schema as a JSON object, in the form of REST requests and of the topic's records.
+
+        Empty fields, and the type AVRO, are omitted.
+        """
         kind = {} if self.type == AVRO else {"schemaType": self.type}
         return {**kind, **self._extras(), "schema": self.text}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Schema:
-        """Parse the JSON object of a request or record.
+        """Parse a JSON object in the form of `to_json`, from a REST request or a record.
 
-        Raises RegistryError if a field has a wrong type, or the schema's text is missing or empty.
+        Raises RegistryError if a field has a wrong type, the schema's text is missing or empty, or a
+        reference lacks a field.
         """
         text = body.get("schema")
         if text is not None and not isinstance(text, str):

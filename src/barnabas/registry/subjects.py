@@ -15,7 +15,10 @@ _QUALIFIED = re.compile(r":(\.[^:]*):(.*)", re.DOTALL)
 
 
 def context_of(subject: str | None) -> str:
-    """Return the context at the beginning of a subject's name; the default context if there is none."""
+    """Return the context at the beginning of a subject's name.
+
+    Return the default context if the name has none, or if `subject` is None.
+    """
     match = _QUALIFIED.fullmatch(subject or "")
     return match[1] if match else DEFAULT_CONTEXT
 

@@ -22,7 +22,9 @@ class TopicUnfitError(BarnabasError):
 
 
 async def wait_for_broker(bootstrap_servers: str) -> None:
-    """Wait until a broker accepts connections. If none does at first, log this once.
+    """Wait until a broker answers. If none does at first, log this once.
+
+    A broker that rejects the login counts as one that does not answer: the call then waits, too.
 
     Raises:
         ClientError: an address is not HOST:PORT.
@@ -43,6 +45,8 @@ async def wait_for_broker(bootstrap_servers: str) -> None:
 
 def prepare(admin: Admin, topic: str, replication_factor: int | None) -> None:
     """Create the topic of a registry, or check the existing one. This blocks.
+
+    A new topic has `replication_factor` replicas; None means the brokers' default.
 
     Raises:
         TopicUnfitError: the topic has several partitions, or its cleanup.policy is not compact.

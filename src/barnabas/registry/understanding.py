@@ -22,13 +22,21 @@ _answers: Computed[Any] = Computed(_KEPT)
 
 
 def canonical(source: Source) -> str:
-    """Return the text of a schema in canonical form."""
+    """Return the text of a schema in canonical form.
+
+    Raises NotComputed if the cache has no result yet, and RegistryError if the schema is invalid or too
+    large.
+    """
     text: str = _ask("canonical", source)
     return text
 
 
 def serialized(source: Source) -> str | None:
-    """Return a schema in the format ``serialized``; None if its type does not have that format."""
+    """Return a schema in the format ``serialized``; None if its type does not have that format.
+
+    Only Protobuf has it: the descriptor in base64. Raises NotComputed if the cache has no result yet, and
+    RegistryError if the schema is invalid or too large.
+    """
     text: str | None = _ask("serialized", source)
     return text
 
@@ -39,7 +47,8 @@ def first_conflict(
     """Return the index of the first of `olds` with which `new` is not compatible, and the reasons.
 
     Return None if it is compatible with all. With `backward`, `new` must read data of the old schemas. With
-    `forward`, the old schemas must read data of `new`.
+    `forward`, the old schemas must read data of `new`. Raises NotComputed if the cache has no result yet, and
+    RegistryError if a schema is invalid or the comparison exceeds a limit.
     """
     question = ("first_conflict", new, tuple(olds), backward, forward)
 

@@ -33,7 +33,8 @@ _KEPT, _KEPT_TEXT = 1024, 2_000_000
 class Source(NamedTuple):
     """A schema with all of its references.
 
-    `references` has pairs of name and text. Each schema comes after those that it refers to.
+    `references` has pairs of name and text. Each schema comes after those that it refers to. `normalize` says
+    whether its canonical text is sorted where the order has no meaning.
     """
 
     type: str
@@ -103,12 +104,15 @@ _kept = _Kept()
 
 
 def canonical(source: Source) -> str:
-    """Return the text of the schema in canonical form."""
+    """Return the text of the schema in canonical form. Raises the errors of `formats.parse`."""
     return _kept.read(source).text
 
 
 def serialized(source: Source) -> str | None:
-    """Return the schema in the format ``serialized``; None if its type does not have that format."""
+    """Return the schema in the format ``serialized``; None if its type does not have that format.
+
+    Only Protobuf has it: the descriptor in base64. Raises the errors of `formats.parse`.
+    """
     return getattr(_kept.read(source), "serialized", None)
 
 

@@ -45,7 +45,8 @@ class _Worker:
     def ask(self, job: tuple[Any, ...], deadline: float) -> Any:
         """Send a job to the worker, and return its reply.
 
-        Raises EOFError or OSError if the worker dies, TimeoutError at the deadline.
+        `deadline` is a time of `time.monotonic`. Raises EOFError or OSError if the worker dies, TimeoutError
+        at the deadline.
         """
         self._connection.send(job)
         if not self._connection.poll(max(deadline - time.monotonic(), 0)):
@@ -104,8 +105,8 @@ class Workers:
             deadline: time limit on the clock of `time.monotonic`.
 
         Raises:
-            RegistryError: the error of the job; OPERATION_TIMEOUT at the deadline; STORE_ERROR if the worker
-                dies.
+            RegistryError: the error of the job; OPERATION_TIMEOUT at the deadline, or if no registry uses the
+                workers any more; STORE_ERROR if the worker dies.
         """
         if not self._free.acquire(timeout=max(deadline - time.monotonic(), 0)):
             raise _too_late()

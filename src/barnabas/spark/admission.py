@@ -27,8 +27,9 @@ class Admission:
     def waits(self, start: Offsets, available: Offsets) -> bool:
         """Whether the next micro-batch waits for more records, to have ``minOffsetsPerTrigger``.
 
-        The first micro-batch never waits. Others wait at most ``maxTriggerDelay``, and not at all without
-        ``minOffsetsPerTrigger``. If the result is False, the micro-batch counts as started now.
+        The micro-batch would begin at `start`, and `available` are the latest offsets. The first micro-batch
+        never waits. Others wait at most ``maxTriggerDelay``, and not at all without ``minOffsetsPerTrigger``.
+        If the result is False, the micro-batch counts as started now.
         """
         least = self._options.min_offsets_per_trigger
         if least is None or sum(max(0, end - start[tp]) for tp, end in available.items()) >= least:

@@ -50,7 +50,8 @@ def to_record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield Arrow batches with the records of `tp` from offset `start` up to, but without, `end`.
 
-    Headers are decoded only if `schema` has the column ``headers``.
+    `payloads` are the partition's batches in order, decompressed. `schema` is a result of `arrow_schema`.
+    Headers are decoded only if it has the column ``headers``.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE; INVALID_TIMESTAMP, Spark cannot represent a timestamp; and the errors of

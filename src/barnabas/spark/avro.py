@@ -32,6 +32,8 @@ def decode_avro(rows: DataFrame, **options: Any) -> DataFrame:
 def encode_avro(rows: DataFrame, schema: str, **options: Any) -> DataFrame:
     """Encode rows as Avro: add the column `value` with the payloads.
 
+    `schema` is the Avro schema as JSON; it is registered if necessary.
+
     `options` are those of `barnabas.spark.registered.encode_registered`.
     """
     return encode_registered(rows, "avro", schema, **options)

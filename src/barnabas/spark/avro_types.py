@@ -51,7 +51,7 @@ def arrow_type(schema: Any, names: Mapping[str, Any], *, raw: bool = False) -> p
     Args:
         schema: the schema, as fastavro's parser returns it.
         names: the named types that `schema` refers to.
-        raw: gives dates and times the number types that Avro writes.
+        raw: whether dates and times have the number types that Avro writes.
 
     Raises:
         ConfigError: no column can hold the type.

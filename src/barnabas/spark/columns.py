@@ -44,7 +44,10 @@ _WRITABLE: dict[str, tuple[type[DataType], ...]] = {
 
 
 def read_schema(include_headers: bool) -> StructType:
-    """Return the columns of ``load()``, unless ``schema()`` selects fewer."""
+    """Return the columns of ``load()``, unless ``schema()`` selects fewer.
+
+    They have the column ``headers`` only if `include_headers` is true.
+    """
     headers = [StructField("headers", _SPARK_HEADERS)] if include_headers else []
     return StructType(_SPARK_COLUMNS + headers)
 

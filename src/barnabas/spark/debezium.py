@@ -40,7 +40,8 @@ def decode_debezium_json(
 ) -> tuple[DataFrame, Decoded]:
     """Decode change events in JSON from the column value of `rows`.
 
-    Return `rows` with auxiliary columns, and the columns of the changed table.
+    Return `rows` with auxiliary columns, and a `Decoded`. The `Decoded` has the columns of the changed table,
+    the column `DELETED`, and the reason why an event cannot be decoded.
 
     Args:
         schema: the columns of the table, as in CREATE TABLE.
@@ -88,7 +89,7 @@ def _parsed_type(declared: DataType) -> DataType:
 
 
 def _unit(schema: Column, name: str) -> Column:
-    """Return the unit of the times in column `name` from the event's schema; NULL if that has no unit."""
+    """Return the unit of the times in the table's column `name`; NULL if the event's `schema` has no unit."""
     rows = F.filter(schema["fields"], lambda side: side["field"].isin("before", "after"))
     fields = F.flatten(F.transform(rows, lambda side: side["fields"]))
     kind = F.get(F.filter(fields, lambda field: field["field"] == name), F.lit(0))["name"]

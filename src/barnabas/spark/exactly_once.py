@@ -72,6 +72,8 @@ class TaskReport:
 def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.RecordBatch]) -> TaskReport:
     """Write the rows of one task, unless an earlier attempt has written them. Return the report of them.
 
+    `what` identifies the sink, the batch and the task.
+
     Raises:
         ReplayError: the batch was written with other rows (only a warning if failOnChangedReplay is false),
             or does not follow the sink's last batch.
@@ -133,6 +135,8 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
 
 def close_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> None:
     """Mark a batch as written by all of its tasks. If it is marked already, only compare the rows.
+
+    `reports` are those of all its tasks. Do nothing if there are none.
 
     Raises:
         ReplayError: the marked batch has other rows, or a later batch is marked. If failOnChangedReplay is
@@ -278,7 +282,10 @@ class _Transaction:
         self._sink.flush()
 
     def commit(self, mark_topic: str, metadata: str) -> None:
-        """Commit the rows together with the task's mark, whose text is `metadata`."""
+        """Commit the rows together with the mark that the task has written them.
+
+        The mark is a committed offset for partition 0 of `mark_topic`, with the text `metadata`.
+        """
         mark = (self._what.name, mark_topic, self._what.batch + 1, metadata)
         self._insist(lambda timeout: self._producer.send_offset(*mark, timeout))
         self._insist(self._producer.commit_transaction)

@@ -38,7 +38,12 @@ def read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of `ranges`, as Arrow batches of `schema`. Each range is of a different partition.
 
-    `topic_ids` has the ids of the topics when the task was planned. A new topic of the same name is not read.
+    Args:
+        settings: of librdkafka, with ``bootstrap.servers``.
+        topic_ids: the ids of the topics when the task was planned, by name. A topic that has another id now
+            is not read. Without an id, the topic of this name is read.
+        fail_on_data_loss: whether missing records are an error. If not, they are skipped.
+        poll_timeout_s: longest time without records, in seconds.
 
     Raises:
         DataLossError: records are missing, and `fail_on_data_loss` is set.
@@ -96,9 +101,9 @@ def _milliseconds(settings: Settings, poll_timeout_s: float) -> int:
 
 
 def _take(fetched: Fetched, fetcher: RangeFetcher, open_ranges: OpenRanges) -> Iterator[_Piece]:
-    """Advance the range to the end of the received batches, and yield these batches.
+    """Advance the open range of the response's partition to the end of the complete batches; yield them.
 
-    Without a new batch, check whether the log ends before the range.
+    If no batch has records after the range's position, check whether the log ends before the range.
     """
     tp, data = fetched
     records = memoryview(cast("Buffer", data.records or b""))  # what was decoded is one buffer

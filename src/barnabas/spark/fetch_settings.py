@@ -71,7 +71,7 @@ def has_effect(name: str) -> bool:
 
 
 def reading_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a read under librdkafka's names.
+    """Return the settings of a read under librdkafka's names. The names in `given` are without ``kafka.``.
 
     Raises:
         ConfigError: a setting has no effect on reads.
@@ -143,7 +143,7 @@ def _security(given: Mapping[str, str]) -> ConnectionSecurity:
 def parse_servers(text: str) -> list[Address]:
     """Parse a comma-separated list of HOST:PORT.
 
-    As in librdkafka, PROTOCOL://HOST:PORT is valid, and the default port is 9092.
+    As in librdkafka, PROTOCOL://HOST:PORT is valid, and the default port is 9092. Empty items are left out.
 
     Raises:
         ConfigError: an item is invalid.

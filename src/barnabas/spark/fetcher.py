@@ -82,7 +82,10 @@ class RangeFetcher:
         self.last_problem = ""
 
     def request(self) -> None:
-        """Send a request for the open ranges to each leader that has no pending request."""
+        """Send a request for the open ranges to each leader that has no pending request.
+
+        Look up the leaders first if they may have changed. Raises the errors of `receive`.
+        """
         if self._is_stale and time.monotonic() >= self._not_before:
             self._locate()
         asked = {tp for each in self._asked.values() for tp in each.partitions}
@@ -197,7 +200,10 @@ class RangeFetcher:
         return None
 
     def _locate(self) -> None:
-        """Look up the leaders of the open ranges. If no broker answers, the next `request` tries again."""
+        """Look up the leaders of the open ranges. If no broker answers, the next `request` tries again.
+
+        Close the ranges of partitions that do not exist any more. Raises the errors of `receive`.
+        """
         self._not_before = time.monotonic() + self._settings.retry_s
         try:
             topics = self._lookup.topics({tp.topic for tp in self._ranges})
@@ -274,7 +280,11 @@ class RangeFetcher:
             raise BarnabasError(f"cannot read {tp}: {error.doc}")
 
     def _ask(self, tp: TopicPartition, which_end: int) -> int | None:
-        """Return the earliest or latest offset of the log; None if the leader does not answer now."""
+        """Return the earliest or latest offset of the log; None if the leader does not answer now.
+
+        `which_end` is `EARLIEST` or `LATEST`. Also return None if the leader is not known, or while a fetch
+        from it is pending.
+        """
         leader = self._leaders.get(tp)
         if leader is None or leader in self._asked:
             return None

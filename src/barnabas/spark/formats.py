@@ -144,6 +144,8 @@ def encode(
         format: json or csv, of all columns; text, of the column value; or avro, jsonschema or protobuf.
         schema: for the last three formats, the schema, which is registered under `subject` if necessary. If
             it is empty, the newest schema of `subject` applies.
+        registry: for the last three formats, the URL of the schema registry.
+        subject: for the last three formats, the name under which the registry has the schema.
         message: for protobuf, the name of the message; by default the first one of the schema.
         references: schemas that `schema` refers to.
         keep: columns that are not part of the record, and stay in the result.

@@ -64,7 +64,11 @@ class Decoder(PayloadDecoder[None]):
     def __init__(
         self, reader: Registered, find_writer: FindWriter, column: pa.DataType | None = None
     ) -> None:
-        """Create a decoder. Raises ConfigError if `reader` is not a JSON Schema of objects."""
+        """Create a decoder. Raises ConfigError if `reader` is not a JSON Schema of objects.
+
+        `find_writer` returns the schema with an id, for the id in a payload. `column` is the type of the
+        result's column; by default it follows from `reader`.
+        """
         self._schema = JsonSchema(reader)
         self._find_writer = find_writer
         super().__init__(self._schema.column.arrow, column)

@@ -41,8 +41,10 @@ def json_column(schema: Any, resolver: Any, inside: tuple[int, ...] = ()) -> Jso
     """Return the column for values of a JSON Schema.
 
     Args:
-        resolver: finds the targets of ``$ref``.
-        inside: ids of the schemas that contain this one. A recursive schema becomes JSON text.
+        schema: an object or a boolean, as in JSON Schema.
+        resolver: finds the targets of ``$ref`` (of the package referencing).
+        inside: Python ids of the ``$ref`` targets that contain this schema. A ``$ref`` to one of them is
+            recursive; its column has JSON text.
 
     Raises:
         ConfigError: a ``$ref`` has no target.

@@ -36,7 +36,7 @@ def group_offsets(
 
     Args:
         only: the partitions to read; None for all that have an offset.
-        stable: waits while an open transaction can change one of the offsets.
+        stable: whether to wait while an open transaction can change one of the offsets.
 
     Raises:
         BarnabasError: the coordinator rejects the request, or does not answer.

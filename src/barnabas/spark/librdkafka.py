@@ -188,7 +188,7 @@ class Failed(NamedTuple):
 class BatchProducer:
     """A producer that sends tables of records.
 
-    `poll` and `flush` call `on_failure` for each failed record.
+    `settings` are those of librdkafka. `poll` and `flush` call `on_failure` for each failed record.
     """
 
     def __init__(self, settings: Mapping[str, object], on_failure: Callable[[Failed], None]) -> None:
@@ -213,8 +213,9 @@ class BatchProducer:
     def produce(self, topic: str, messages: MessageTable) -> int | None:
         """Queue copies of all records in `messages`. If one is rejected, later records may still be queued.
 
-        Return None, or the row number of the first rejected record, whose field `err` has the error. Raises
-        KafkaException if `topic` is not a valid name.
+        `messages` has one row of the type `MESSAGES` for each record. Return None if all records are queued.
+        If not, return the row number of the first rejected record. Its field `err` then has the error code.
+        Raises KafkaException if `topic` is not a valid name.
         """
         flags = _COPY | _PARTITION
         queued = _produce_batch(self._topic(topic), -1, flags, messages.ctypes.data, len(messages))
@@ -225,7 +226,9 @@ class BatchProducer:
     ) -> None:
         """Queue a copy of one record with headers, which `produce` does not support.
 
-        Raises KafkaException if the record is rejected.
+        `message` is a row of the type `MESSAGES`, and a header's value is None for NULL.
+
+        Raises KafkaException if the record is rejected, or `topic` is not a valid name.
         """
         added = _headers_new(8)
         for name, value in headers:
@@ -297,8 +300,8 @@ class BatchProducer:
     def send_offset(self, group: str, topic: str, offset: int, metadata: str, seconds: float) -> None:
         """Add an offset commit to the transaction: for `group` and partition 0 of `topic`.
 
-        The broker stores `metadata` with a NUL at its end. Raises KafkaException, also if this takes longer
-        than `seconds`.
+        The broker stores `metadata` with a NUL at its end. Raises KafkaException if the commit is rejected,
+        or takes longer than `seconds`.
         """
         offsets, members = _list_new(1), _group_new(group.encode())
         entry = _list_add(offsets, topic.encode(), 0).contents

@@ -186,7 +186,7 @@ class OffsetLookup:
         }
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the log start offset of each partition."""
+        """Return the log start offset of each partition. Raises the errors of `_list_offsets`."""
         return self._list_offsets(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -302,7 +302,10 @@ class OffsetLookup:
         return self._ask_again(wanted, answers) if answers.refused or answers.silent else answers.offsets
 
     def _ask_again(self, wanted: Offsets, answers: LeaderAnswers) -> Offsets:
-        """Repeat ListOffsets for the partitions without an offset in `answers`. Return all offsets."""
+        """Repeat ListOffsets for the partitions of `wanted` that have no offset in `answers`.
+
+        Return the offsets of all partitions of `wanted`. Raises the errors of `_list_offsets`.
+        """
         found = dict(answers.offsets)
         give_up = time.monotonic() + _TIMEOUT_S
         for attempt, pause_s in enumerate(_pauses(), 1):

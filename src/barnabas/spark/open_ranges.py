@@ -41,7 +41,8 @@ def report_data_loss(what: str, *, fail: bool) -> None:
 class OpenRanges:
     """The unfinished ranges of a task.
 
-    Iteration yields their partitions in the order in which to request them.
+    Iteration yields their partitions in the order in which to request them. If records are lost, and
+    `fail_on_data_loss` is true, methods raise DataLossError. If it is false, they log a warning.
     """
 
     def __init__(self, ranges: list[OffsetRange], fail_on_data_loss: bool) -> None:

@@ -52,7 +52,10 @@ def config_file(name: str, value: str) -> dict[str, str]:
 
 
 def assigned(name: str, value: str) -> tuple[TopicPartition, ...]:
-    """Parse partitions from JSON, such as ``{"orders":[0,1]}``."""
+    """Parse partitions from JSON, such as ``{"orders":[0,1]}``. Return them sorted, each once.
+
+    Raises ConfigError, with the option's `name`, if the value has another form or no partition.
+    """
     cure = 'write the partitions of each topic as JSON: {"orders":[0,1]}'
     try:
         chosen = json.loads(value)
@@ -69,7 +72,8 @@ def assigned(name: str, value: str) -> tuple[TopicPartition, ...]:
 def by_partition(name: str, value: str) -> Offsets:
     """Parse a number for each partition from JSON, such as ``{"orders":{"0":23}}``.
 
-    As an offset, -2 is the start of a log and -1 its end.
+    As an offset, -2 is the start of a log and -1 its end. Raises ConfigError, with the option's `name`, if
+    the value has another form, no partition, or a number below -2.
     """
     unit = "milliseconds" if name.endswith("ByTimestamp") else "offsets"
     cure = f'write the {unit} of each partition as JSON: {{"orders":{{"0":23,"1":7}}}}'
@@ -102,7 +106,10 @@ def count(name: str, value: str) -> int:
 
 
 def seconds(name: str, value: str) -> float:
-    """Parse a time in Spark's form: 500ms, 30s, 15m, 1h, 1d; a number without a unit is in milliseconds."""
+    """Parse a time in Spark's form: 500ms, 30s, 15m, 1h, 1d. Return it in seconds.
+
+    A number without a unit is in milliseconds. Raises ConfigError, with the option's `name`, for other texts.
+    """
     parts = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d)?", value.lower())
     if parts is None:
         raise refuse(name, value, "write a number and a unit, such as 500ms, 30s, 15m, 1h")
@@ -110,7 +117,10 @@ def seconds(name: str, value: str) -> float:
 
 
 def delivery(name: str, value: str) -> bool:
-    """Parse ``at-least-once`` or ``exactly-once``. Return True for the latter."""
+    """Parse ``at-least-once`` or ``exactly-once``. Return True for the latter.
+
+    Raises ConfigError, with the option's `name`, for other texts.
+    """
     if value.lower() not in ("at-least-once", "exactly-once"):
         raise refuse(name, value, "choose from at-least-once, exactly-once")
     return value.lower() == "exactly-once"
@@ -125,7 +135,8 @@ def sink_name(name: str, value: str) -> str:
 def timestamp(name: str, value: str) -> int:
     """Parse a time in milliseconds since 1970.
 
-    As in ListOffsets, -2 means the log start and -1 the log end.
+    As in ListOffsets, -2 means the log start and -1 the log end. Raises ConfigError, with the option's
+    `name`, for other texts.
     """
     if not value.isdecimal() and value not in ("-1", "-2"):
         raise refuse(name, value, "write milliseconds since 1970, such as 1700000000000")
@@ -133,7 +144,10 @@ def timestamp(name: str, value: str) -> int:
 
 
 def strategy(name: str, value: str) -> bool:
-    """Parse ``error`` or ``latest``, for a start time after the last record. Return True for ``latest``."""
+    """Parse ``error`` or ``latest``, for a start time after the last record. Return True for ``latest``.
+
+    Raises ConfigError, with the option's `name`, for other texts.
+    """
     if value.lower() not in ("error", "latest"):
         raise refuse(name, value, "choose from error, latest")
     return value.lower() == "latest"
@@ -142,7 +156,8 @@ def strategy(name: str, value: str) -> bool:
 def topic_pattern(name: str, value: str) -> regex.Pattern[str]:
     r"""Compile a regular expression in Java's syntax.
 
-    That includes ``\p{Alpha}``, ``[a-z&&[^q]]`` and possessive quantifiers.
+    That includes ``\p{Alpha}``, ``[a-z&&[^q]]`` and possessive quantifiers. Raises ConfigError, with the
+    option's `name`, if `value` is empty or is not a regular expression.
     """
     import regex  # takes longer to load than all else here, and a task needs no pattern
 

@@ -65,7 +65,10 @@ class PayloadDecoder(ABC, Generic[W]):
 
     @abstractmethod
     def _record(self, payload: bytes, start: int, writer: W) -> Any:
-        """Decode the record in `payload`, whose content begins at `start`. Raises Undecodable."""
+        """Decode the record in `payload`, whose content begins at the byte `start`.
+
+        `writer` is a result of `_writer`. Raises Undecodable if the content does not fit the schema.
+        """
 
     def decode(self, payloads: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Decode payloads. Return the records, and the reasons for payloads that cannot be decoded.

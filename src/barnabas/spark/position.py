@@ -86,14 +86,18 @@ class Position:
         )
 
     def was_cut(self, end: Position, tp: TopicPartition) -> bool:
-        """Whether the log of `tp` was truncated to before this position, as after an unclean election."""
+        """Whether the log of `tp` was truncated to before this position, as after an unclean election.
+
+        The result is False if the topic's id is unknown or has changed.
+        """
         return self.offsets.get(tp, 0) > end.offsets[tp] and self.is_same_topic(tp.topic, end.topic_ids)
 
     def other_starts(self, end: Position, earliest: Callable[[list[TopicPartition]], Offsets]) -> Offsets:
         """Return the start offsets of the partitions in `end` that do not begin at this position.
 
         A partition whose log was truncated begins at its offset in `end`, so none of its records are read.
-        All others begin at the offset from `earliest`.
+        All others begin at their earliest offset. `earliest` is called once, with all of these partitions,
+        truncated ones too, and returns the earliest offset of each.
         """
         others = [tp for tp in end.offsets if not self.continues(end, tp)]
         found = earliest(others)

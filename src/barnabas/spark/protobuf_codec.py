@@ -33,11 +33,12 @@ class Decoder(PayloadDecoder[ProtobufFile]):
     ) -> None:
         """Create a decoder.
 
-        `message` is the full name of the message type, by default the first of the schema. `column` is the
-        type of the result's column; by default it follows from the message.
+        `find_writer` returns the schema with an id, for the id in a payload. `message` is the full name of
+        the message type, by default the first of the schema. `column` is the type of the result's column; by
+        default it follows from the message.
 
         Raises:
-            ConfigError: the schema has no such message, or no column can hold the message.
+            ConfigError: the schema is invalid or has no such message, or no column can hold the message.
         """
         _, descriptor = _message(reader, message)
         self._name = descriptor.full_name
@@ -71,7 +72,7 @@ class Encoder(PayloadEncoder):
 
         `message` is the full name of the message type, by default the first of the schema.
 
-        Raises ConfigError if the schema has no such message, or no column can hold the message.
+        Raises ConfigError if the schema is invalid or has no such message, or no column can hold the message.
         """
         file, descriptor = _message(schema, message)
         self._class: Any = GetMessageClass(descriptor)

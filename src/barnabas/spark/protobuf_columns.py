@@ -78,6 +78,8 @@ class _Field:
 class MessageColumns:
     """Converts Protobuf messages of one type to rows, and back.
 
+    `descriptor` is that of the type. `path` has the full names of the messages that contain it.
+
     Raises ConfigError if a field has no column type.
     """
 

@@ -47,7 +47,7 @@ class Wanted:
         )
 
     def clamp(self, offset: Offset) -> Offset:
-        """Return the nearest offset in the selected range."""
+        """Return the nearest offset in the selected range; the end of the range if `offset` is after it."""
         return min(max(offset, self.offsets.start), self.offsets.stop)
 
 

@@ -70,7 +70,7 @@ class OffsetRange(NamedTuple):
 class Task(InputPartition):
     """The ranges that one Spark task reads, one after another.
 
-    `topic_ids` are the known ids of the topics in the plan.
+    `topic_ids` has the known ids of the topics, by name, when the task was planned.
     """
 
     ranges: list[OffsetRange]

@@ -104,13 +104,14 @@ def decode_registered(
     Args:
         format: avro, protobuf or jsonschema.
         registry: URL of the registry, which executors must also reach.
-        schema: the reader's schema as JSON; by default the present newest one of `subject`. For protobuf, a
-            FileDescriptorProto in base64.
+        schema: the reader's schema as JSON; for protobuf, a FileDescriptorProto in base64. If it is None, the
+            present newest schema of `subject` is used.
+        subject: the subject of the reader's schema; None if `schema` is given.
         message: for protobuf, the name of the message; by default the first one of the schema.
 
     Raises:
-        ConfigError: the column does not exist, no column can hold the schema's records, or the format's
-            package is missing.
+        ConfigError: both or none of `schema` and `subject` are given, the column does not exist or is not
+            binary, no column can hold the schema's records, or the format's package is missing.
         RegistryRefused: the subject has no schema.
         SchemaError: the subject's schema has another format.
         RegistryError: the registry does not answer.
@@ -149,8 +150,11 @@ def encode_registered(
     """Encode each row as a payload, in the new column `into`. Columns are matched to fields by name.
 
     Args:
+        format: avro, protobuf or jsonschema.
         schema: the schema, which is registered under `subject` if necessary; .proto text for protobuf. If it
             is None, the newest schema of `subject` is used.
+        registry: URL of the registry; only the driver uses it.
+        subject: the subject of the schema in the registry.
         message: for protobuf, the name of the message; by default the first one of the schema.
         references: schemas that `schema` refers to.
         error: name of a column to add, with the reason if the schema does not allow a row; the payload is

@@ -49,6 +49,9 @@ class SendWindow:
     def split(self, topic: str, table: MessageTable) -> list[MessageTable]:
         """Divide a table into pieces to send, and choose partitions for its rows without keys, in place.
 
+        A small table stays whole, and so does each table of a producer that is not idempotent. The first
+        large table of a topic sets the limits `bytes` and `records`.
+
         The rows without keys of one piece go to the same partition, and those of the next piece to another
         partition. librdkafka itself would change the partition only every 10 milliseconds
         (``sticky.partitioning.linger.ms``), and so send many requests to the same partition.

@@ -81,11 +81,12 @@ def start_spark(
     the PATH may lack packages.
 
     Args:
+        name: name of the Spark application.
         folder: folder for Spark's own files.
         cores: number of tasks that run at the same time.
-        log: file for the stderr of Spark and its workers.
+        log: file for the stderr of Spark and its workers; None for this process's stderr.
         java_options: additional options of the JVM.
-        more: additional settings of Spark.
+        more: additional settings of Spark, which override the defaults.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = worker_python(folder)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

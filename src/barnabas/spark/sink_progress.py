@@ -227,11 +227,12 @@ def check_goes_on(
     Return the number of the last batch; None if there is none. It can be the batch of `what` itself.
 
     Args:
+        what: a task's part of the batch that will be written.
         topic: topic of the sink; None if each row names its own.
         topic_id: id of `topic`.
         marks: marks of the sink's batches, by topic.
-        adopt: accepts a topic that the sink has not written to, or not recently, and a topic that was deleted
-            and created again.
+        adopt: whether to accept a topic that the sink has not written to, or not recently, and a topic that
+            was deleted and created again.
         has_held_records: returns whether a topic has ever had a record.
     """
     if topic is None:

@@ -53,7 +53,8 @@ class TaskContent:
     def difference(self, now: TaskContent) -> str | None:
         """Describe the difference between these rows and the rows of `now`; None if they are equal.
 
-        If the digest of these rows is None, as in marks of old versions, compare only the numbers of rows.
+        If the digest of these rows is None, because an old version of Barnabas stored none, compare only the
+        numbers of rows.
         """
         if self.rows != now.rows:
             return f"was written with {self.rows} rows and now has {now.rows}"

@@ -82,8 +82,9 @@ def decode_text(
 def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:
     """Decode `rows` of a topic to which `barnabas ship` writes log lines.
 
-    A value in another form becomes the column message. The column at is the time in the line. If the line has
-    no time, or a time later than the record's timestamp, at is the record's timestamp.
+    Return `rows` with an auxiliary column, and the columns source, level, message, at and fields. A value in
+    another form becomes the column message. The column at is the time in the line. If the line has no time,
+    or a time later than the record's timestamp, at is the record's timestamp.
     """
     text = F.make_valid_utf8(F.col("value").cast("string"))
     log = F.col(_PARSED)

@@ -73,11 +73,12 @@ def visible_payloads(
     end: Offset,
     check_crcs: bool,
 ) -> Iterator[Payload]:
-    """Yield the records of the visible `batches` that have offsets from `start` up to, but without, `end`.
+    """Yield the decompressed records of each visible batch that has offsets in a range.
 
-    Control batches and batches of aborted transactions are left out. For read_committed, the broker lists the
-    `aborted` transactions (KIP-98). Each one covers its producer's batches from its first offset up to the
-    producer's next abort marker.
+    The range begins at `start` and ends before `end`. The first and the last of these batches can also have
+    records outside it. Control batches and batches of aborted transactions are left out. For read_committed,
+    the broker lists the `aborted` transactions (KIP-98). Each one covers its producer's batches from its
+    first offset up to the producer's next abort marker.
 
     Args:
         data: the bytes with the batches.

@@ -149,7 +149,10 @@ class BarnabasCluster(TemporaryCluster):
         return self._data
 
     def address_of(self, broker: int) -> str:
-        """Return ``host:port`` of one broker."""
+        """Return ``host:port`` of one broker, running or not. Call `start` first.
+
+        Raises ValueError if the cluster has no broker with this id.
+        """
         self._check_id(broker)
         return f"{HOST}:{self._ports[broker]}"
 
@@ -205,7 +208,10 @@ class BarnabasCluster(TemporaryCluster):
             self._paused.discard(broker)
 
     def restart(self, broker: int) -> None:
-        """Start a broker again with its data and its port. If it runs, stop it cleanly first."""
+        """Start a broker on its port with the data that it has; also one of the `later` brokers.
+
+        If the broker runs, stop it cleanly first.
+        """
         self._check_id(broker)
         if broker in self._nodes:
             self.stop(broker)
@@ -430,7 +436,10 @@ class BarnabasCluster(TemporaryCluster):
 
 
 class _Processes:
-    """A context manager that runs a metadata store, and gives a function that starts brokers in processes."""
+    """A context manager that runs a metadata store, and gives a function that starts brokers in processes.
+
+    `store` is "embedded" or "zookeeper". The store's data are in a folder within `folder`.
+    """
 
     def __init__(self, folder: Path, store: str) -> None:
         self._server: StoreServerThread | ZooKeeperServer
@@ -460,7 +469,10 @@ class _Processes:
 
 
 class _Threads:
-    """A context manager that runs a metadata store, and gives a function that starts brokers in threads."""
+    """A context manager that runs a metadata store, and gives a function that starts brokers in threads.
+
+    A broker's session expires `session_timeout` seconds after its last sign of life.
+    """
 
     def __init__(self, session_timeout: float) -> None:
         self._server = SharedServer(session_timeout)

@@ -21,19 +21,25 @@ class Cluster:
         return self._bootstrap_servers
 
     def admin(self, **settings: Any) -> Admin:
-        """Return an `Admin` of `barnabas.client` for this cluster."""
+        """Return an `Admin` of `barnabas.client` for this cluster. `settings` are those of `Admin`."""
         from barnabas.client import Admin
 
         return Admin(self.bootstrap_servers, **settings)
 
     def producer(self, **settings: Any) -> Producer:
-        """Return a `Producer` of `barnabas.client` for this cluster. Use it in a with block."""
+        """Return a `Producer` of `barnabas.client` for this cluster. Use it in a with block.
+
+        `settings` are those of `Producer`.
+        """
         from barnabas.client import Producer
 
         return Producer(self.bootstrap_servers, **settings)
 
     def consumer(self, *topics: str, group: str | None = None, **settings: Any) -> Consumer:
-        """Return a `Consumer` of `barnabas.client` for this cluster. Use it in a with block."""
+        """Return a `Consumer` of `barnabas.client` for this cluster. Use it in a with block.
+
+        All arguments are those of `Consumer`.
+        """
         from barnabas.client import Consumer
 
         return Consumer(self.bootstrap_servers, *topics, group=group, **settings)
@@ -41,7 +47,10 @@ class Cluster:
     def create_topic(
         self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None
     ) -> str:
-        """Create a topic, and return its name."""
+        """Create a topic with this number of partitions and the settings `configs`, and return its name.
+
+        Raises KafkaError (TOPIC_ALREADY_EXISTS) if there is a topic with this name.
+        """
         self.admin().create_topic(name, partitions, configs=configs)
         return name
 
@@ -52,7 +61,7 @@ class Cluster:
                 producer.send(topic, value)
 
     def consume(self, topic: str, count: int, *, timeout: float = 30.0) -> Sequence[Record]:
-        """Return the first `count` records of a topic.
+        """Return the first `count` records that arrive from the start of a topic's partitions.
 
         Raises ClientError if the topic has fewer records after `timeout` seconds.
         """

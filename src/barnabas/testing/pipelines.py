@@ -79,8 +79,8 @@ class PipelineUnderTest:
         Returns:
             The rows that each sink has written in this run, by its name: parsed values for JSON, dicts for
                 Parquet, bytes for other formats. A source or a sink with a dead-letter topic adds
-                ``NAME.dead_letter``:
-                the values of that topic's new records. Rows of a topic are in the order of their offsets.
+                ``NAME.dead_letter``: the values of that topic's new records. Rows of a topic are in the order
+                of their offsets.
 
         Raises:
             PipelineError: the file is wrong, a name is not of a source, or a query has failed.
@@ -110,8 +110,8 @@ class PipelineUnderTest:
                 the schema gives their types. If it does not, Spark infers the types.
 
         Raises:
-            PipelineError: there is no such name, an input is missing, or an input without rows has no
-                declared types.
+            PipelineError: there is no such name, an input of a Python function is missing, or an input
+                without rows has no declared types. For a missing input of SQL, Spark's own error is raised.
         """
         self._forget_views()
         frames = {each: self._frame(each, rows) for each, rows in inputs.items()}

@@ -133,7 +133,7 @@ class ProcessBroker:
 
     @property
     def last_words(self) -> str:
-        """Return the last lines of the broker's log."""
+        """Return the last 2,000 characters of the broker's log."""
         return self._said()
 
     def expire_session(self) -> None:

@@ -23,9 +23,10 @@ Pair = tuple[int, int]
 
 
 class Relays:
-    """The TCP relays between the brokers of a cluster, one for each ordered pair of brokers.
+    """TCP proxies (relays) between the brokers of a cluster, one for each ordered pair of brokers.
 
-    All relays run in one thread. Any other thread can call the methods.
+    The first broker of a pair connects to the second one through the pair's relay. All relays run in one
+    thread. Any other thread can call the methods.
     """
 
     def __init__(self) -> None:
@@ -34,7 +35,7 @@ class Relays:
         self._relays: dict[Pair, _Relay] = {}
 
     def start(self, ports: dict[int, int]) -> dict[Pair, int]:
-        """Start relays between all brokers. Return the port of each pair's relay.
+        """Start relays between all brokers. Return the port at which each pair's relay listens.
 
         Args:
             ports: port of each broker on 127.0.0.1.

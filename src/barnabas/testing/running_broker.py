@@ -14,7 +14,8 @@ class BrokerSettings:
     Attributes:
         broker_id: ``node.id``.
         settings: all settings of the broker, with Kafka's names.
-        routes: maps the port of each other broker to the port of the relay to that broker.
+        routes: maps the port of each other broker to the port of a TCP proxy in front of that broker. With
+            these proxies the test can cut the network between brokers.
     """
 
     broker_id: int

@@ -37,7 +37,9 @@ _BEATS = 4
 
 
 class SharedServer:
-    """The nodes and the sessions of the store. Any thread can use it; it is a context manager.
+    """A metadata store in memory: a tree of nodes as in ZooKeeper, and the sessions of its clients.
+
+    Any thread can use it. It is a context manager: in the context, sessions without heartbeats end.
 
     Args:
         session_timeout: seconds without a heartbeat after which a session ends.
@@ -62,7 +64,7 @@ class SharedServer:
         self._reaper.join()
 
     def begin(self, client: SharedStore) -> int:
-        """Begin a session, and return its number."""
+        """Begin a session, and return its number. `client` then receives each change of a node."""
         with self._lock:
             self._last_session += 1
             self._clients[self._last_session] = client
@@ -70,7 +72,7 @@ class SharedServer:
             return self._last_session
 
     def beat(self, session: int) -> None:
-        """Record a heartbeat from the client of a session."""
+        """Record a heartbeat from the client of a session. Do nothing if the session has ended."""
         with self._lock:
             if session in self._heard:
                 self._heard[session] = time.monotonic()
@@ -88,7 +90,7 @@ class SharedServer:
     def apply(self, session: int, operations: Sequence[Operation]) -> list[int]:
         """Apply all operations in order, or none, and notify all clients. Return the versions of the nodes.
 
-        Raises StoreUnavailableError if the session has ended.
+        Raises StoreUnavailableError if the session has ended, and StoreError if an operation is not allowed.
         """
         with self._lock:
             self._check_lives(session)
@@ -214,7 +216,10 @@ class SharedStore(SingleOperations):
         self._server.end(self._session_id)
 
     def hear(self, news: Iterable[tuple[Event, str] | None]) -> None:
-        """Receive events on any thread, and deliver them on the event loop. None ends the session."""
+        """Receive events, each with the path of its node, and deliver them on this client's event loop.
+
+        None instead of an event means that the session has ended. Any thread can call this.
+        """
         self._news.extend(news)
         with suppress(RuntimeError):  # its loop was closed: the broker was killed
             self._loop.call_soon_threadsafe(self._deliver)

@@ -24,7 +24,10 @@ class Entry(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """The reason why a folder cannot be used, with the cure. `in_use`: another broker uses the folder."""
+    """The reason why a folder cannot be used, with the cure.
+
+    `in_use` is true if the reason is that another broker uses the folder.
+    """
 
     text: str
     in_use: bool = False

@@ -90,7 +90,11 @@ def memory_held() -> int:
 
 
 def on_cpu_timer(interrupt: Callable[[], object]) -> None:
-    """Call `interrupt` in the main thread when a timer of `set_cpu_timer` expires. `interrupt` may raise."""
+    """Call `interrupt` in the main thread each time when a timer of `set_cpu_timer` expires.
+
+    `interrupt` may raise an exception, to stop the code that runs. On a system without such a timer, the call
+    does nothing.
+    """
     if hasattr(signal, "SIGPROF"):
         signal.signal(signal.SIGPROF, lambda number, frame: interrupt())
 

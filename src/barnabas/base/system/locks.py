@@ -40,7 +40,10 @@ def lock(fd: int, *, against_java: bool = False) -> None:
 
 
 def is_locked(fd: int) -> bool:
-    """Whether another descriptor holds a `lock` on the same file."""
+    """Whether another descriptor holds a `lock` on the same file.
+
+    The descriptor `fd` itself must not hold the lock: this call would release it.
+    """
     try:
         if fcntl is not None:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -54,7 +57,10 @@ def is_locked(fd: int) -> bool:
 
 
 def owner(path: Path) -> int | None:
-    """Return the id of the process that holds a lock taken with `against_java`; None if it is unknown."""
+    """Return the id of the process that has locked the file `path` with `against_java`.
+
+    Return None if no process has locked it, or the process is unknown. Only 64-bit Linux reports it.
+    """
     if fcntl is None or not sys.platform.startswith("linux") or sys.maxsize < 2**32:
         return None
     try:
@@ -67,7 +73,7 @@ def owner(path: Path) -> int | None:
 
 
 def _lock_first_byte(fd: int) -> None:
-    """Lock the first byte, which need not exist. If it is locked, Windows raises PermissionError."""
+    """Lock the first byte, which need not exist. Raises BlockingIOError if it is locked already."""
     os.lseek(fd, 0, os.SEEK_SET)
     try:
         _msvcrt.locking(fd, _msvcrt.LK_NBLCK, 1)

@@ -25,7 +25,8 @@ MARKS = "BARNABAS_ENDS_WITH"
 def environment_that_ends() -> dict[str, str]:
     """Return the environment variables for child processes that must not outlive this process.
 
-    Starts the reaper at the first call. On a system other than Linux there is no reaper: children outlive
+    The first call starts a helper process, the reaper. When this process has ended, the reaper kills the
+    processes that have these variables. On a system other than Linux there is no reaper: children outlive
     this process if it is killed.
     """
     marks = _marks(os.getpid())

@@ -16,7 +16,10 @@ _SEARCHES = 200
 
 
 def main() -> None:
-    """Wait until the process PID has ended. Then kill the processes with MARK until none is left."""
+    """Wait until the process PID has ended. Then kill the processes with MARK until none is left.
+
+    Give up after `_SEARCHES` searches.
+    """
     pid, mark = int(sys.argv[1]), sys.argv[2].encode()
     with suppress(ProcessLookupError):  # it has ended already
         select.select([os.pidfd_open(pid)], [], [])

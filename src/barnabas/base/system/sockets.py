@@ -22,6 +22,8 @@ def claim_alone(sock: socket.socket) -> None:
 def claim_address(listen: str, who: str, example: str) -> socket.socket:
     """Return a socket that is bound to `listen` (HOST:PORT), but does not listen yet.
 
+    An empty host means 127.0.0.1, and port 0 a free port.
+
     Args:
         who: the server that will listen there, for messages.
         example: a valid address, for messages.

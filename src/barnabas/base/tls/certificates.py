@@ -38,7 +38,10 @@ class Issued:
         return self.key + self.certificate + self.authority
 
     def pkcs12(self, name: str, password: str) -> bytes:
-        """Return key and certificates as PKCS#12 for Java and Windows, encrypted with `password`."""
+        """Return key and certificates as PKCS#12 for Java and Windows, encrypted with `password`.
+
+        `name` is the name of the key in this store.
+        """
         from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
         from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
@@ -79,7 +82,10 @@ class Authority:
 
     @classmethod
     def create(cls, name: str, now: datetime) -> Authority:
-        """Return a new authority with a new key. Clients must be told to trust it.
+        """Return a new authority with a new key, valid for `AUTHORITY_DAYS` days from `now`.
+
+        `name` is the common name in its certificate. Clients trust this authority only if they are configured
+        to.
 
         Raises:
             ConfigError: a certificate cannot contain `name`.

@@ -25,7 +25,10 @@ def kind_of(data: bytes) -> str:
 
 
 def pem_of_pkcs12(data: bytes, password: str | None) -> tuple[str, str]:
-    """Return the unencrypted private key of a PKCS#12 store, and its certificates, the key's own first.
+    """Return the private key of a PKCS#12 store, and its certificates, as PEM.
+
+    The key is not encrypted any more. Its own certificate is the first one. Without a password, `password` is
+    None or empty.
 
     Raises:
         ValueError: the content is not PKCS#12, the password is wrong, or the store has no key.
@@ -62,7 +65,9 @@ def trusted_of_pkcs12(data: bytes, password: str | None) -> str:
 
 
 def key_of_text(text: str) -> str:
-    """Return the private key from a setting as PEM. Spaces may replace line ends, as in Java.
+    """Return the private key in a setting's value as PEM. An encrypted key stays encrypted.
+
+    In `text`, spaces may replace line ends, as in Java.
 
     Raises:
         ValueError: the text is not one private key in PKCS#8.
@@ -74,7 +79,7 @@ def key_of_text(text: str) -> str:
 
 
 def certificates_of_text(text: str) -> str:
-    """Return the certificates from a setting as PEM. Spaces may replace line ends.
+    """Return the certificates in a setting's value as PEM. In `text`, spaces may replace line ends.
 
     Raises:
         ValueError: the text has no certificate, or it has other PEM blocks too.
@@ -86,7 +91,10 @@ def certificates_of_text(text: str) -> str:
 
 
 def _pem_blocks(text: str) -> list[tuple[str, str]]:
-    """Return the type of each block, and the block with its line ends restored."""
+    """Return the label of each PEM block, such as CERTIFICATE, and the block with its line ends restored.
+
+    Raises ValueError if a block is not base64.
+    """
     blocks = []
     for label, body in _PEM_BLOCK.findall(text):
         data = "".join(body.split())

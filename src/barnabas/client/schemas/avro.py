@@ -35,5 +35,8 @@ class AvroSchema:
         return fastavro.schemaless_reader(io.BytesIO(data), self._parsed, None)
 
     def write(self, value: Any, path: str) -> bytes:
-        """Return the payload of a JSON value. Raises UnfitError if the schema does not allow the value."""
+        """Return the payload of a JSON value. Raises UnfitError if the schema does not allow the value.
+
+        `path` names the value in the text of the error.
+        """
         return self._json.write(value, path)

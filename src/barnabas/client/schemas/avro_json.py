@@ -41,7 +41,10 @@ class AvroJson:
         self._names = names
 
     def write(self, value: Any, path: str) -> bytes:
-        """Return the binary form of a JSON value. Raises UnfitError if the schema does not allow it."""
+        """Return the binary form of a JSON value. Raises UnfitError if the schema does not allow it.
+
+        `path` names the value in the text of the error.
+        """
         writing = _Writing(self._names)
         try:
             writing.write(self._schema, value, path)

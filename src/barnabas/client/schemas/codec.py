@@ -25,7 +25,7 @@ class Codec(Protocol):
         ...
 
     def write(self, value: Any, path: str) -> bytes:
-        """Return the payload of a JSON value.
+        """Return the payload of a JSON value. `path` names the value in the text of an error.
 
         Raises:
             UnfitError: the schema does not allow the value.

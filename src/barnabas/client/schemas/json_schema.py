@@ -31,7 +31,7 @@ class JsonSchema:
         return json.loads(data)
 
     def write(self, value: Any, path: str) -> bytes:
-        """Return the payload of a JSON value.
+        """Return the payload of a JSON value. `path` names the value in the text of an error.
 
         Raises:
             UnfitError: the schema does not accept it, or cannot be applied to it.
@@ -73,9 +73,12 @@ class JsonSchema:
 
 
 def linked(contents: Any, named: list[tuple[str, Any]]) -> tuple[Registry[Any], str]:
-    """Return a registry with a schema and the documents of its references, and the schema's own URI.
+    """Return a registry with a schema and the documents of its references, and the schema's URI in it.
+
+    The URI is the schema's ``$id``, or ``urn:barnabas:schema`` without ``$id``.
 
     Args:
+        contents: the schema, as a JSON value.
         named: for each reference, the name that ``$ref`` uses, and the document.
 
     Raises:

@@ -49,11 +49,11 @@ class ProtobufSchema:
         return MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=self._file.pool)
 
     def write(self, value: Any, path: str) -> bytes:
-        """Return the payload of a JSON value.
+        """Return the payload of a JSON value. `path` names the value in the text of an error.
 
         Raises:
             UnfitError: the value does not fit the message.
-            ValueError: the schema does not have the message.
+            ValueError: the schema does not have the message, or the message is one of an imported file.
         """
         from google.protobuf.message_factory import GetMessageClass
 

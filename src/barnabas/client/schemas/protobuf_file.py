@@ -38,7 +38,7 @@ _CONFLUENT: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class ProtobufFile:
-    """The descriptors of a schema.
+    """The Protobuf descriptors of the registered schema `schema`, and of the files that it imports.
 
     Raises:
         ValueError: the bytes are not a FileDescriptorProto, contradict an import, or an import is missing.
@@ -67,6 +67,8 @@ class ProtobufFile:
     def message(self, name: str = "") -> Any:
         """Return the descriptor of a message, by its full name or its name in the package.
 
+        If `name` is empty, return the first message of the schema.
+
         Raises:
             ValueError: the schema does not have the message.
         """
@@ -81,7 +83,10 @@ class ProtobufFile:
         raise ValueError(f"there is no message {shown(name, 100)} in it; its messages are {there or 'none'}")
 
     def at(self, indexes: Sequence[int]) -> Any:
-        """Return the descriptor at these message indexes, the outermost first.
+        """Return the descriptor of the message at these indexes, as in Confluent's wire format.
+
+        The first index counts the messages of the file, and each other one the messages within the message
+        before.
 
         Raises ValueError if the schema has no message there.
         """

@@ -26,6 +26,7 @@ def fill(message: Any, value: Any, path: str, pool: Any) -> None:
     """Fill an empty message with a JSON value.
 
     Args:
+        path: name of the value, for the text of an error.
         pool: pool of descriptors for ``google.protobuf.Any``.
 
     Raises:

@@ -172,7 +172,9 @@ def register(
 def _resolved(
     registry: Reads, path: str, item: str, kind: str = "", id_: int | None = None
 ) -> tuple[Registered, str]:
-    """Return the schema at a path of the registry's API, with its references, and its permanent name.
+    """Return the schema at a path of the registry's API, with its references, and a name of it.
+
+    The name refers to this schema also after newer versions are registered, as in `find`.
 
     Args:
         item: name of the schema in messages.
@@ -218,7 +220,10 @@ def _references(
     Deleted versions are read, too: a registry keeps a deleted version while another schema refers to it.
 
     Args:
-        read: names and paths that were read.
+        answer: the registry's response with the schema whose references are yielded.
+        kind: the format of all of these schemas.
+        read: names and paths of the references that were read; this function adds to it.
+        depth: the number of references that lead to the schema in `answer`.
 
     Raises:
         SchemaError: there are more references, or they are nested deeper, than the limit.

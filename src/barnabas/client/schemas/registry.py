@@ -56,7 +56,7 @@ class RegistryRefused(RegistryError):
     """The schema registry has answered, and refuses the request.
 
     Attributes:
-        is_missing: the registry does not have the item.
+        is_missing: whether the reason is that the registry does not have the item.
     """
 
     def __init__(self, message: str, *, is_missing: bool) -> None:
@@ -81,7 +81,7 @@ class SchemaRegistry:
         url: address. ``http://user:password@host:8081`` logs in; other characters than letters and digits are
             percent-encoded in the user and password.
         login: a cluster with security settings. The client trusts the certificate authorities of these
-            settings, and logs in as their user unless the URL has a user.
+            settings, and logs in as their user unless the URL has a user. None uses no such settings.
         patience: time limits and number of attempts of each request; by default one attempt.
 
     Raises:
@@ -123,7 +123,7 @@ class SchemaRegistry:
         return self._ask(method, path, body, self._patience.change_s)
 
     def curl(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> list[str]:
-        """Return the curl command that sends the same request as `send`.
+        """Return the words of the curl command that sends the same request as `send`.
 
         It contains no password: curl asks for it.
         """

@@ -24,7 +24,11 @@ def inside(path: str, step: str | int) -> str:
 
 
 def told(value: Any, most: int = _LONGEST_VALUE) -> str:
-    """Return a JSON value as text for an error message, shortened if it is long."""
+    """Return a JSON value as text for an error message.
+
+    A text or number is cut to `most` characters. Of an object, the result has the first names; of an array,
+    the number of items.
+    """
     if isinstance(value, dict) and value:
         return f"an object of {', '.join(told(name, _LONGEST_STEP) for name in list(value)[:5])}"
     if isinstance(value, list) and value:

@@ -36,7 +36,10 @@ class AvroSchema:
         self.text = text.write(self._node, sort_properties=normalize, defined=defined)
 
     def cannot_read(self, written: AvroSchema) -> list[Incompatibility]:
-        """Return the reasons why this schema cannot read data of the schema `written`; empty if it can."""
+        """Return the reasons why this schema cannot read data of the schema `written`; empty if it can.
+
+        Raises TooLargeError if the comparison takes too many steps.
+        """
         return incompatibilities(self._node, written._node)
 
 

@@ -16,7 +16,8 @@ def write(node: SchemaNode, *, sort_properties: bool = False, defined: frozenset
     """Return the canonical text of a schema.
 
     Args:
-        sort_properties: sorts the properties that Avro does not define.
+        sort_properties: whether to sort the properties that Avro does not define. Otherwise they keep their
+            order.
         defined: full names of types that referenced schemas define; they are printed as names only.
     """
     form = _Writer(sort_properties, set(defined)).form(node, "")

@@ -48,7 +48,11 @@ class JsonSchema:
         self.text = json.dumps(self._contents, ensure_ascii=False, separators=(",", ":"), sort_keys=normalize)
 
     def cannot_read(self, written: JsonSchema) -> list[Incompatibility]:
-        """Return the reasons why this schema may reject documents that `written` accepts."""
+        """Return the reasons why this schema may reject documents that `written` accepts.
+
+        The list is empty if it accepts all of them. Raises TooLargeError if the comparison takes too many
+        steps, and InvalidSchemaError if a ``$ref`` cannot be resolved.
+        """
         from barnabas.registry.jsonschema.compatibility import Located, rejections
 
         return rejections(

@@ -58,7 +58,7 @@ _ANNOTATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A schema, with the resolver of its references."""
+    """A JSON Schema or a part of one (`contents`), with the resolver that finds the targets of ``$ref``."""
 
     contents: Any
     resolver: Resolver[Any]
@@ -101,10 +101,13 @@ class Located:
 
 
 def rejections(reader: Located, writer: Located) -> list[Incompatibility]:
-    """Return the first reasons why `reader` may reject documents that `writer` accepts; empty if it cannot.
+    """Return reasons why `reader` may reject documents that `writer` accepts.
+
+    The list has at most `limits.REASONS` reasons. It is empty if `reader` accepts all of these documents.
 
     Raises:
         TooLargeError: the comparison takes too many steps.
+        InvalidSchemaError: a ``$ref`` has no target, or its target is not a schema.
     """
     return _Check().compare(reader, writer, "#")
 

@@ -14,7 +14,8 @@ def matcher(pattern: str) -> Any:
     """Return a compiled pattern, whose method `search` finds the pattern in a text.
 
     RE2 supports neither look-ahead nor back-references. For patterns with these, the result is from Python's
-    `re`. The worker interrupts a search that takes too long.
+    `re`. The worker interrupts a search that takes too long. Raises re.error if `re` also rejects the
+    pattern.
     """
     import re2
 

@@ -60,7 +60,10 @@ class ProtobufSchema:
         return descriptors.encode(self._main, "default")  # the importing file chooses its name
 
     def cannot_read(self, written: ProtobufSchema) -> list[Incompatibility]:
-        """Return the reasons why this schema cannot read messages of `written`; empty if it can."""
+        """Return the reasons why this schema cannot read messages of `written`; empty if it can.
+
+        Raises TooLargeError if the comparison takes too many steps.
+        """
         from barnabas.registry.protobuf.compatibility import incompatibilities
 
         return incompatibilities(self._linked, written._linked)

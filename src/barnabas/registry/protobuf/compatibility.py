@@ -31,7 +31,10 @@ _TEXT = _GROUP_OF["string"]
 
 
 def incompatibilities(reader: Any, writer: Any) -> list[Incompatibility]:
-    """Return the reasons why `reader` cannot read messages of `writer`; both are FileDescriptors."""
+    """Return the reasons why `reader` cannot read messages of `writer`; empty if it can.
+
+    Both are FileDescriptors. Raises TooLargeError if the comparison takes too many steps.
+    """
     found = []
     if reader.package != writer.package:
         words = f"package {writer.package or '(none)'} became {reader.package or '(none)'}"

@@ -47,7 +47,8 @@ def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str,
     Blocks.
 
     Raises:
-        InvalidSchemaError: protoc rejects the schema; the message has its reasons.
+        InvalidSchemaError: protoc rejects the schema; the message has its reasons. Or the name of a reference
+            cannot be the name of a file.
         RegistryError: OPERATION_TIMEOUT or STORE_ERROR, protoc takes too long or crashes.
     """
     with tempfile.TemporaryDirectory(prefix="barnabas-protoc-") as made:

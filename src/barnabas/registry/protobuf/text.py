@@ -267,7 +267,10 @@ class _Writer:
 
 
 def _symbols(file: Any, seen: set[str]) -> Iterator[str]:
-    """Yield the full names that the file and its imports define, including the names of packages."""
+    """Yield the full names that the file and its imports define, including the names of packages.
+
+    `seen` has the names of the files that were visited. They are left out, and this file's name is added.
+    """
     if file.name in seen:
         return
     seen.add(file.name)

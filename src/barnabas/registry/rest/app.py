@@ -38,6 +38,7 @@ def build(
     """Return the web application that reads from `state` and writes to `log`.
 
     Args:
+        cluster_id: id of the Kafka cluster, which ``/v1/metadata/id`` returns.
         access: authenticates clients; None if no login is needed.
         hosts: the accepted values of the header ``Host``; None for any.
     """

@@ -74,7 +74,10 @@ def _json(value: Json) -> str:
 
 
 async def stream(request: web.Request, items: Iterable[Json]) -> web.StreamResponse:
-    """Send `items` as a JSON array in slices, because the array can contain all registered schemas."""
+    """Send `items` as a JSON array in slices, and return the response, which is then complete.
+
+    Slices are necessary because the array can contain all registered schemas.
+    """
     response = web.StreamResponse()
     response.content_type = _acceptable(request.headers.get("Accept", "*/*")) or _ANSWERED[0]
     response.charset = "utf-8"
@@ -147,14 +150,18 @@ def number(request: web.Request, name: str, otherwise: int) -> int:
 def page(request: web.Request, items: Sequence[T]) -> Sequence[T]:
     """Return the slice of `items` for the query parameters ``offset`` and ``limit``.
 
-    Raises RegistryError 400.
+    A negative or missing offset is 0. With a negative or missing limit, all items from the offset on are
+    returned. Raises RegistryError 400 if one of them is not a whole number.
     """
     start, limit = max(number(request, "offset", 0), 0), number(request, "limit", -1)
     return items[start:] if limit < 0 else items[start : start + limit]
 
 
 def schema_json(request: web.Request, version: Version) -> JsonObject:
-    """Return the schema of `version` in JSON, with its text in the requested format."""
+    """Return the schema of `version` in JSON, with its text as `schema_text` returns it.
+
+    Raises NotComputed if the cache does not have that text yet.
+    """
     return {**version.schema.to_json(), "schema": schema_text(request, version)}
 
 

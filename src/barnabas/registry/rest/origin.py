@@ -39,6 +39,8 @@ def own_hosts(hosts: Collection[str] | None, allowed: Collection[str]) -> frozen
 async def own_requests_only(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Reject requests with another Host, and changes with another site's Origin.
 
+    Run `handler` for all other requests.
+
     Raises RegistryError: 421 for the Host, 403 for the Origin.
     """
     hosts, host = request.app.get(HOSTS), request.host.lower()

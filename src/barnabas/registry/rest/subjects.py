@@ -24,7 +24,7 @@ routes = web.RouteTableDef()
 
 
 def described(request: web.Request, version: Version) -> JsonObject:
-    """Return a version in the format of responses."""
+    """Return a version as the JSON object of a response to `request`, which may ask for a schema's format."""
     return {
         "subject": version.subject,
         "version": version.number,
