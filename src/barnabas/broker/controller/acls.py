@@ -26,7 +26,11 @@ class AclControl:
     async def create(self, rules: Sequence[AclBinding]) -> dict[AclBinding, KafkaError]:
         """Create ACLs. Return the rejected ones with their errors.
 
-        For each resource pattern, all ACLs are created or none. It is no error if an ACL exists already.
+        For each resource pattern, all ACLs are created or none. It is no error if an ACL exists already. The
+        error is INVALID_REQUEST if the pattern would have more than `MOST_RULES`, or that of a failed write.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
         """
         async with self._writes.answering() as image:
             acls = image.acls
@@ -53,8 +57,11 @@ class AclControl:
     ) -> tuple[list[list[AclBinding]], dict[ResourcePattern, KafkaError]]:
         """Delete the ACLs that match filters.
 
-        Return the ACLs that each filter matches, and an error for each resource whose ACLs were not deleted.
-        The event loop can run other tasks after each few hundred ACLs.
+        Return the ACLs that each filter matches, in the order of `filters`, and an error for each resource
+        pattern whose ACLs were not deleted. The event loop can run other tasks after each few hundred ACLs.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
         """
         async with self._writes.answering() as image:
             acls = image.acls

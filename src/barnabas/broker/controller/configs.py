@@ -140,7 +140,8 @@ class _Resource(NamedTuple):
         """Parse the text of a value.
 
         Raises:
-            KafkaError: the text is invalid, or the value is not allowed.
+            KafkaError: INVALID_REQUEST, `text` is None; the resource's `refusal`, the text is invalid, or the
+                value is not allowed.
         """
         if text is None:
             raise KafkaError(
@@ -199,9 +200,13 @@ class ConfigControl:
     async def replace(
         self, resources: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> dict[ConfigResource, KafkaError]:
-        """Set the given settings and remove all others (AlterConfigs).
+        """Give each resource exactly the given settings, and remove all its others (AlterConfigs).
 
-        Return the errors of rejected resources.
+        Return the errors of rejected resources, which do not change. A setting without a value (None) is
+        rejected. With `validate_only`, change nothing.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
         """
         changes = {resource: _replacing(texts) for resource, texts in resources.items()}
         return await self._change(changes, validate_only)
@@ -211,7 +216,10 @@ class ConfigControl:
     ) -> dict[ConfigResource, KafkaError]:
         """Change only the named settings (IncrementalAlterConfigs).
 
-        Return the errors of rejected resources.
+        Return the errors of rejected resources, which do not change. With `validate_only`, change nothing.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
         """
         changes = {resource: _altering(steps) for resource, steps in resources.items()}
         return await self._change(changes, validate_only)
@@ -409,6 +417,9 @@ def _check_listeners(
     resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str], image: ClusterImage
 ) -> None:
     """Reject changes of settings that a broker applies only when it opens a listener, as Kafka rejects them.
+
+    `before` and `after` are the own settings of `resource`, as text. If it is not a running broker, do
+    nothing.
 
     Raises:
         KafkaError: INVALID_REQUEST, the broker has this listener.

@@ -226,8 +226,8 @@ class Controller:
         The epoch in a broker's request must be its latest one.
 
         Raises:
-            KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH; KAFKA_STORAGE_ERROR, the metadata store
-                cannot be read.
+            KafkaError: BROKER_ID_NOT_REGISTERED, no such broker is registered; STALE_BROKER_EPOCH, it is
+                registered in another epoch; KAFKA_STORAGE_ERROR, the metadata store cannot be read.
         """
         try:
             await check_registered(self._loader, broker, epoch)
@@ -237,7 +237,8 @@ class Controller:
     def note_isolation(self, isolated: bool) -> None:
         """Announce whether this broker is isolated from the others.
 
-        An isolated broker also resigns as controller.
+        An isolated broker also resigns as controller. It takes part in the election of the next one only if
+        no other broker can become controller.
         """
         self._is_isolated = isolated
         if isolated and self.active:

@@ -52,6 +52,9 @@ class ElectionControl:
                 replica with the furthest log, which may lack committed records.
             partitions: None for all; then the result leaves out partitions that need no election.
 
+        The errors are UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, and PREFERRED_LEADER_NOT_AVAILABLE or
+        ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica can be elected.
+
         Raises:
             KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
         """
@@ -99,7 +102,7 @@ class ElectionControl:
 def _leaderless(
     image: ClusterImage, partitions: Collection[TopicPartition] | None
 ) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Return the partitions without a leader, with the replicas that could become leader."""
+    """Return those of `partitions` (None: all) without a leader, with the replicas that could lead them."""
     electable = eligibility_of(image).in_sync
     states = ((each, image.partition(each)) for each in (_all(image) if partitions is None else partitions))
     return {

@@ -23,7 +23,10 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """A feature and its new level."""
+    """A feature and its new level.
+
+    `upgrade_type` is a number of `UpgradeType`, or an unknown number from a request.
+    """
 
     name: str
     level: int
@@ -31,19 +34,24 @@ class FeatureUpdate(NamedTuple):
 
 
 class FeatureControl:
-    """The part of the controller that sets the level of each feature."""
+    """The part of the controller that sets the level of each feature.
+
+    Args:
+        store: metadata store of the cluster.
+        writes: the writes of this broker as the controller.
+    """
 
     def __init__(self, store: MetadataStore, writes: ControllerWrites) -> None:
         self._store = store
         self._writes = writes
 
     async def update(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
-        """Set the levels of features, all of them or none.
+        """Set the levels of features, all of them or none. With `validate_only`, only check the updates.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the request changes nothing or names a feature twice;
-                INVALID_UPDATE_VERSION, a broker does not support a level or is away, or a level is lower than
-                before and the update is not called a downgrade; the errors of `ControllerWrites.write`.
+            KafkaError: INVALID_REQUEST, `updates` is empty or has a feature twice; INVALID_UPDATE_VERSION,
+                a feature, level or upgrade type is not known, a broker does not support a level or is away,
+                or the level rises or falls against the upgrade type; the errors of `ControllerWrites.write`.
         """
         if not updates or len({update.name for update in updates}) < len(updates):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature to update, once")

@@ -45,7 +45,8 @@ class InternalTopics:
     Args:
         is_due: returns whether this broker is the controller.
         view: settings of this broker, and its image (copy) of the cluster's metadata.
-        reassign: starts reassignments of partitions to the given replicas, and returns the errors.
+        reassign: called with partitions and all replicas that they are to have; starts the reassignments, and
+            returns the errors by partition. May raise KafkaError.
     """
 
     def __init__(self, is_due: Callable[[], bool], view: BrokerView, reassign: Reassign) -> None:
@@ -87,10 +88,12 @@ class InternalTopics:
 
 
 def too_few(image: ClusterImage, config: BrokerConfig) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Return the partitions of internal topics that have too few replicas, with their new replicas.
+    """Return the partitions of internal topics that need more replicas, with all replicas that each needs.
 
-    Partitions that are damaged or have a reassignment in progress are left out. So are topics whose
-    replication factor is set. The result is empty for a broker without ZooKeeper, which is not in a cluster.
+    A partition needs `CLUSTER_REPLICAS` replicas, or one on each running broker if these are fewer.
+    Partitions that are damaged or have a reassignment in progress are left out. Topics whose replication
+    factor is set are left out, too. Without `zookeeper.connect` the broker is not in a cluster, and the
+    result is empty.
     """
     if config.zookeeper_connect is None:
         return {}

@@ -54,10 +54,10 @@ class LeaderBalance:
 
 
 def imbalanced(image: ClusterImage, percentage: int) -> list[TopicPartition]:
-    """Return the partitions whose preferred leader could lead and does not lead.
+    """Return the partitions whose preferred leader could lead now and does not lead.
 
-    A broker's partitions are included only if others lead more than `percentage` percent of the partitions
-    that prefer this broker.
+    The result has the partitions of a broker only if they are more than `percentage` percent of all
+    partitions whose preferred leader is this broker. A partition with a reassignment in progress is left out.
     """
     electable = eligibility_of(image).electable
     preferred: dict[BrokerId, int] = {}

@@ -29,7 +29,10 @@ def check_topic_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Return a key that is equal for two names with the same metric names: in these, '.' becomes '_'."""
+    """Return the form that a topic's name has in names of metrics: '.' becomes '_'.
+
+    Two topics collide if they have the same form.
+    """
     return name.replace(".", "_")
 
 

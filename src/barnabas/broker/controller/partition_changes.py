@@ -20,9 +20,9 @@ from barnabas.broker.metadata.image import PartitionState
 
 
 class Eligibility(NamedTuple):
-    """Sets of brokers, one for each role.
+    """The brokers that may be in sync, may be elected, are leaving, or may have lost records.
 
-    A broker has its roles in all partitions of which it has a replica.
+    This applies to all partitions of which a broker has a replica.
     """
 
     #: may stay in an ISR: they run, and have not restarted since they joined it
@@ -35,7 +35,7 @@ class Eligibility(NamedTuple):
     unclean: frozenset[BrokerId] = frozenset()
 
     def without(self, failed: frozenset[BrokerId]) -> Eligibility:
-        """Return the roles for a partition whose replicas on the brokers in `failed` cannot be used."""
+        """Return these sets for a partition whose replicas on the brokers in `failed` cannot be used."""
         return Eligibility(
             self.in_sync - failed, self.electable - failed, self.leaving - failed, self.unclean | failed
         )
@@ -166,10 +166,11 @@ def elect_uncleanly(state: PartitionState, leader: BrokerId) -> PartitionState:
 
 
 def elect_furthest(state: PartitionState, leader: BrokerId, min_isr: int) -> PartitionState:
-    """Return the state with a leader whose log reaches as far as those of all last known members.
+    """Return the state after the unclean election of `leader`, with the last known ELR unchanged.
 
-    If this leader is lost before `min_isr` replicas are in sync again, the next election waits for all those
-    members. The leader's machine may lose power, and the leader may then lose records that the others have.
+    The leader's log must reach at least as far as those of all members of the last known ELR. If this leader
+    is lost before `min_isr` replicas are in sync again, the next election waits for all those members. The
+    leader's machine may lose power, and the leader may then lose records that the others have.
     """
     after = elect_uncleanly(state, leader)
     return with_isr(after._replace(last_known_elr=state.last_known_elr), after.isr, min_isr)

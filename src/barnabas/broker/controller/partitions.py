@@ -52,7 +52,8 @@ class IsrProposal(NamedTuple):
 
     `isr` has pairs of a broker and its broker epoch, which is -1 if the leader does not know it (KIP-903).
     The other epochs are those of the state that the leader knows. Any in-sync replica can propose the ISR
-    without itself, if it can write no more.
+    without itself, if it can write no more. `is_recovering` is whether the leader still recovers from an
+    unclean election.
     """
 
     topic_id: TopicId
@@ -208,7 +209,7 @@ class PartitionControl:
                     await asyncio.sleep(0)
 
     async def _write(self, changes: Sequence[Change]) -> list[int]:
-        """Store the states; return their new versions."""
+        """Store the new states of `changes`. Return the versions of their nodes, in the same order."""
         return await self._writes.write_batches([self._writes.state_change(*each) for each in changes])
 
     async def _admit(self, image: ClusterImage) -> None:
@@ -225,7 +226,7 @@ class PartitionControl:
     ) -> list[PartitionState | KafkaError]:
         """Change ISRs as their leader proposes (KIP-497), or remove the requesting replica from them.
 
-        Return the new state for each proposal, or an error.
+        Return the new state for each proposal, or an error, in the order of `proposals`.
 
         Args:
             leader: broker that sends the proposals.
@@ -233,7 +234,8 @@ class PartitionControl:
             proposals: one for each partition; a second one for a partition is rejected.
 
         Raises:
-            KafkaError: STALE_BROKER_EPOCH, the leader has registered again or is gone; NOT_CONTROLLER.
+            KafkaError: STALE_BROKER_EPOCH, the leader has registered again or is gone; NOT_CONTROLLER, this
+                broker is not the controller, or cannot read or write the metadata store.
         """
         try:
             await self.caught_up()
@@ -280,8 +282,9 @@ class PartitionControl:
         """Return the changed state of the partition that `proposal` names.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_ID; UNKNOWN_TOPIC_OR_PARTITION; INELIGIBLE_REPLICA, the requesting
-                replica must stay in the ISR, because no other one can lead; the errors of `check_proposal`.
+            KafkaError: UNKNOWN_TOPIC_ID, no topic has the id; UNKNOWN_TOPIC_OR_PARTITION, the topic has no
+                such partition; INELIGIBLE_REPLICA, the requesting replica must stay in the ISR, because no
+                other one can lead; the errors of `check_proposal`.
         """
         topic = image.topic_by_id(proposal.topic_id)
         if topic is None:
@@ -308,9 +311,13 @@ def check_proposal(
 ) -> None:
     """Check that the leader can have this ISR, or that the requesting replica can leave the ISR.
 
+    `leader` is the broker that sends the proposal: the leader, or a replica that leaves.
+
     Raises:
-        KafkaError: as in Kafka, NOT_CONTROLLER, FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST
-            or INELIGIBLE_REPLICA.
+        KafkaError: as in Kafka: NOT_CONTROLLER, the proposal has a higher epoch than `state`;
+            FENCED_LEADER_EPOCH, it has a lower leader epoch; INVALID_UPDATE_VERSION, it has a lower partition
+            epoch; INVALID_REQUEST, `leader` may not propose this ISR; INELIGIBLE_REPLICA, a broker in it
+            cannot be in sync now.
     """
     if proposal.leader_epoch > state.leader_epoch or proposal.partition_epoch > state.partition_epoch:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)  # the leader knows of a newer one's decisions

@@ -71,10 +71,10 @@ def place_replicas(
 def add_replicas(
     replicas: Sequence[BrokerId], count: int, brokers: Iterable[BrokerImage], held: Counter[BrokerId]
 ) -> tuple[BrokerId, ...]:
-    """Return the replicas of one partition with additional ones, `count` in all if there are enough brokers.
+    """Return `replicas` of one partition, and additional ones after them: `count` in all, if possible.
 
-    First come brokers in racks without a replica of the partition, then brokers that hold few replicas.
-    `held` has the number of replicas of each broker, and is updated.
+    The function chooses from `brokers`. It prefers racks without a replica of the partition, then brokers
+    that have few replicas. `held` has the number of replicas of each broker; the function adds the new ones.
     """
     racks = {broker.id: broker.rack for broker in brokers}
     chosen = list(replicas)
@@ -94,9 +94,10 @@ def _rotated(group: Sequence[BrokerId], by: int) -> Sequence[BrokerId]:
 def _across_racks(
     order: Sequence[BrokerId], racks: Mapping[BrokerId, str | None], count: int
 ) -> list[BrokerId]:
-    """Return the first `count` brokers of `order`.
+    """Return `count` brokers: the first ones of `order`, but evenly from all racks.
 
-    A rack gets one more broker only when all racks have equally many.
+    A rack gives one more broker only when every other rack has given as many, or all that it has. `racks`
+    has the rack of each broker.
     """
     chosen: list[BrokerId] = []
     used: Counter[str | None] = Counter()
@@ -123,11 +124,11 @@ def check_assignment(
 ) -> tuple[BrokerId, ...]:
     """Check the replicas that a request names for one partition, and return them.
 
-    Brokers that are not in `alive` are rejected. `replication_factor` is the required number of replicas;
-    None accepts any number.
+    `replication_factor` is the required number of replicas; None accepts any number but 0.
 
     Raises:
-        KafkaError: INVALID_REPLICA_ASSIGNMENT.
+        KafkaError: INVALID_REPLICA_ASSIGNMENT, a replica is twice in `replicas` or not in `alive`, or the
+            number of replicas is wrong.
     """
     if not replicas:
         raise refuse("an assignment names no broker")
@@ -151,8 +152,11 @@ def check_assignments(
 ) -> list[tuple[BrokerId, ...]]:
     """Check the replicas that a request names for a new topic. Return them in the order of the partitions.
 
+    `assignments` are pairs of a partition number and the partition's replicas. There must be at least one.
+
     Raises:
-        KafkaError: INVALID_REPLICA_ASSIGNMENT.
+        KafkaError: INVALID_REPLICA_ASSIGNMENT, the partitions are not numbered 0, 1, 2 without gaps, they
+            have different numbers of replicas, or `check_assignment` rejects the replicas of one.
     """
     by_number = dict(assignments)
     if len(by_number) < len(assignments):

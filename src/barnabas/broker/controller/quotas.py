@@ -22,7 +22,10 @@ _EPSILON = 1e-6
 
 
 class QuotaChange(NamedTuple):
-    """A change of one quota: its new value, or None to remove it."""
+    """A change of one quota: its name, for example ``producer_byte_rate``, and its new value.
+
+    The value None removes the quota.
+    """
 
     key: str
     value: float | None
@@ -45,6 +48,9 @@ class QuotaControl:
         All changes of an entity are made, or none. The error is INVALID_REQUEST for a change that is not
         allowed. One transaction changes all entities of the same user. With `validate_only`, the changes are
         only checked: the result has the entities with a change that is not allowed.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
         """
         async with self._writes.answering() as image:
             errors: dict[QuotaEntity, KafkaError] = {}
@@ -67,9 +73,9 @@ class QuotaControl:
             return errors
 
     async def _write(self, group: Mapping[QuotaEntity, Mapping[str, str]]) -> list[Operation]:
-        """Return the operations that store the quotas of entities.
+        """Return the operations that store `group`: all quotas that each entity has from now on, as texts.
 
-        If the entities have a user, it is the same for all.
+        The entities must have the same user, or be one entity without a user.
         """
         paths = [znodes.quota_config(entity) for entity in group]
         parents = _parents(group)

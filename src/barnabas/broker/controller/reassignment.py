@@ -55,11 +55,11 @@ def cancel(state: PartitionState) -> PartitionState:
 
 
 def is_complete(state: PartitionState, min_isr: int) -> bool:
-    """Whether the old replicas can be removed.
+    """Whether the old replicas can be removed. False if the partition has no reassignment.
 
-    This requires two things. All added replicas are in sync. Without the removed replicas, at least `min_isr`
-    replicas are in sync, or all that remain if these are fewer. Another replica that is out of sync does not
-    delay the reassignment (as in Kafka since KRaft).
+    All added replicas must be in sync. Also, at least `min_isr` of the replicas that stay must be in sync, or
+    all of them if these are fewer. So a replica that stays and is out of sync can delay the reassignment only
+    if `min_isr` requires it (as in Kafka since KRaft).
     """
     if not is_moving(state):
         return False

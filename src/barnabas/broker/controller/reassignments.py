@@ -43,8 +43,8 @@ class ReassignmentControl:
         loader: loads this broker's image (copy) of the metadata.
         configs: resolves the effective settings of topics.
         caught_up: waits until the controller has processed all changes of brokers.
-        on_stuck: called when a write has failed: this controller has resigned, and must run for election
-            again.
+        on_stuck: called after the metadata store has rejected a write. This controller has then resigned,
+            and must run for election again.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ReassignmentControl:
             return errors
 
     def on_image(self, delta: ImageDelta) -> None:
-        """Record the reassignments in progress, and start to complete those that can end."""
+        """Record the reassignments in progress. As the controller, start to complete those that can end."""
         changed = list(_changed(delta))
         for partition in changed:
             state = delta.after.partition(partition)
@@ -194,7 +194,10 @@ class ReassignmentControl:
         return errors
 
     def _begin_again(self, error: StoreError) -> KafkaError:
-        """Resign after a failed write. The next controller begins with the state of the metadata store."""
+        """Resign after a failed write, and return NOT_CONTROLLER, the error for the request.
+
+        The next controller begins with the state of the metadata store.
+        """
         log.error("cannot store a reassignment, so the controller resigns: %s", error)
         self._writes.resign()
         self._on_stuck()
@@ -203,12 +206,11 @@ class ReassignmentControl:
     def _transactions(
         self, topic: TopicImage, changes: Mapping[int, PartitionState]
     ) -> Iterator[tuple[Sequence[int], list[Operation]]]:
-        """Yield the transactions that store `changes`, in order.
+        """Yield the transactions that store `changes`, the new states of partitions of `topic`, in order.
 
-        A transaction changes at most `_CHANGED_AT_ONCE`.
-
-        Each comes with the partitions that are not stored if it fails: its own, and those of all later
-        transactions.
+        Each comes as a pair. The first item has the partitions that are not stored if the transaction fails:
+        its own, and those of all later transactions. The second item has its operations. A transaction
+        changes at most `_CHANGED_AT_ONCE` partitions.
         """
         states = list(topic.partitions)
         numbers = sorted(changes)

@@ -28,7 +28,8 @@ async def check_registered(loader: MetadataLoader, broker: BrokerId, epoch: int)
     store. An error makes the broker give up all its leaderships, so it must not come from an old image.
 
     Raises:
-        KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH, the broker is registered in another epoch.
+        KafkaError: BROKER_ID_NOT_REGISTERED, no such broker is registered; STALE_BROKER_EPOCH, the broker is
+            registered in another epoch.
         StoreError: the store cannot be read.
     """
     image = loader.image
@@ -47,6 +48,11 @@ class Registration:
     """Creates a broker's registration node, creates it again after a lost session, and updates it.
 
     The number of the transaction that created the node is the broker epoch (KIP-380).
+
+    Args:
+        store: metadata store of the cluster.
+        broker: the broker to register.
+        view: has the clock; its broker epoch is set at each new registration.
     """
 
     def __init__(self, store: MetadataStore, broker: BrokerImage, view: MutableView) -> None:

@@ -64,12 +64,12 @@ class TokenControl:
             requester: principal that requests the token.
             owner: principal of a client that logs in with the token.
             renewers: principals that can renew and expire the token, in addition to the owner.
-            max_lifetime_ms: longest lifetime; 0 or less for the longest that the settings allow.
+            max_lifetime_ms: longest lifetime in ms; 0 or less for the longest that the settings allow.
 
         Raises:
-            KafkaError: DELEGATION_TOKEN_AUTH_DISABLED; INVALID_REQUEST, a name is empty or too long, or there
-                are too many renewers; POLICY_VIOLATION, there are too many tokens; the errors of
-                `ControllerWrites.write`.
+            KafkaError: DELEGATION_TOKEN_AUTH_DISABLED, tokens are disabled; INVALID_REQUEST, a name is empty
+                or too long, or there are too many renewers; POLICY_VIOLATION, there are too many tokens; the
+                errors of `ControllerWrites.write`.
         """
         self.keys()
         if len(renewers) > MOST_RENEWERS:
@@ -99,7 +99,7 @@ class TokenControl:
             return token
 
     async def renew(self, principal: Principal, mac: bytes, period_ms: int) -> int:
-        """Renew a token for a period from now, in milliseconds.
+        """Renew the token with the HMAC `mac`, for `principal`, for a period from now in milliseconds.
 
         A negative period means the default of the settings.
 
@@ -108,9 +108,10 @@ class TokenControl:
             lifetime.
 
         Raises:
-            KafkaError: DELEGATION_TOKEN_AUTH_DISABLED; DELEGATION_TOKEN_NOT_FOUND;
-                DELEGATION_TOKEN_OWNER_MISMATCH, the principal is neither the token's owner nor a renewer;
-                DELEGATION_TOKEN_EXPIRED; the errors of `ControllerWrites.write`.
+            KafkaError: DELEGATION_TOKEN_AUTH_DISABLED, tokens are disabled; DELEGATION_TOKEN_NOT_FOUND, no
+                token has this HMAC; DELEGATION_TOKEN_OWNER_MISMATCH, the principal is neither the token's
+                owner nor a renewer; DELEGATION_TOKEN_EXPIRED, the token has expired; the errors of
+                `ControllerWrites.write`.
         """
         if period_ms < 0:
             period_ms = self._view.config.delegation_token_expiry_time_ms

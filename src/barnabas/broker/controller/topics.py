@@ -39,8 +39,9 @@ DEFAULT = -1
 class NewTopic(NamedTuple):
     """A topic to create.
 
-    For `partitions` and `replication_factor`, `DEFAULT` means the broker's default. If `assignments`, pairs
-    of a partition and its replicas, are given, they replace both numbers.
+    For `partitions` and `replication_factor`, `DEFAULT` means the broker's default. `assignments` are pairs
+    of a partition number and the partition's replicas. If there are any, both numbers must be `DEFAULT`.
+    `configs` are settings as text. A setting without a value (None) is rejected.
     """
 
     name: str
@@ -62,12 +63,19 @@ class NewPartitions(NamedTuple):
 
 
 class TopicControl:
-    """The part of the controller that creates and deletes topics.
+    """The part of the controller that creates and deletes topics, and adds partitions to them.
 
     One transaction of the metadata store creates or deletes a topic, with all its partitions and settings.
     Folders on disk follow the metadata, never the reverse. A deletion leaves a note with the topic's id and
     the brokers that have folders of the topic. Brokers delete logs only when a note lists them, and remove
     themselves from the note when they have no folder left (`deletion_notes.py`).
+
+    Args:
+        writes: the controller's writes of metadata.
+        configs: computes settings.
+        broker_id: id of this broker.
+        random: chooses topic ids, and the first of the brokers that get replicas.
+        caught_up: waits until the controller has processed all changes of brokers.
     """
 
     def __init__(
@@ -92,8 +100,8 @@ class TopicControl:
         With `validate_only`, create nothing, and return the topics that would be created.
 
         Raises:
-            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR; POLICY_VIOLATION, the request has too many
-                partitions.
+            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR; POLICY_VIOLATION, the topics together have more
+                than `MAX_PARTITIONS_PER_REQUEST` partitions.
         """
         await self._caught_up()
         async with self._writes.answering() as image:
@@ -119,7 +127,10 @@ class TopicControl:
     async def delete(self, topic_ids: Sequence[TopicId]) -> dict[TopicId, KafkaError]:
         """Delete topics. Return the error of each topic that was not deleted.
 
-        It is UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED, or the error of the failed write.
+        The error is UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED, or the error of the failed write.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
         """
         async with self._writes.answering() as image:
             enabled = self._configs.broker_config(image).delete_topic_enable
@@ -141,11 +152,13 @@ class TopicControl:
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> dict[str, KafkaError]:
-        """Add partitions to different topics. Return the error of each topic that got none.
+        """Add partitions to different topics. Return the error of each topic that got none, by its name.
+
+        With `validate_only`, change nothing, and return the errors that the checks find.
 
         Raises:
-            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR; POLICY_VIOLATION, the request has too many
-                partitions.
+            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR; POLICY_VIOLATION, the requests together add more
+                than `MAX_PARTITIONS_PER_REQUEST` partitions.
         """
         await self._caught_up()
         async with self._writes.answering() as image:
@@ -217,8 +230,10 @@ class TopicControl:
         """Return the topic with its new partitions, and its present number of partitions.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS, the topic does not get more
-                partitions; INVALID_REPLICA_ASSIGNMENT; INVALID_REPLICATION_FACTOR; POLICY_VIOLATION.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, there is no such topic; INVALID_PARTITIONS, the topic does
+                not get more partitions; INVALID_REPLICA_ASSIGNMENT, the named replicas are not allowed;
+                INVALID_REPLICATION_FACTOR, there are too few brokers; POLICY_VIOLATION, the topic would get
+                too many partitions.
         """
         topic = image.topics.get(request.topic)
         if topic is None:
@@ -274,7 +289,10 @@ class TopicControl:
 
 
 def new_partition(replicas: tuple[BrokerId, ...], in_sync: frozenset[BrokerId]) -> PartitionState:
-    """Return the first state of a partition: its ISR is those of `replicas` that are in `in_sync`.
+    """Return the first state of a partition.
+
+    Its ISR is those of `replicas` that are in `in_sync`, the brokers that can be in sync at once. The first
+    broker of the ISR is the leader.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT, none of `replicas` is in `in_sync`.
@@ -291,6 +309,9 @@ def _place_replicas(
     """Return replicas for new partitions, by `place_replicas`.
 
     Brokers that run come first. If they are too few, brokers that start or stop follow, then absent ones.
+
+    Raises:
+        KafkaError: INVALID_REPLICATION_FACTOR, there are too few brokers in all, or none runs.
     """
     in_sync = eligibility_of(image).in_sync
     running = [broker for broker in image.brokers.values() if broker.id in in_sync]
@@ -315,7 +336,10 @@ async def _deletion(topic: TopicImage, has_config: bool, missing: Collection[str
 
 
 def check_partition_count(count: int) -> None:
-    """Raise KafkaError POLICY_VIOLATION if a request asks for too many new partitions."""
+    """Raise KafkaError POLICY_VIOLATION if `count` exceeds `MAX_PARTITIONS_PER_REQUEST`.
+
+    `count` is the number of new partitions in one request.
+    """
     if count > MAX_PARTITIONS_PER_REQUEST:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

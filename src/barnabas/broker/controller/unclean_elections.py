@@ -31,12 +31,18 @@ class UncleanElections:
     """Asks candidates for the ends of their logs, and elects the replica whose log reaches furthest.
 
     An election waits for all members of the partition's last known ELR. With
-    ``unclean.leader.election.enable``, it takes place among the live replicas at once. The log names the
+    ``unclean.leader.election.enable``, it takes place among the live replicas at once. Log lines name the
     awaited brokers, and the partitions that may lose records.
 
     A replica that its broker has registered as incomplete is never elected here. The election waits for such
     a member of the last known ELR, too. A user can then start an unclean election (`ElectionControl`) and
     accept the loss.
+
+    Args:
+        writes: the writes of this broker as the controller.
+        loader: loads this broker's image (copy) of the metadata.
+        configs: resolves the effective settings of topics.
+        ask: sends a request to a broker, also to this one.
     """
 
     def __init__(

@@ -54,8 +54,13 @@ class UserControl:
         All changes of a user are made, or none. When the last credential of a user is deleted, the user's
         delegation tokens are deleted, too.
 
-        The errors are UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND if the
-        credential to delete does not exist, and DUPLICATE_RESOURCE for two changes of the same credential.
+        The error is UNACCEPTABLE_CREDENTIAL for a name, a salt, a password or a number of iterations that is
+        not allowed. It is UNSUPPORTED_SASL_MECHANISM for an unknown mechanism, and RESOURCE_NOT_FOUND if the
+        credential to delete does not exist. It is DUPLICATE_RESOURCE for two changes of the same credential.
+        Otherwise it is the error of the failed write.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
         """
         by_user: dict[str, list[CredentialChange]] = {}
         for change in changes:

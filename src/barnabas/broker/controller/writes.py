@@ -41,7 +41,8 @@ class ControllerWrites:
 
     Args:
         store: metadata store of the cluster.
-        loader: loads this broker's image (copy) of the metadata.
+        loader: loads this broker's image (copy) of the metadata. None if the caller only uses the methods
+            that write or read.
     """
 
     def __init__(self, store: MetadataStore, loader: MetadataLoader | None = None) -> None:
@@ -66,7 +67,10 @@ class ControllerWrites:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
     def begin(self, epoch: int, version: int) -> None:
-        """Allow writes, because this broker was elected. `version` is that of the node of the epoch."""
+        """Allow writes, because this broker was elected with `epoch`.
+
+        `version` is the version that the node ``/controller_epoch`` has since then.
+        """
         self.epoch, self.epoch_version = epoch, version
 
     def resign(self) -> None:
@@ -111,7 +115,11 @@ class ControllerWrites:
             await self.settled()
 
     async def settled(self) -> ClusterImage:
-        """Return this broker's image of the metadata when it contains all writes of this broker."""
+        """Wait until this broker's image of the metadata contains all writes of this broker, and return it.
+
+        Raises:
+            StoreUnavailableError: the store cannot be read.
+        """
         assert self._loader is not None
         return await self._loader.settled()
 
@@ -122,13 +130,14 @@ class ControllerWrites:
     async def write(self, operations: Sequence[Operation]) -> list[int]:
         """Apply all operations or none, if this broker is still the controller.
 
-        Return the version of each Create and Set, -1 for other operations.
+        Return the version of each Create and Set, -1 for other operations. Without operations, only find out
+        whether this broker is still the controller.
 
         Raises:
             KafkaError: NOT_CONTROLLER, this broker is not the controller, or no longer; POLICY_VIOLATION, the
                 operations are too large for one transaction; KAFKA_STORAGE_ERROR, the metadata store cannot
                 be written. If the outcome of the write is unknown, this broker has also resigned.
-            StoreError: an operation is not allowed.
+            StoreError: an operation cannot be executed, for example because its node does not exist.
         """
         self._is_confirmed = True
         if self.epoch_version is None:
@@ -151,7 +160,9 @@ class ControllerWrites:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     async def write_batches(self, operations: Sequence[Operation]) -> list[int]:
-        """Write operations that need no common transaction. Return the new version of each node.
+        """Write operations that need no common transaction.
+
+        Return the version of each Create and Set, -1 for other operations.
 
         The order of the operations stays the same. Several transactions are under way at once. The event loop
         can run other tasks after each transaction.
@@ -187,7 +198,7 @@ class ControllerWrites:
         """Write each transaction separately. Return the errors of the transactions that have failed, by key.
 
         Raises:
-            StoreError: an operation is not allowed.
+            StoreError: an operation cannot be executed, for example because its node does not exist.
         """
         writes = (self.write(operations) for operations in transactions.values())
         outcomes = await asyncio.gather(*writes, return_exceptions=True)

@@ -33,12 +33,18 @@ class KeyedLock:
         self.keys: dict[Hashable, _Key] = {}
 
     def is_free(self, key: Hashable, shared: bool) -> bool:
-        """Whether an operation on `key` can run at once."""
+        """Whether an operation on `key` can run at once: a shared one, or an exclusive one if not `shared`.
+
+        It cannot if other operations wait for the key.
+        """
         state = self.keys.get(key)
         return state is None or (not state.waiting and state.admits(shared))
 
     def wait(self, key: Hashable, shared: bool, run: Callable[[], None]) -> None:
-        """Queue an operation: call `run` when it gets its turn. Call this method only if not `is_free`."""
+        """Queue an operation on `key`: call `run` when its turn comes. `run` takes the lock with `acquire`.
+
+        The caller must have found that the lock is not `is_free`.
+        """
         self.keys[key].waiting.append((shared, run))
 
     def acquire(self, key: Hashable, shared: bool) -> None:

@@ -28,7 +28,7 @@ def prefix_of(data: bytes) -> int:
 
 
 def decode_key(cls: type[M], key: bytes) -> M:
-    """Decode a key after its kind. Raises ProtocolError if the key is malformed."""
+    """Decode the bytes of a key that follow its kind. Raises ProtocolError if they are malformed."""
     return decode(cls, 0, key, PREFIX.size)
 
 

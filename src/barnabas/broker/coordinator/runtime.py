@@ -106,7 +106,7 @@ class CoordinatorRuntime(Generic[S]):
         name: the internal topic, for the log.
         log: the partitions of the internal topic.
         clock: gives the timestamps of records.
-        make_shard: makes the shard of one partition.
+        make_shard: called with the context of a partition; returns a new shard without state.
         write_timeout_ms: time limit of an append; after it the client gets a retriable error.
         extends: see `load`.
         compression: the compression of appended batches.
@@ -203,7 +203,8 @@ class CoordinatorRuntime(Generic[S]):
         shared ones. The response is an awaitable unless the records are committed at once.
 
         Raises:
-            KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS; the operation's own errors; for a
+            KafkaError: NOT_COORDINATOR, this broker does not serve the partition;
+                COORDINATOR_LOAD_IN_PROGRESS, its loading has not ended; the operation's own errors; for a
                 failed append, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or the log's own error.
         """
         slot = self._slots.get(partition)
@@ -251,6 +252,8 @@ class CoordinatorRuntime(Generic[S]):
         self, partition: int, producer: ProducerIdentity, marker: EndTransaction
     ) -> MaybeAwaitable[None]:
         """Append the marker that ends a producer's transaction in `partition`, and replay it.
+
+        The result is None, or an awaitable if the marker is not committed at once.
 
         Raises:
             KafkaError: the errors of `write`; INVALID_PRODUCER_EPOCH, a newer producer has fenced this one;
@@ -347,9 +350,9 @@ class CoordinatorRuntime(Generic[S]):
         operation: Operation[S, T],
         reply: asyncio.Future[T] | None = None,
     ) -> MaybeAwaitable[T]:
-        """Run an operation and append its records.
+        """Run an operation and append its records. The arguments are those of `write`, and the slot.
 
-        Return its response. If the response must wait, return `reply` or a new future.
+        Return the response. If it must wait, return the future `reply`, or a new future if `reply` is None.
         """
         result = operation(slot.shard)
         records = result.records

@@ -25,7 +25,7 @@ class Timers:
         self._closed = False
 
     def set(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call `callback` in `delay_ms` milliseconds. Replaces the timer with the same key, if it is set.
+        """Call `callback` in `delay_ms` milliseconds. Replace the timer with the same key, if it is set.
 
         After `close`, this method does nothing.
         """

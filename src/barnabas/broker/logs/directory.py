@@ -79,7 +79,7 @@ class DirectoryLocked(BarnabasError):
 
 
 class LogDirectory:
-    """An open log directory and the logs in it."""
+    """An open log directory and the logs in it. `open` returns one."""
 
     def __init__(
         self,
@@ -155,9 +155,18 @@ class LogDirectory:
     ) -> LogDirectory:
         """Lock the directory `path` for this broker. Create a missing directory.
 
+        Args:
+            files: the open log files of the broker.
+            path: path of the directory.
+            environment: clock, random numbers and threads.
+            cluster_id: id of this broker's cluster.
+            node_id: id of this broker.
+            is_clustered: whether other brokers may have replicas, from which lost records are copied again.
+            on_failure: called with the error when the disk has failed, possibly in a thread that loads a log.
+
         Raises:
             DirectoryLocked: another broker uses it.
-            ConfigError: the directory belongs to another broker or cluster.
+            ConfigError: the directory belongs to another broker or cluster, or `meta.properties` is damaged.
             OSError: the disk failed.
         """
         fs = files.fs
@@ -236,9 +245,9 @@ class LogDirectory:
     def found(self) -> dict[TopicPartition, TopicId]:
         """Return the directory's partitions, with their topic ids (zero if unknown).
 
-        Partitions whose folders cannot be read now are left out, and added to `unread`.
-
-        Remove the empty folder of a partition without records, because its topic is not known.
+        Partitions whose folders cannot be read for lack of memory or open files are left out, and added to
+        `unread`. Empty folders are left out, too, because their topics are not known. Remove an empty folder
+        unless a checkpoint says that the partition has records.
 
         Raises:
             OSError: the disk failed.
@@ -265,7 +274,7 @@ class LogDirectory:
         return partitions
 
     def _identify(self, topic_partition: TopicPartition, path: str) -> TopicId | None:
-        """Return the topic id in a partition's folder; None for an empty folder.
+        """Return the topic id in a partition's folder: zero if unknown, None if the folder is empty.
 
         In a cluster, also store the mark in the folder, if there is one, in `marks`.
         """
@@ -461,8 +470,12 @@ class LogDirectory:
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
         """Create an empty log. Its first flush makes its folder durable.
 
+        If the folder exists and has files of the same topic, open these files as the log. Rename a folder of
+        another topic.
+
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, or the folder could not be created.
+            KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, the folder could not be created, or
+                the file system takes its name for that of another log (`_require_other_folder`).
         """
         env = self.env
         if env.failure is not None:
@@ -490,7 +503,7 @@ class LogDirectory:
         return self.adopt(log)
 
     def _require_other_folder(self, topic_partition: TopicPartition) -> None:
-        """Check that no folder has a name that differs only in case from that of a new log.
+        """Check that no other log here has a folder whose name differs from that of a new log only in case.
 
         Many file systems of macOS and Windows treat both names as the same.
 
@@ -527,8 +540,7 @@ class LogDirectory:
     def delete(self, topic_partition: TopicPartition) -> TreeRemoval | None:
         """Remove a log from the directory: rename its folder. Return the task that deletes the folder.
 
-        Returns:
-            None if the folder did not exist any more.
+        Return None if the folder did not exist any more.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the folder could not be renamed; the next start deletes it.
@@ -816,7 +828,9 @@ def _has_partitions(fs: FileSystem, path: str) -> bool:
 def _claim(
     fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Random, *, is_clustered: bool
 ) -> str:
-    """Check that the directory belongs to this broker, or claim it by `meta.properties`. Return its id.
+    """Check that the directory belongs to this broker, or claim it by `meta.properties`.
+
+    Return the id of the directory.
 
     Raises:
         ConfigError: the directory belongs to another broker or cluster, or `meta.properties` is damaged.

@@ -20,7 +20,10 @@ _OPEN_AGAIN_MS = 10_000
 
 
 class Job:
-    """Calls `work` every `interval_ms` until `stop`. It logs a failure of `work` and continues."""
+    """Calls `work` again and again, from `start` until `stop`, each time after a pause of `interval_ms`.
+
+    The job logs an exception of `work`, with its own `name`, and continues.
+    """
 
     def __init__(self, name: str, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         self._name = name
@@ -52,8 +55,9 @@ def upkeep(
     logs: LogManager,
     on_open: Callable[[Collection[TopicPartition]], None],
 ) -> list[Job]:
-    """Return the jobs for a broker's logs.
+    """Return the periodic jobs for a broker's logs. The caller starts them.
 
+    The jobs keep the intervals that the settings of `view` have now.
     `on_open` is called with partitions whose logs could not be opened before, and are open now.
     """
 

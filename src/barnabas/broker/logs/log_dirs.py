@@ -53,7 +53,7 @@ def check_folders(config: BrokerConfig, fs: FileSystem) -> None:
 
 
 def _encoded_length(path: str) -> int:
-    """Return the length in bytes of the file system's encoding; 0 if the text cannot be a path."""
+    """Return the length of `path` in bytes, as the file system encodes it; 0 if it cannot be encoded."""
     try:
         return len(path.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:

@@ -63,7 +63,7 @@ class LogManager:
         config: settings with which the broker was started.
         environment: provides the file system, the clock and threads.
         disk: threads for fsyncs, checkpoints and deletions.
-        on_failure: called with the path of a directory that goes offline.
+        on_failure: called on the event loop with the path of a directory that goes offline.
         is_clustered: whether other brokers may have replicas, from which lost ones are copied again.
     """
 
@@ -127,7 +127,11 @@ class LogManager:
 
     @property
     def previous_epoch(self) -> int:
-        """The broker epoch at the last stop (KIP-966); -1 if that was not clean in every directory."""
+        """The broker epoch that every directory stored at the last clean stop (KIP-966).
+
+        -1 if the stop of a directory was not clean, if a directory could not be opened, or if the directories
+        stored different epochs.
+        """
         epochs = {directory.previous_epoch for directory in self._directories}
         if self.unopened or not all(directory.knows_its_logs for directory in self._directories):
             return NO_BROKER_EPOCH
@@ -180,7 +184,10 @@ class LogManager:
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of this broker's log directories")
 
     def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
-        """Choose the directory for a replica that may be created later. A restart forgets the choice."""
+        """Choose the directory for a replica that may be created later.
+
+        The manager keeps the latest `_MOST_PREFERRED` choices, and loses them at a restart.
+        """
         self._preferred.pop(topic_partition, None)
         self._preferred[topic_partition] = directory
         if len(self._preferred) > _MOST_PREFERRED:
@@ -211,7 +218,12 @@ class LogManager:
     # --- start and stop ---
 
     def open(self, cluster_id: str) -> None:
-        """Open and lock the log directories. A directory that the disk makes unusable is logged and left out.
+        """Lock the log directories and read their own files. `load` then opens the logs.
+
+        If the disk fails in a directory, log the error, and add it to `unopened`.
+
+        Args:
+            cluster_id: id of the cluster to which the directories must belong.
 
         Raises:
             ConfigError: a directory is in use or belongs to another broker, or none can be opened.
@@ -260,8 +272,9 @@ class LogManager:
         Args:
             hosted: partitions of this broker, with their topic ids.
             config_of: returns the settings of a topic, by its name.
-            is_deleted: returns whether a found partition belongs to a deleted topic. Its folder is then
-                deleted.
+            is_deleted: called with a partition and a topic id that were found on disk. If it returns True,
+                the topic was deleted, and the folder is deleted. The partition of a copy has an empty topic
+                name.
         """
         known = set(hosted)
         places: dict[TopicPartition, list[LogDirectory]] = {}
@@ -574,9 +587,11 @@ class LogManager:
     def _keep_latest(
         self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
     ) -> Iterator[LogDirectory]:
-        """Keep the most complete of a partition's logs in several directories; remove the others.
+        """Keep the most complete of a partition's logs in several directories, and close the others.
 
-        A crash at the end of a move leaves two logs. Yield the directories whose log was removed.
+        A crash at the end of a move leaves two logs. The kept log has the highest leader epoch and, among
+        logs with this epoch, the highest end offset. Delete another log if the kept one contains all of it.
+        If not, only rename its folder. Yield the directories of deleted and renamed logs.
         """
         logs = {directory: directory.logs.get(topic_partition) for directory in directories}
         found = {directory: opened for directory, opened in logs.items() if opened is not None}
@@ -658,7 +673,7 @@ class LogManager:
         """Open the copy of a log, or create it again if it cannot be opened.
 
         Return False, and open nothing, if the broker does not have the log, the log is in `directory` itself,
-        or the replica is incomplete.
+        or the replica is incomplete. In all other cases return True, even if the copy cannot be created.
         """
         current = self.get(topic_partition)
         if current is None or topic_partition in directory.logs or topic_partition in self.incomplete:
@@ -801,7 +816,10 @@ class LogManager:
             self._write_soon(directory)
 
     def moved_away(self, opened: PartitionLog, directory: LogDirectory, files: LogFiles) -> None:
-        """Remove the old files of a log from `directory`, after its move to another log directory."""
+        """Remove the old files of a log from `directory`, after the log's move to another log directory.
+
+        `files` are the old files: close them. Remove them from the disk after `file.delete.delay.ms`.
+        """
         directory.forget(opened.topic_partition)
         try:
             path = directory.set_aside(opened.topic_partition, "delete")
@@ -864,7 +882,10 @@ class LogManager:
             self.run_later(removal, delay_ms)
 
     async def _sync_names(self, opened: PartitionLog) -> bool:
-        """Fsync a log's folder in a thread. Return whether it worked; a later attempt reports the error."""
+        """Fsync a log's folder in a thread. Return whether it worked; a later attempt reports the error.
+
+        Also return False if the log was moved to other files meanwhile.
+        """
         files = opened.files
         try:
             await self._disk.run(files.env.fs.sync_directory, files.path)
@@ -880,7 +901,7 @@ class LogManager:
             partition_log.producers.expire(self._clock.now_ms(), expiration_ms)
 
     async def checkpoint(self, of: Callable[[LogDirectory], CheckpointWrite]) -> None:
-        """Write one kind of checkpoint in every online directory, in a thread.
+        """Write one kind of checkpoint in every online directory, in a thread. Log errors.
 
         `of` is a method of `LogDirectory`, such as `LogDirectory.recovery_point_checkpoint`.
         """
@@ -908,10 +929,12 @@ class LogManager:
     async def store_log_starts(
         self, directory: LogDirectory, planned: Sequence[tuple[PartitionLog, Offset]]
     ) -> None:
-        """Write the log start checkpoint with `planned` new start offsets of logs. Requests share a write.
+        """Write the log start checkpoint of `directory`, with `planned` new start offsets of its logs.
+
+        Calls that wait for the same directory share one write.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the checkpoint could not be written.
+            KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, or its disk failed.
         """
         directory.planned_starts.append(planned)
         try:
@@ -924,11 +947,13 @@ class LogManager:
             directory.planned_starts.remove(planned)
 
     async def store_log_start(self, opened: PartitionLog) -> None:
-        """Write the log start checkpoint with the log's present start offset. Requests share a write.
+        """Write the log start checkpoint of the log's directory, with the log's present start offset.
+
+        Calls that wait for the same directory share one write.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the checkpoint could not be written; UNKNOWN_TOPIC_OR_PARTITION,
-                the log was deleted.
+            KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, or its disk failed;
+                UNKNOWN_TOPIC_OR_PARTITION, the log was deleted.
         """
         directory = self._find_directory(opened.topic_partition)
         if directory is None or directory.logs[opened.topic_partition] is not opened:
@@ -1066,7 +1091,10 @@ class LogManager:
         pool: Pool,
         wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]],
     ) -> None:
-        """Open `wanted` logs in one of several threads, until no thread has any left."""
+        """Take logs from `wanted` and open them in a thread of `pool`, until `wanted` is empty.
+
+        Several calls, each with a thread of its own, share `wanted`.
+        """
         loaded, failed = await pool.run(_load_logs, directory, wanted, self._config.barnabas_acks_fsync)
         for partition_log in loaded:
             directory.adopt(partition_log)
@@ -1114,7 +1142,7 @@ def files_for_connections(fs: FileSystem) -> int | None:
 def _load_logs(
     directory: LogDirectory, wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]], acks_fsync: bool
 ) -> tuple[list[PartitionLog], dict[TopicPartition, _Postponed | None]]:
-    """Load `wanted` logs until none is left.
+    """Take logs from `wanted` and load them, until `wanted` is empty. Other threads take from it, too.
 
     Return the loaded logs, and for each log that could not be loaded a `_Postponed`; None instead if a later
     attempt cannot succeed.
@@ -1146,6 +1174,8 @@ def _load_log(
     acks_fsync: bool,
 ) -> PartitionLog:
     """Load one log. If recovery has read so many records that an fsync is due, flush the log.
+
+    With `acks_fsync`, one such record is enough; without it, `flush.messages` records.
 
     Raises KafkaError if the log cannot be loaded.
     """

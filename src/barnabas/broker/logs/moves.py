@@ -92,9 +92,9 @@ class LogMoves:
         Do nothing more if the log is in `path` already, or is being moved there.
 
         Raises:
-            KafkaError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR, one of the directories is offline;
-                REPLICA_NOT_AVAILABLE, there is no such log here: if it is created later, it will be in
-                `path`.
+            KafkaError: LOG_DIR_NOT_FOUND, no log directory of this broker has this path; KAFKA_STORAGE_ERROR,
+                one of the directories is offline; REPLICA_NOT_AVAILABLE, there is no such log here: if it is
+                created later, it will be in `path`.
         """
         target = self._logs.directory_at(path)
         current = self._logs.get(topic_partition)

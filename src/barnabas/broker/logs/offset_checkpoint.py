@@ -32,7 +32,10 @@ def _names(of: Mapping[TopicPartition, object]) -> list[TopicPartition]:
 
 
 class OffsetCheckpoint:
-    """One offset checkpoint of a log directory: its entries, and whether the file is outdated."""
+    """One offset checkpoint of a log directory: its entries, and whether the file is outdated.
+
+    `read` has the entries that the file at `path` had at the start.
+    """
 
     def __init__(self, fs: FileSystem, path: str, read: checkpoints.CheckpointedOffsets) -> None:
         self.fs = fs
@@ -44,7 +47,10 @@ class OffsetCheckpoint:
         self.is_stale = True
 
     def share(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
-        """Replace keys and tags by the equal ones of open logs, to save memory."""
+        """Use the partition objects of open logs as keys, and drop these logs' tags, to save memory.
+
+        A write computes the tag of an open log from its topic id.
+        """
         self.offsets = {
             logs[tp].topic_partition if tp in logs else tp: offset for tp, offset in self.offsets.items()
         }

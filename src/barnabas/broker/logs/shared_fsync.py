@@ -33,7 +33,7 @@ class Flushable(Protocol):
 
 
 class SharedFsync:
-    """Makes appended records durable, and then advances the high watermarks."""
+    """Makes appended records durable in threads of `disk`, and then advances the high watermarks."""
 
     def __init__(self, disk: Pool) -> None:
         self._disk = disk

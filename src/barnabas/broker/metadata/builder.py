@@ -86,7 +86,10 @@ async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
 
 
 async def _quotas_below(store: MetadataStore, users: Sequence[str]) -> list[str]:
-    """Return the paths of the quota nodes of users' client ids."""
+    """Return the paths of the nodes with quotas of a user and a client id together.
+
+    `users` are the paths of the nodes of users.
+    """
     folders = [f"{user}/clients" for user in users]
     found = await store.read(folders)
     return [
@@ -101,6 +104,10 @@ class ImageBuilder:
     """Builds a new metadata image from the previous image and the changed nodes.
 
     The two images share unchanged parts, so the cost depends only on the number of changes.
+
+    Args:
+        store: store from which the changed nodes are read.
+        before: the previous image.
     """
 
     def __init__(self, store: MetadataStore, before: ClusterImage) -> None:
@@ -289,9 +296,9 @@ class ImageBuilder:
     async def _deleted_topics(
         self, names: Collection[str], topic_names: Mapping[TopicId, str]
     ) -> tuple[Mapping[TopicId, frozenset[BrokerId]], frozenset[TopicId]]:
-        """Read the deletion notes.
+        """Read the deletion notes `names` again: the nodes of deleted topics, with the topic ids as names.
 
-        Return the brokers of each note by topic id, and the topics whose notes are gone.
+        Return the brokers of every note by topic id, and the topics whose notes are gone.
 
         The first result keeps a removed note, without brokers, while the image still shows the topic. The
         second result reports each note that was removed since the previous image once. So a broker learns of

@@ -22,6 +22,10 @@ class ConfigResolver:
     A topic's value comes from the first of these sources that sets it: the topic, the broker, all brokers,
     the broker's start, the default. For a group, the first source is the group instead of the topic. For a
     broker, the first source is the broker. Results are cached until the image's settings change.
+
+    Args:
+        static: the settings with which this broker was started.
+        broker_id: id of this broker.
     """
 
     def __init__(self, static: BrokerConfig, broker_id: BrokerId) -> None:

@@ -54,7 +54,13 @@ _LEAST_BYTES = 256 * 1024
 
 
 class Found:
-    """A copy of the journal as it was found on disk: its content, or the reason why it cannot be used."""
+    """A copy of the journal as it was found on disk: its content, or the reason why it cannot be used.
+
+    `like` is another copy that was found. If its content is the same, it is not decoded again.
+
+    Raises:
+        StoreUnavailableError: the copy is from another version of Barnabas.
+    """
 
     def __init__(self, fs: FileSystem, path: str, like: Found | None = None) -> None:
         self.path = path
@@ -107,6 +113,7 @@ def find_copies(fs: FileSystem, folders: Sequence[str], usable: Sequence[str] = 
 
     Args:
         fs: file system of the folders.
+        folders: log directories of the broker, in the order of its ``log.dirs``.
         usable: those of `folders` that can have a copy; by default all.
 
     Raises:
@@ -144,7 +151,10 @@ def choose(copies: Sequence[Found]) -> Found | None:
 
 
 class JournalCopies:
-    """The open copies of the journal. All methods block; only the store's own thread should call them."""
+    """The open copies of the journal. All methods block; only the store's own thread should call them.
+
+    `open` returns such an object. `journal` is the content that all usable copies have.
+    """
 
     def __init__(
         self, fs: FileSystem, folders: Sequence[str], locks: Sequence[Lock], journal: Journal
@@ -194,11 +204,9 @@ class JournalCopies:
         return copies
 
     def commit(self, changes: Sequence[Change], transaction: int) -> None:
-        """Apply changes to `journal`.
+        """Apply changes to `journal`, and append them, as one commit, to each copy that can be written.
 
-        Append them, as one commit, to each copy that can be written, and fsync it.
-
-        A commit has the next generation number.
+        Fsync each of these copies. The commit has the next generation number, also if it fails.
 
         Args:
             changes: the changes of nodes.
@@ -276,9 +284,9 @@ class JournalCopies:
             log.warning("%s %s; rewritten from %s", copy.path, copy.described(), best.path)
 
     def _put_away(self, copy: Found) -> None:
-        """Rename a copy at an old path after log.dirs has changed. A failure of the rename is ignored.
+        """Rename a copy at a path from before a change of log.dirs, so that no later start uses its content.
 
-        So no later start uses the copy's outdated content.
+        Ignore a failure of the rename.
         """
         with contextlib.suppress(OSError):
             self._fs.rename(copy.path, copy.path + ".old")

@@ -25,7 +25,7 @@ Planned: TypeAlias = Callable[[Tree], Sequence[Operation]]
 
 
 class Transaction:
-    """A queued transaction.
+    """A queued transaction. `session` is the id of the session that owns its new ephemeral nodes.
 
     The future `done` gets the versions that `MetadataStore.multi` returns, or the error. After a failure,
     `versions` has an entry for each operation before the failed one.
@@ -120,6 +120,9 @@ class DurableTree:
 
     def submit(self, operations: Sequence[Operation] | Planned, session: int) -> Transaction:
         """Queue a transaction. Transactions are applied in the order of these calls.
+
+        `operations` can be a function. It is then called just before its operations are applied, with the
+        tree to which they will be applied. `session` is the id of the session that owns new ephemeral nodes.
 
         Raises:
             StoreUnavailableError: the tree is closed.

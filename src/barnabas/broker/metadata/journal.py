@@ -54,7 +54,7 @@ class Journal:
 def encode_snapshot(
     store_id: str, generation: int, transaction: int, nodes: Mapping[str, StoreNode]
 ) -> tuple[bytes, int]:
-    """Encode a snapshot. Return the first line of a journal file, and the line's checksum."""
+    """Encode a snapshot of `nodes` (by path). Return the first line of a journal file, and its checksum."""
     head = {"format": FORMAT, "store": store_id, "generation": generation, "transaction": transaction}
     # one by one, since the encoder lets no other thread run before it returns
     entries = ",".join([_encode(_entry(path, node)) for path, node in nodes.items()])

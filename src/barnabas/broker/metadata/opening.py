@@ -102,11 +102,9 @@ async def _open(config: BrokerConfig, environment: Environment) -> MetadataStore
 
 
 async def prepare(store: MetadataStore, random: Random) -> str:
-    """Create the permanent nodes that the store lacks.
+    """Create the permanent nodes that the store lacks, and return the id of the cluster in the store.
 
-    If it has no cluster, choose an id for the new cluster.
-
-    Return the cluster's id.
+    If the store has no cluster yet, create one, whose id `random` chooses.
     """
     node = await store.exists(znodes.CLUSTER_ID)
     if node is not None:
@@ -128,7 +126,7 @@ async def prepare(store: MetadataStore, random: Random) -> str:
 
 
 async def _make_missing(store: MetadataStore) -> None:
-    """Create missing nodes, because an earlier version with fewer nodes may have made the store."""
+    """Create those of `znodes.FOLDERS` that are missing. An earlier version of Barnabas created fewer."""
     needed = [Create(folder) for folder in znodes.FOLDERS]  # other nodes hold what live brokers may know
     for create, node in zip(needed, await store.read([each.path for each in needed]), strict=True):
         if node is None:

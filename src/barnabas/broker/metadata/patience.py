@@ -14,8 +14,9 @@ _OF_A_STALL = 0.25
 
 
 class Patience:
-    """A time limit for waits, in seconds, of which a stall of this process uses up only a small part.
+    """A time limit for waits. A stall of this process uses up only a small part of it.
 
+    All calls of `wait` together may take `seconds`.
     When a stopped process continues (after SIGSTOP, or on a suspended machine), its timers are overdue, and
     the result may arrive in the next moment. So the wait goes on after the stall.
     """

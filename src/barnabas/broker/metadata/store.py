@@ -256,21 +256,28 @@ class MetadataStore(Protocol):
         """
 
     async def watch(self, path: str, watcher: Watcher) -> Cancel:
-        """Call `watcher` for every change of `path` and of all nodes below it, after this call has returned.
+        """Report later changes of `path`, and of all nodes below it, to `watcher`.
 
-        This is ZooKeeper's persistent recursive watch. A change through this session is reported before its
-        call returns. Changes while the session is not CONNECTED are not reported: see `SessionListener`.
+        This is ZooKeeper's persistent recursive watch. It ends when the returned function is called. The
+        store reports a write of this session before the method that writes returns. Changes while the session
+        is not CONNECTED are not reported: see `SessionListener`.
         """
 
     async def sync(self) -> None:
         """Wait until reads and watchers see all earlier writes of any session."""
 
     async def close(self) -> None:
-        """End the session, which deletes its ephemeral nodes. Its listeners are told CLOSED, not LOST."""
+        """End the session, which deletes its ephemeral nodes.
+
+        The listeners of `on_state` are called with CLOSED, not with LOST.
+        """
 
 
 class SingleOperations(ABC):
-    """Implements `create`, `set` and `delete` with `multi`, for stores in which this costs no more."""
+    """Implements `create`, `set` and `delete` with `multi`.
+
+    Stores use it if a transaction costs them no more than a single write.
+    """
 
     @abstractmethod
     async def multi(self, operations: Sequence[Operation]) -> list[int]: ...

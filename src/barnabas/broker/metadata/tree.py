@@ -81,6 +81,8 @@ class Tree:
     def apply(self, operations: Sequence[Operation], session: int) -> tuple[list[int], list[Change]]:
         """Apply a transaction. Return the versions that `MetadataStore.multi` returns, and the changes.
 
+        `session` is the id of the session that becomes the owner of new ephemeral nodes.
+
         Raises:
             StoreError: an operation is not allowed; the tree has not changed.
             ValueError: a path is invalid; the tree has not changed.
@@ -100,6 +102,9 @@ class Tree:
             operations: operations of the transaction.
             session: session that becomes the owner of new ephemeral nodes.
             versions, changes: lists to which the results of `apply` are appended.
+
+        Raises:
+            StoreError, ValueError: as `apply`.
         """
         self.transaction += 1
         try:

@@ -45,10 +45,10 @@ def tag_of(line: str) -> int | None:
 
 
 def decode(content: bytes) -> tuple[list[str], str | None]:
-    """Return the undamaged lines, with their tags, and a description of the first damage, or None.
+    """Return the undamaged lines, and a description of the first damage; None if there is none.
 
-    If the version or the number of lines cannot be read, return no lines. In a file without checksums, such
-    as Kafka's, every line counts as undamaged.
+    The lines have their tags, but no checksums. If the version or the number of lines cannot be read, the
+    list is empty. In a file without checksums, such as Kafka's, every line counts as undamaged.
     """
     try:
         lines = content.decode("ascii").split("\n")

@@ -125,7 +125,7 @@ def decode_offsets(content: bytes) -> CheckpointedOffsets:
 class SegmentSizes(NamedTuple):
     """The state of a segment at a clean stop. Sizes are in bytes.
 
-    `latest_offset` is the offset of the record with the latest timestamp.
+    `latest_offset` is the last offset of the first batch that has the latest timestamp.
     """
 
     size: int

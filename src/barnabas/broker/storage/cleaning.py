@@ -46,6 +46,15 @@ class Cleaning:
 
     Create it on the event loop, which owns the log. `index` and `clean` run in a thread, one at a time.
 
+    Args:
+        log: log to clean.
+        dirtiness: the part of the log to clean.
+        now_ms: present time, in milliseconds.
+        map_bytes: memory for the last offsets of the keys, in bytes.
+        block_bytes: about how many bytes are read or written at once.
+        throttle: limits the rate of reads and writes.
+        cancelled: `cancel` sets it; a set signal cancels the cleaning.
+
     Raises:
         KafkaError: `index` and `clean`: CORRUPT_MESSAGE, the log is damaged.
         CleaningCancelled: `index` and `clean`, after `cancel`.

@@ -64,7 +64,11 @@ def keep_damaged(fs: FileSystem, path: str) -> None:
 def keep_cut_off(files: LogFiles, segment: LogSegment, size: int, end: Offset) -> str:
     """Copy the bytes from `segment.size` to `size` to a ``.damaged`` file, if they have whole batches.
 
-    The caller then cuts them off. Return a text about the copy for the log message; empty without a copy.
+    Only batches from the offset `end` on count, the end of the undamaged part. The caller then cuts the bytes
+    off. Return a text about the copy for the log message; empty without a copy.
+
+    Raises:
+        OSError: the disk failed.
     """
     data = segment.log.read_at(min(size - segment.size, _SEARCHED_BYTES), segment.size)
     found = [header for _, header in whole_batches(data, segment.base_offset, end)]

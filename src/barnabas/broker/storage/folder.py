@@ -84,6 +84,10 @@ def clear_folder(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dic
     """Finish interrupted swaps and deletions. Return the remaining entries of the folder by name.
 
     Also remove temporary files, and indexes without a segment. Ignore segment files with a wrong name.
+
+    Raises:
+        OSError: the disk failed.
+        KafkaError: CORRUPT_MESSAGE, a segment of an interrupted swap is damaged.
     """
     if complete_swaps(env, path, listed):
         listed = env.fs.entries(path)

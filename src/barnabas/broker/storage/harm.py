@@ -67,7 +67,8 @@ _CURES = {
 class TornError(OSError):
     """A change of files stopped in the middle and could not be undone.
 
-    The files may differ from the state in memory until the next start reads them.
+    The files may differ from the state in memory until the next start reads them. `what` describes the
+    failure, for the message, and `cause` is the error of the disk.
     """
 
     def __init__(self, what: str, cause: OSError) -> None:

@@ -19,7 +19,10 @@ FILE_NAME = "barnabas-incomplete"
 
 
 class Mark(NamedTuple):
-    """The content of a `barnabas-incomplete` file."""
+    """The mark of a replica that lacks records which it had acknowledged.
+
+    It is the content of the file `barnabas-incomplete` in the partition's folder.
+    """
 
     #: what happened to the replica, for people
     reason: str

@@ -45,7 +45,11 @@ class Index:
         return self.size // self.ENTRY.size
 
     def entry(self, number: int) -> tuple[int, int]:
-        """Return both numbers of the entry with the index `number`."""
+        """Return both numbers of the entry at place `number`, which counts from 0.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, the file is shorter than before.
+        """
         size = self.ENTRY.size
         if number >= self._stored:
             return self._unpack(self._tail, (number - self._stored) * size)
@@ -55,7 +59,11 @@ class Index:
         return self.entry(len(self) - 1) if len(self) else None
 
     def floor(self, target: int) -> tuple[int, int] | None:
-        """Return the last entry whose first number is at most `target`; None if there is none."""
+        """Return the last entry whose first number is at most `target`; None if there is none.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, the file is shorter than before.
+        """
         size = self.ENTRY.size
         tail = self._tail
         if tail and self._unpack(tail, 0)[0] <= target:
@@ -79,7 +87,11 @@ class Index:
         return self._unpack(self.file.read_now(size, block * BLOCK * size), 0)[0]
 
     def store(self) -> None:
-        """Write the pending entries to the file, and create the file if it is missing."""
+        """Write the entries that wait in memory to the file, and create the file if it is missing.
+
+        Raises:
+            OSError: the disk failed; the entries still wait.
+        """
         self.file.write_at([self._tail], self._stored * self.ENTRY.size)
         self._stored = len(self)
         self._tail = _NO_ENTRIES
@@ -106,7 +118,9 @@ class Index:
         self._keep(0)
 
     def replace(self, count: int, content: bytes) -> None:
-        """Replace the first `count` entries with `content`. Later ones stay if they are in ascending order.
+        """Replace the first `count` entries with those in `content`, which has the format of the file.
+
+        A later entry stays if both of its numbers are higher than those of the entry before it.
 
         If the file cannot be written now, the entries wait in memory, as new entries do.
         """

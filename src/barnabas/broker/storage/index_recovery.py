@@ -24,8 +24,15 @@ def ensure_indexes(
 ) -> bool:
     """Check both sparse indexes of a segment, and rebuild them if they are missing or wrong.
 
-    If the sizes are those in `sizes`, trust the indexes, and restore the segment's latest timestamp from
-    there.
+    If the sizes of the segment and its indexes are those in `sizes`, trust the indexes, and take the
+    segment's latest timestamp from `sizes`.
+
+    Args:
+        files: files of the log; the next flush covers rebuilt indexes.
+        segment: the segment.
+        entries: entries of the log's folder, by file name.
+        config: settings of the topic.
+        sizes: sizes that an earlier stop has stored, by base offset of the segment; can lack this segment.
 
     Returns:
         Whether the indexes were rebuilt.
@@ -49,7 +56,11 @@ def ensure_indexes(
 
 
 def _has_whole_indexes(segment: LogSegment, entries: dict[str, Entry]) -> bool:
-    """Whether the files of both sparse indexes exist and have only complete entries."""
+    """Whether the files of both sparse indexes exist and have only complete entries.
+
+    For an empty segment: whether both indexes are empty. `entries` are those of the log's folder, by file
+    name.
+    """
     if not segment.size:  # what they hold was cut off, but not safely: a power cut has brought it back
         return not len(segment.offsets) and not len(segment.times)
     for index in (segment.offsets, segment.times):

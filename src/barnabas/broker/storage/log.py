@@ -71,7 +71,7 @@ class BoundsListener(Protocol):
 
 
 class PartitionLog:
-    """The log of one partition. `LogDirectory` opens it."""
+    """The log of one partition. `load_log` and `new_log` create it, for a `LogDirectory`."""
 
     __slots__ = (
         "closed",
@@ -172,8 +172,8 @@ class PartitionLog:
         """Check whether `advance_log_start` would accept `offset`.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, `offset` is above the high watermark; KAFKA_STORAGE_ERROR, the
-                log is offline.
+            KafkaError: OFFSET_OUT_OF_RANGE, `offset` is above the high watermark; the errors of
+                `check_usable`.
         """
         self.check_usable()
         if offset > self.high_watermark:
@@ -187,7 +187,7 @@ class PartitionLog:
         """Hide the records before `offset` from readers (DeleteRecords). Return whether the start changed.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE or KAFKA_STORAGE_ERROR, see `check_log_start`.
+            KafkaError: the errors of `check_log_start`.
         """
         self.check_log_start(offset)
         if offset <= self.log_start_offset:
@@ -241,7 +241,8 @@ class PartitionLog:
             LongValidation: the validation of a client's batch would take too long for the event loop. Nothing
                 has changed.
             KafkaError: the errors of `validate_batch` and `Producers.check`, and nothing has changed;
-                KAFKA_STORAGE_ERROR, the log directory is offline.
+                KAFKA_STORAGE_ERROR, the disk failed, or the log or its directory is offline;
+                UNKNOWN_TOPIC_OR_PARTITION, the log is closed.
         """
         self.check_usable()
         config = self.config
@@ -291,7 +292,8 @@ class PartitionLog:
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a CRC is wrong, or offsets or epochs do not ascend from the log's
-                end; KAFKA_STORAGE_ERROR, the log directory is offline.
+                end; KAFKA_STORAGE_ERROR, the disk failed, or the log or its directory is offline;
+                UNKNOWN_TOPIC_OR_PARTITION, the log is closed.
         """
         self.check_usable()
         view = memoryview(records)
@@ -378,7 +380,8 @@ class PartitionLog:
         Raises:
             ColdRead: the read would wait for the disk, and `may_wait` is False.
             KafkaError: OFFSET_OUT_OF_RANGE, `offset` is before the log's start or after its end;
-                CORRUPT_MESSAGE, a batch is damaged; KAFKA_STORAGE_ERROR, the disk failed.
+                CORRUPT_MESSAGE, a batch is damaged; KAFKA_STORAGE_ERROR, the disk failed;
+                UNKNOWN_TOPIC_OR_PARTITION, the log is closed.
         """
         if self.closed:
             raise self._gone()
@@ -462,7 +465,11 @@ class PartitionLog:
         return None
 
     def _looked_up(self, may_wait: bool, look_up: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the result of `look_up`, which reads the log's files. Raises as `aborted_transactions`."""
+        """Return the result of `look_up`, which reads the log's files.
+
+        Raises:
+            ColdRead, KafkaError: as `aborted_transactions`; and the errors of `look_up`.
+        """
         try:
             if may_wait:
                 return look_up(*args, **kwargs)

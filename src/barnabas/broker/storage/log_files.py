@@ -82,7 +82,16 @@ class LogFiles:
     ) -> None:
         """Create the object for the existing folder `path`.
 
-        `is_safe` says that the names in the folder, and the folder's own name, are certainly on disk.
+        Args:
+            env: environment of the log directory.
+            path: folder of the log.
+            topic_id: id of the log's topic.
+            segments: segments of the log.
+            snapshots: offsets of the producer snapshots in the folder.
+            recovery_point: offset before which everything is known to be on disk.
+            is_blank: whether the folder has no file yet.
+            is_safe: whether the names in the folder, and the folder's own name, are certainly on disk.
+            sealed: the file that lists the sealed segments on disk; None if there is none.
         """
         self.env = env
         self.path = path
@@ -231,10 +240,8 @@ class LogFiles:
     def take_out_first(self, count: int, synced: LogSegment | None = None) -> Removal:
         """Remove the oldest segments and their producer snapshots from the log.
 
-        Return the removal of the files.
-
-        The files get the suffix ``.deleted``, so that a restart recognizes them. After an OSError some of the
-        segments may be removed, the oldest first.
+        The files get the suffix ``.deleted``, so that a restart recognizes them. Return the task that removes
+        the files. After an OSError some of the segments may be removed, the oldest first.
 
         Args:
             count: number of segments; at least one must remain.
@@ -266,7 +273,7 @@ class LogFiles:
         self.swap.begin()
 
     def finish_swap(self) -> Removal | None:
-        """Complete the swap. Return the removal of the old files; None if the swap was cancelled.
+        """Complete the swap. Return the task that removes the old files; None if the swap was cancelled.
 
         After an OSError, call this method again. Until it succeeds, reads use the old segments, also if their
         files are already renamed.
@@ -303,11 +310,10 @@ class LogFiles:
             self.forget_cancelled_swap()
 
     def settle_swap(self) -> Removal | None:
-        """Complete a half-done swap, or cancel it.
+        """Complete the swap if it has begun to rename the old files. If it has not, cancel it.
 
-        Return the removal of the replaced files; None if there are none.
-
-        Afterwards fsync the folder, and call `forget_cancelled_swap`.
+        Return the task that removes the replaced files; None if there are none. The caller must then fsync
+        the folder, and call `forget_cancelled_swap`.
         """
         if self.swap is None:
             return None

@@ -22,7 +22,11 @@ SLICE_BYTES = 64 * 1024
 
 
 class OpenFiles:
-    """The open files of one broker. Only the event loop's thread may use it, except where noted."""
+    """The open log files of one broker. Only one thread may use the object, usually the event loop's.
+
+    If more than `capacity` files are open, not counting pinned ones, it closes some of them. `fs` is the file
+    system.
+    """
 
     def __init__(self, fs: FileSystem, capacity: int = 1024) -> None:
         self.fs = fs
@@ -118,7 +122,10 @@ class LogFile:
         return self._files.may_wait
 
     def read_now(self, size: int, position: int) -> bytes:
-        """Read, even if this waits for the disk. Any thread can call it while the file is pinned."""
+        """Return `size` bytes from `position` on, fewer at the end of the file, even if the disk is slow.
+
+        Any thread can call it while the file is pinned.
+        """
         self.used_lately = True
         return (self.handle or self.open()).read_at(size, position)
 
@@ -226,7 +233,10 @@ class LogFile:
 
 
 class ColdRead(Exception):
-    """A read would wait for the disk. Let `logs.cold_reads` load the data into memory, then read again."""
+    """A read of `size` bytes from `position` on in `file` would wait for the disk.
+
+    Let `logs.cold_reads` load the data into memory, then read again.
+    """
 
     def __init__(self, file: LogFile, size: int, position: int) -> None:
         super().__init__(f"{file.path}: {size} bytes from {position} on are not in memory")
@@ -250,7 +260,7 @@ class ColdRead(Exception):
 
 
 class FileSlice:
-    """A part of a log's file, whose bytes are read when they are sent.
+    """A part of a log's file: `size` bytes from `position` on. They are read when they are sent.
 
     The file stays open as long as this object exists, even if it is deleted.
     """

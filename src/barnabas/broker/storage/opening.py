@@ -74,6 +74,8 @@ def load_log(
     After a crash this may take long. A thread can call it with an `env` of its own.
 
     Args:
+        env: environment of the log directory.
+        path: folder of the log.
         topic_partition: partition of the log.
         topic_id: id of its topic.
         config: settings of its topic.
@@ -85,7 +87,8 @@ def load_log(
 
     Raises:
         OSError: the disk failed.
-        KafkaError: CORRUPT_MESSAGE, records that were safe on disk are damaged or gone.
+        KafkaError: CORRUPT_MESSAGE, records that were safe on disk are damaged or gone; KAFKA_STORAGE_ERROR,
+            a folder has the name of a segment file.
     """
     listed = env.fs.entries(path)
     deleted = find_deleted_segments(env, path, listed)

@@ -42,6 +42,8 @@ def note_producer(
 ) -> AbortedTransaction | None:
     """Update the producers' state with a batch of an idempotent producer, which is at `base_offset`.
 
+    `data` is the whole batch; for a batch that is not a control batch it may be empty.
+
     Returns:
         The transaction that the batch aborts, for the segment's transaction index; None for other batches.
     """
@@ -67,9 +69,12 @@ def load_producers(files: LogFiles, end_offset: Offset) -> Producers:
 
 
 def from_snapshot(files: LogFiles, end_offset: Offset) -> Producers:
-    """Return the producers from the latest undamaged snapshot up to `end_offset`. Remove damaged ones.
+    """Return the producers of the latest undamaged snapshot whose offset is at most `end_offset`.
 
-    Without a snapshot, the result has no producers.
+    Remove the damaged snapshots after it. Without a snapshot, the result has no producers.
+
+    Raises:
+        OSError: the disk failed.
     """
     producers = Producers()
     for offset in sorted(files.snapshots, reverse=True):
@@ -87,7 +92,12 @@ def from_snapshot(files: LogFiles, end_offset: Offset) -> Producers:
 
 
 def replay(files: LogFiles, producers: Producers, end_offset: Offset) -> None:
-    """Update `producers` with the batches from `producers.end_offset` to `end_offset`."""
+    """Update `producers` with the batches from `producers.end_offset` up to, but without, `end_offset`.
+
+    Raises:
+        OSError: the disk failed.
+        KafkaError: CORRUPT_MESSAGE, one of these batches is damaged.
+    """
     start = producers.end_offset
     if start < end_offset:
         for segment in files.segments.from_offset(start):

@@ -85,7 +85,10 @@ class Producer:
         return self.batches[-1].last_offset if self.batches else UNKNOWN_OFFSET
 
     def wrote(self, last_sequence: int, last_offset: Offset, offset_delta: int, timestamp: int) -> None:
-        """Store a batch of the current epoch, so that `duplicate` recognizes it. Keep only the last five."""
+        """Store a batch of the current epoch, so that `duplicate` recognizes it. Keep only the last five.
+
+        `offset_delta` is the last offset minus the first one. `timestamp` is the batch's largest, in ms.
+        """
         batches = self.batches
         batches.append(_batch(ProducerBatch, (last_sequence, last_offset, offset_delta, timestamp)))
         if len(batches) > WINDOW:
@@ -180,6 +183,9 @@ class Producers:
     ) -> None:
         """Check whether a marker may be appended for the producer.
 
+        `producer` and `coordinator_epoch` are the producer id, its epoch and the coordinator's epoch in the
+        marker.
+
         With transactions v2 (`must_raise_epoch`) a marker has a higher epoch than the transaction that it
         ends. A marker of the same epoch is a repeated one: it must not end a later, open transaction.
 
@@ -263,7 +269,9 @@ class Producers:
         return None
 
     def refuse(self, header: BatchHeader, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
-        """Store that a valid batch was rejected. The producer must send this batch again before later ones.
+        """Store that a valid batch was rejected with `code`.
+
+        The producer must send this batch again before later ones: until then, these get the same error.
 
         Without this, a log that does not know the producer would accept the next batch in flight as the first
         one. librdkafka then treats the first batch as delivered when the second one is. Do nothing for

@@ -59,7 +59,12 @@ def find_aborted_transactions(
 ) -> list[AbortedTransaction]:
     """Return the aborted transactions that overlap the `size` bytes from `offset` on, by first offset.
 
-    `segments` begins with the segment that contains `offset`. Raises OSError and ColdRead.
+    `segments` begins with the segment that contains `offset`, and has all later ones. This function may
+    remove segments from the list.
+
+    Raises:
+        OSError: the disk failed.
+        ColdRead: the look-up would wait for the disk, and may not.
     """
     while (position := segments[0].position_of(offset)) == segments[0].size and len(segments) > 1:
         del segments[0]  # compaction left nothing from `offset` on, so it was read from the next

@@ -126,8 +126,9 @@ def _recover_segment(
 ) -> Offset:
     """Check and index every batch of a segment, and cut it off at the first damage. Return its end offset.
 
-    Also cut it off before a batch with an earlier epoch than the batch before it. A truncation had removed
-    that batch, but not yet on disk.
+    Update `epochs` and `producers` with the batches. The first batch must not begin before the offset
+    `start`. From `recovery_point` on, also cut the segment off before a batch whose leader epoch is lower
+    than that of an earlier batch. A truncation had removed that batch, but not yet on disk.
     """
     size = segment.size
     segment.clear_indexes()

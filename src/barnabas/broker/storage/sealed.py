@@ -98,7 +98,11 @@ class SealedSegments:
         self._is_cut = False
 
     def append(self, segments: Segments, places: Sequence[int]) -> None:
-        """Add entries of the segments at indexes `places` at the end. If the disk fails, leave them out."""
+        """Append entries of the sealed segments at indexes `places`, later ones than those in the file.
+
+        If the file has far more entries than the log has segments, first drop the oldest. If the disk fails,
+        leave the new entries out.
+        """
         with suppress(OSError):
             most = len(segments)
             if self._count > 2 * most + _MOST_STALE:

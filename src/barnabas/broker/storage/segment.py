@@ -200,7 +200,15 @@ class LogSegment:
         max_timestamp: int,
         index_interval: int,
     ) -> None:
-        """Write one batch, whose bytes are `chunks`, at the end.
+        """Write one batch at the end, and add index entries if they are due.
+
+        Args:
+            chunks: the bytes of the batch, in parts.
+            size: size of the batch in bytes.
+            base_offset: first offset of the batch.
+            last_offset: last offset of the batch.
+            max_timestamp: largest timestamp in the batch; -1 if there is none.
+            index_interval: bytes between two index entries (``index.interval.bytes``).
 
         Raises:
             OSError: nothing was appended.
@@ -256,6 +264,8 @@ class LogSegment:
         index_interval: int,
     ) -> None:
         """Record that there is a batch at `position`, and write index entries if they are due.
+
+        The other arguments are as in `append`.
 
         Raises:
             OSError: an index could not be read; nothing has changed.
@@ -376,7 +386,8 @@ class LogSegment:
         offset.
 
         Raises:
-            ColdRead: the index must be rebuilt.
+            ColdRead: the index must be rebuilt, or the search would wait for the disk, and may not.
+            KafkaError: CORRUPT_MESSAGE, a batch in the searched part is damaged.
             OSError: the disk failed.
         """
         target = timestamp - 1
@@ -488,6 +499,11 @@ class LogSegment:
 
         The result has at most `max_bytes`, and its last batch may be incomplete. If the first batch is larger
         than `max_bytes`, the result is that whole batch (with `min_one`) or empty.
+
+        Raises:
+            ColdRead: the read would wait for the disk, and may not.
+            KafkaError: CORRUPT_MESSAGE, the first batch is damaged.
+            OSError: the disk failed.
         """
         there = end - position
         self.log.check_cached(min(there, max_bytes), position)
@@ -523,6 +539,8 @@ class LogSegment:
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a header is invalid, or does not belong at this position.
+            ColdRead: the read would wait for the disk, and may not.
+            OSError: the disk failed.
         """
         expected = self.base_offset
         block_at = 0
@@ -660,7 +678,11 @@ class LogSegment:
         )
 
     def _find_cut(self, offset: int) -> tuple[int, int]:
-        """Return the position and offset of the batch that contains `offset`, or of the next one."""
+        """Return the position at which to cut off the records from `offset` on, and the end offset after it.
+
+        It is the position of the batch that contains `offset`. The end offset is that batch's base offset. If
+        no batch contains `offset`, it is the position of the next batch or the segment's end, and `offset`.
+        """
         end = self._indexed_block(offset)[0]
         expected = self.base_offset
         try:
@@ -676,7 +698,11 @@ class LogSegment:
         return end, offset
 
     def truncate(self, cut: Cut) -> None:
-        """Remove the bytes after the cut. A large surplus stays in the file until `cut_some` or a write."""
+        """Remove the bytes after the cut. A large surplus stays in the file until `cut_some` or a write.
+
+        Raises:
+            OSError: the disk failed.
+        """
         self.offsets.keep(cut.offset_entries)
         self.times.keep(cut.time_entries)
         if cut.aborted is None:

@@ -39,6 +39,9 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int)
 
     Raises:
         LongSearch: the search takes too long for one turn of the event loop.
+        ColdRead: the search would wait for the disk, and may not.
+        OSError: the disk failed.
+        KafkaError: CORRUPT_MESSAGE, a batch cannot be decoded.
     """
     for segment in segments:
         if segment.latest.timestamp >= timestamp:
@@ -52,8 +55,10 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int)
 def with_max_timestamp(segments: Segments, log_start_offset: int) -> OffsetAtTimestamp | None:
     """Return the first record with the largest timestamp of the log; None if no record has a timestamp.
 
+    Records before `log_start_offset` are ignored.
+
     Raises:
-        LongSearch: the search takes too long for one turn of the event loop.
+        LongSearch, ColdRead, OSError, KafkaError: as `first_at_or_after`.
     """
     latest = max((segment.latest for segment in segments), key=lambda latest: latest.timestamp)
     if latest.timestamp < 0:
@@ -114,7 +119,12 @@ class LongBatch(LongSearch):
         self._batch = batch
 
     def find_at_once(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
-        """Return the first match in the batch; None if there is none. Raise `self` if decoding takes long."""
+        """Return the first record from offset `start` on with at least `timestamp`; None if there is none.
+
+        Raises:
+            LongBatch: this object, because decoding the batch takes too long for the event loop.
+            KafkaError: CORRUPT_MESSAGE, the batch cannot be decoded.
+        """
         header = self._header
         if header.record_count > AT_ONCE_RECORDS or header.size > AT_ONCE_BYTES:
             raise self

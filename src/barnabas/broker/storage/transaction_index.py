@@ -188,7 +188,11 @@ class TransactionIndex:
         """Remove the transactions that end at or after `offset`, because their markers are cut off.
 
         Args:
+            offset: first offset that is cut off.
             left: `checksum_before(offset)`.
+
+        Raises:
+            OSError: the disk failed.
         """
         self.waiting = [aborted for aborted in self.waiting if aborted.last_offset < offset]
         self._keep(left)

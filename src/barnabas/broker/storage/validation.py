@@ -79,15 +79,21 @@ ValidBatch = tuple[BatchHeader, Buffer, int]
 def validate_batch(
     records: Buffer, config: TopicConfig, origin: Origin, now_ms: int, *, at_once: bool = True
 ) -> ValidBatch:
-    """Check the one batch in `records`, and return it changed as the topic's settings demand.
+    """Check the one batch in `records`, and change it as the topic's settings demand.
+
+    Return the header, the bytes of the batch, and the log append time in ms; -1 if the records keep the
+    producer's timestamps. `now_ms` is the present time. Only batches of a client (`origin`) are checked
+    completely.
 
     With `at_once`, the call takes at most some milliseconds for a client's batch. Without it, call it in a
     thread: it uses only its arguments.
 
     Raises:
-        LongValidation: with `at_once`, the validation would take longer.
-        KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
-            INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE.
+        LongValidation: with `at_once`, the validation would take longer. Nothing has changed.
+        KafkaError: CORRUPT_MESSAGE, the CRC or the length is wrong; INVALID_RECORD, `records` is not one
+            valid batch; MESSAGE_TOO_LARGE, it exceeds ``max.message.bytes``; RECORD_LIST_TOO_LARGE, it
+            exceeds ``segment.bytes``; INVALID_TIMESTAMP, a timestamp is not allowed;
+            UNSUPPORTED_COMPRESSION_TYPE, its compression is not known.
     """
     size = len(records)
     if size < HEADER_SIZE or records[MAGIC_AT] != MAGIC:

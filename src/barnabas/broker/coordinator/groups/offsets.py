@@ -76,9 +76,11 @@ class OffsetStore:
         return [key for key in self.keys(group_id) if key.topic in topics]
 
     def expired(self, group: Group, now_ms: int, offsets_retention_ms: int) -> list[OffsetKey]:
-        """Return the keys of a group's offsets that have expired at `now_ms`.
+        """Return the keys of a group's offsets that have expired at `now_ms` (ms since 1970).
 
-        Offsets of topics that members subscribe to are left out.
+        An offset whose commit has set a time of expiry expires then. Any other offset expires
+        `offsets_retention_ms` after the time that `group.offsets_idle_since` gives. Offsets of topics that
+        members subscribe to are left out. If the group's state forbids any expiry, the result is empty.
         """
         idle_since = group.offsets_idle_since()
         if idle_since is None:

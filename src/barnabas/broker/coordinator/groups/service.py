@@ -148,7 +148,10 @@ class GroupCoordinator(Coordinator[GroupShard]):
         await super().stop()
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
-        """Load and unload shards as leaders change, and remove deleted topics from groups and offsets."""
+        """Load and unload shards as leaders change. Begin to remove deleted topics from groups and offsets.
+
+        `node_id` is the id of this broker.
+        """
         super().follow(node_id, delta)
         gone = {name for name in delta.topics if _is_deleted(name, delta)}
         if gone:
@@ -156,7 +159,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             self.forget_share_topics({delta.before.topics[name].id for name in gone})
 
     def forget_share_topics(self, topics: set[TopicId]) -> None:
-        """Remove deleted topics from the share groups that have states for them."""
+        """Begin to remove deleted topics from the share groups that have states for them."""
         for partition, shard in self.active_shards():
             for group in list(shard.groups.values()):
                 if isinstance(group, ShareGroup) and not topics.isdisjoint(group.partitions.names()):
@@ -244,8 +247,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
         A request without a member id gets a new one.
 
         Raises:
-            KafkaError: UNSUPPORTED_VERSION, the consumer protocol is disabled; INVALID_REQUEST;
-                UNSUPPORTED_ASSIGNOR; INVALID_GROUP_ID; the errors of `GroupShard.consumer_heartbeat`.
+            KafkaError: UNSUPPORTED_VERSION, the consumer protocol is disabled; INVALID_REQUEST, a field is
+                not valid; UNSUPPORTED_ASSIGNOR, the broker does not have the requested assignor;
+                INVALID_GROUP_ID, the group id is too long; the errors of `GroupShard.consumer_heartbeat`.
         """
         self.check_consumer_protocol()
         check_heartbeat(request, caller.api_version, self._view.config.group_consumer_assignors)
@@ -262,7 +266,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """Handle ShareGroupHeartbeat: check the request, and run `GroupShard.share_heartbeat`.
 
         Raises:
-            KafkaError: INVALID_REQUEST; INVALID_GROUP_ID; the errors of `GroupShard.share_heartbeat`.
+            KafkaError: INVALID_REQUEST, a field is not valid; INVALID_GROUP_ID, the group id is too long; the
+                errors of `GroupShard.share_heartbeat`.
         """
         check_share_heartbeat(request)
         check_group_id(request.group_id)
@@ -295,7 +300,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """Return the offsets in open transactions of all groups in the shard of `group_id`.
 
         Raises:
-            KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+            KafkaError: NOT_COORDINATOR, this broker does not coordinate the group;
+                COORDINATOR_LOAD_IN_PROGRESS, the shard is still loading.
         """
         return self._read(group_id, lambda shard: shard.commits.pending)
 
@@ -303,7 +309,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """Return the committed offsets of all groups in the shard of `group_id`.
 
         Raises:
-            KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+            KafkaError: NOT_COORDINATOR, this broker does not coordinate the group;
+                COORDINATOR_LOAD_IN_PROGRESS, the shard is still loading.
         """
         return self._read(group_id, lambda shard: shard.commits.offsets)
 
@@ -338,7 +345,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """Return the group with this id, of any type.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+            KafkaError: GROUP_ID_NOT_FOUND, there is no such group; NOT_COORDINATOR, this broker does not
+                coordinate the group; COORDINATOR_LOAD_IN_PROGRESS, the shard is still loading.
         """
         group = self._read(group_id, lambda shard: shard.groups.get(group_id))
         if group is None:

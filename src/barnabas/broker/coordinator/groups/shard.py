@@ -88,7 +88,7 @@ class GroupShard:
         """Create a shard.
 
         Args:
-            context: context from the runtime.
+            context: what the coordinator runtime gives to the shard, such as the clock and the timers.
             view: settings of the broker, and its image (copy) of the cluster's metadata.
             unique: returns a new unique part of a member id.
             search: finds topics by regular expressions.
@@ -252,9 +252,9 @@ class GroupShard:
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, there is no such group, or it has another type and cannot be
-                converted; GROUP_MAX_SIZE_REACHED; UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID
-                or UNRELEASED_INSTANCE_ID, the ids or the epoch do not fit the members;
-                INVALID_REGULAR_EXPRESSION.
+                converted; GROUP_MAX_SIZE_REACHED, the group is full; UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
+                FENCED_INSTANCE_ID or UNRELEASED_INSTANCE_ID, the ids or the epoch do not fit the members;
+                INVALID_REGULAR_EXPRESSION, the subscribed expression cannot be compiled.
         """
         return self._consumers.heartbeat(request, caller)
 
@@ -265,8 +265,8 @@ class GroupShard:
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, the group has another type, or does not exist and the member does
-                not join; GROUP_MAX_SIZE_REACHED; UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH, the id or the
-                epoch does not fit the members.
+                not join; GROUP_MAX_SIZE_REACHED, the group is full; UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH,
+                the id or the epoch does not fit the members.
         """
         return self.shares.heartbeat(request, caller)
 
@@ -274,10 +274,11 @@ class GroupShard:
         """Handle JoinGroup. In a classic group the response can wait until the join phase completes.
 
         Raises:
-            KafkaError: INCONSISTENT_GROUP_PROTOCOL; UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID. INVALID_REQUEST, a
-                static member uses the id of a dynamic one. COORDINATOR_NOT_AVAILABLE or UNKNOWN_SERVER_ERROR,
-                the members' metadata is too large. GROUP_MAX_SIZE_REACHED, only in a group of the consumer
-                protocol.
+            KafkaError: INCONSISTENT_GROUP_PROTOCOL, the group has another type, or no protocol in common with
+                the member; UNKNOWN_MEMBER_ID, no member has the id in the request; FENCED_INSTANCE_ID,
+                another member has the instance id; INVALID_REQUEST, a static member uses the id of a dynamic
+                one; COORDINATOR_NOT_AVAILABLE or UNKNOWN_SERVER_ERROR, the members' metadata is too large;
+                GROUP_MAX_SIZE_REACHED, only in a group of the consumer protocol.
         """
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
@@ -304,9 +305,10 @@ class GroupShard:
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, the group or the member does not exist; FENCED_INSTANCE_ID, another
-                member has the instance id; ILLEGAL_GENERATION; INCONSISTENT_GROUP_PROTOCOL, the request names
-                another protocol; REBALANCE_IN_PROGRESS, the member must join again; for the leader, also
-                UNKNOWN_SERVER_ERROR (its assignment is too large) and the errors of the append.
+                member has the instance id; ILLEGAL_GENERATION, the request has another generation;
+                INCONSISTENT_GROUP_PROTOCOL, the request names another protocol; REBALANCE_IN_PROGRESS, the
+                member must join again; for the leader, also UNKNOWN_SERVER_ERROR (its assignment is too
+                large) and the errors of the append.
         """
         group = self._joinable(request.group_id)
         if isinstance(group, ConsumerGroup):
@@ -325,8 +327,8 @@ class GroupShard:
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, the group or the member does not exist; FENCED_INSTANCE_ID, another
-                member has the instance id; ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS, the member must join
-                again.
+                member has the instance id; ILLEGAL_GENERATION, the request has another generation;
+                REBALANCE_IN_PROGRESS, the member must join again.
         """
         group = self._joinable(request.group_id)
         if isinstance(group, ConsumerGroup):
@@ -417,7 +419,8 @@ class GroupShard:
         sender.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+            KafkaError: the errors of `ConsumerGroup.check_fetch`: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or
+                ILLEGAL_GENERATION.
         """
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):

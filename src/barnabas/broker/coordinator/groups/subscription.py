@@ -79,7 +79,11 @@ def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
 
 
 def encode_assignment(assignment: Mapping[str, frozenset[int]], version: int) -> bytes:
-    """Encode an assignment. `version` is the consumer protocol's; the highest known version limits it."""
+    """Encode an assignment, which has partitions by topic name.
+
+    `version` is the version of the consumer protocol. For a later version than the broker knows, use the
+    latest known one.
+    """
     version = min(version, ConsumerProtocolAssignment.versions[1])
     partitions = [
         TopicPartition(topic=topic, partitions=sorted(numbers)) for topic, numbers in assignment.items()

@@ -88,9 +88,10 @@ class SharePersister(Protocol):
         """Combine `batches` with the stored ones, and drop records below `start_offset`.
 
         The batches must be in the order of their offsets, without overlaps. If a record already has a state,
-        the state with the higher delivery count remains, as in Kafka. At equal counts, the higher delivery
-        state remains. So a late duplicate of a write changes nothing. The start offset never falls; -1 keeps
-        it. Writes of one key are stored in the order of the calls.
+        the state with the higher delivery count remains, as in Kafka. At equal counts, the later delivery
+        state remains, in the order available, archiving, acknowledged, archived. So a late duplicate of a
+        write changes nothing. The start offset never falls; -1 keeps it. Writes of one key are stored in the
+        order of the calls.
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher; FENCED_LEADER_EPOCH, a later

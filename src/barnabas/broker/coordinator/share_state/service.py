@@ -107,7 +107,10 @@ class ShareCoordinator(Coordinator[ShareShard]):
         await super().stop()
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
-        """Load and unload shards as leaders change, and delete the states of deleted topics."""
+        """Load and unload shards as leaders change, and begin to delete the states of deleted topics.
+
+        `node_id` is the id of this broker.
+        """
         super().follow(node_id, delta)
         gone = {
             before.id

@@ -55,10 +55,10 @@ class Held(NamedTuple):
 
 
 class ShareShard:
-    """One shard of the share coordinator.
+    """One shard of the share coordinator: the share partitions of one `__share_group_state` partition.
 
     Args:
-        context: context from the runtime.
+        context: what the coordinator runtime gives to the shard, such as the clock and the end of the log.
         view: the broker's settings, and its image (copy) of the metadata.
     """
 
@@ -111,7 +111,7 @@ class ShareShard:
         """Ignore the end of a transaction, because `replay_pending` ignores its records."""
 
     def loaded(self) -> None:
-        """Delete the states of topics that were deleted before this broker loaded the partition."""
+        """Begin to delete the states of topics that were deleted before this broker loaded the partition."""
         self.forget_topics(self._view.image.deleted_topics)
 
     def unload(self, error: KafkaError) -> None:
@@ -145,8 +145,9 @@ class ShareShard:
         If `leader_epoch` is -1, only read.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the state is not initialized; FENCED_LEADER_EPOCH;
-                UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image of the metadata.
+            KafkaError: INVALID_REQUEST, the state is not initialized; FENCED_LEADER_EPOCH, a later leader
+                has read or written the state; UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the
+                broker's image of the metadata.
         """
         held = self._find(key)
         state = held.state
@@ -172,7 +173,8 @@ class ShareShard:
 
         Raises:
             KafkaError: INVALID_REQUEST, the state is not initialized, or the batches overlap, are not in the
-                order of their offsets, or are too many; FENCED_STATE_EPOCH; FENCED_LEADER_EPOCH;
+                order of their offsets, or are too many; FENCED_STATE_EPOCH, the stored state epoch is higher;
+                FENCED_LEADER_EPOCH, a later leader has read or written the state;
                 UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image of the metadata.
         """
         held = self._find(key)

@@ -36,6 +36,12 @@ _COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 def must_end(transaction: Transaction, producer: ProducerIdentity, *, commit: bool, version: int) -> bool:
     """Return True if EndTxn must end the transaction, False if the request repeats an earlier decision.
 
+    Args:
+        transaction: the stored state of the transactional id.
+        producer: the producer id and epoch in the request.
+        commit: whether the request commits.
+        version: version of transactions that the producer uses.
+
     Raises:
         KafkaError: CONCURRENT_TRANSACTIONS, the markers of the last decision are being written;
             INVALID_PRODUCER_ID_MAPPING, the transactional id has another producer id; PRODUCER_FENCED, the
@@ -76,7 +82,10 @@ def _fenced(transaction: Transaction, producer: ProducerIdentity) -> KafkaError:
 
 
 def _is_repeat(transaction: Transaction, producer: ProducerIdentity) -> bool:
-    """Whether the request repeats the EndTxn that raised the epoch or replaced an exhausted producer id."""
+    """Whether `producer` is the identity from before the last EndTxn, which a repeated EndTxn still has.
+
+    That EndTxn has raised the epoch, or has replaced a producer id whose epochs were used up.
+    """
     if producer.producer_id == transaction.producer_id and producer.epoch + 1 == transaction.epoch:
         return True
     return (

@@ -13,7 +13,8 @@ class ProducerIds:
     """The unused producer ids of one broker.
 
     Args:
-        allocate: requests a block of ids from the controller. Raises KafkaError if it gets none.
+        allocate: requests a block of ids from the controller, and returns it. It must raise KafkaError if it
+            gets none.
     """
 
     def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:

@@ -158,7 +158,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         wait, the producer would get an error and retry much later (librdkafka after 100 ms).
 
         Raises:
-            KafkaError: INVALID_REQUEST, and the errors of `TransactionShard.add_partitions`.
+            KafkaError: INVALID_REQUEST, the id is empty or too long; the errors of
+                `TransactionShard.add_partitions`.
         """
         add = partial(self._add_partitions, transactional_id, producer, partitions, version)
         try:
@@ -179,7 +180,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         """Handle EndTxn: run `TransactionShard.end`, with an unused producer id if the operation needs one.
 
         Raises:
-            KafkaError: INVALID_REQUEST, and the errors of `TransactionShard.end`.
+            KafkaError: INVALID_REQUEST, the id is empty or too long; the errors of `TransactionShard.end`;
+                COORDINATOR_LOAD_IN_PROGRESS, there is no unused producer id now.
         """
         end = partial(self._end, transactional_id, producer, commit=commit, version=version)
         if version < EPOCH_BUMP_VERSION:

@@ -44,10 +44,10 @@ T = TypeVar("T")
 
 
 class TransactionShard:
-    """One shard of the transaction coordinator.
+    """One shard of the transaction coordinator: the transactional ids of one `__transaction_state` partition.
 
     Args:
-        context: context from the runtime.
+        context: what the coordinator runtime gives to the shard, such as the clock and the timers.
         version: returns the finalized level of the feature ``transaction.version``.
         writer: writes markers to the partitions' leaders.
     """
@@ -187,6 +187,8 @@ class TransactionShard:
     ) -> Result[None]:
         """Add partitions to the transaction. If none is open, begin one.
 
+        `version` is the version of transactions that the producer uses.
+
         Raises:
             KafkaError: INVALID_PRODUCER_ID_MAPPING, the transactional id is unknown or has another producer
                 id; PRODUCER_FENCED, the producer has another epoch; CONCURRENT_TRANSACTIONS, the last
@@ -253,11 +255,19 @@ class TransactionShard:
         """Handle EndTxn: commit or abort the transaction.
 
         The response has the identity that the producer must use in its next transaction. The coordinator
-        stores the decision, responds, writes the markers, and then stores the completion.
+        stores the decision, responds, writes the markers, and then stores the completion. If the request
+        repeats an earlier decision, it changes nothing.
+
+        Args:
+            transactional_id: the id.
+            producer: the producer id and epoch in the request.
+            commit: whether to commit.
+            version: version of transactions that the producer uses.
+            fresh: an unused producer id if `needs_producer_id`.
 
         Raises:
             KafkaError: INVALID_PRODUCER_ID_MAPPING, the transactional id is unknown; the errors of
-                `must_end`.
+                `must_end`; CONCURRENT_TRANSACTIONS, a new producer id is necessary and `fresh` is none.
         """
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
@@ -311,7 +321,10 @@ class TransactionShard:
         return Result()
 
     def complete(self, transactional_id: str) -> Result[None]:
-        """Store the completion of a prepared transaction, because all its markers are written."""
+        """Store the completion of a prepared transaction, because all its markers are written.
+
+        Do nothing if no transaction of the id is prepared.
+        """
         transaction = self.transactions.get(transactional_id)
         if transaction is None or not transaction.state.is_prepared:
             return Result()
@@ -332,7 +345,7 @@ class TransactionShard:
         If the transaction is prepared, these are only the partitions to which no marker was written yet.
 
         Raises:
-            KafkaError: TRANSACTIONAL_ID_NOT_FOUND.
+            KafkaError: TRANSACTIONAL_ID_NOT_FOUND, there is no such transactional id.
         """
         transaction = self.transactions.get(transactional_id)
         if transaction is None:

@@ -111,9 +111,9 @@ class Transaction(NamedTuple):
     ) -> Transaction:
         """Return the state after the decision to commit or abort.
 
-        With transactions v2, the new state has a higher epoch.
-
-        A producer whose epochs are used up continues with `next_producer_id`.
+        `client_version` is the version of transactions that the producer uses. From version 2 on, the new
+        state has a higher epoch. If the epochs of the producer id are used up, `next_producer_id` is the id
+        with which the producer continues.
         """
         epoch = self.epoch
         if client_version >= EPOCH_BUMP_VERSION:
@@ -130,9 +130,10 @@ class Transaction(NamedTuple):
         )
 
     def fenced(self, server_version: int, now_ms: int) -> Transaction:
-        """Return the state after the coordinator decides to abort.
+        """Return the state after the coordinator itself decides to abort, for example after a timeout.
 
-        The higher epoch of this state fences the producer.
+        The higher epoch of this state fences the producer. `server_version` is the version of transactions
+        that the cluster uses: the state stores it as the version of the producer.
         """
         prepared = self.prepared(commit=False, client_version=server_version, now_ms=now_ms)
         return prepared._replace(epoch=min(self.epoch + 1, MAX_EPOCH))
@@ -156,13 +157,16 @@ class Transaction(NamedTuple):
 
     @property
     def following_producer(self) -> ProducerIdentity:
-        """The identity that a v2 producer has after the prepared transaction."""
+        """The producer id and epoch that the producer has after the prepared transaction is complete."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return ProducerIdentity(self.next_producer_id, 0)
         return self.producer
 
     def is_ending_for(self, producer: ProducerIdentity) -> bool:
-        """Whether `producer` must wait, because markers of its last transaction are still being written."""
+        """Whether markers of the last transaction of `producer` are still being written.
+
+        The producer must wait until then. The epoch of `producer` does not matter.
+        """
         return self.state.is_prepared and producer.producer_id in (
             self.producer_id,
             self.following_producer.producer_id,

@@ -59,7 +59,9 @@ class _Close(NamedTuple):
 
 
 class ServerConnection(asyncio.Protocol):
-    """A client's connection. Requests are answered in order. Writes of several clients can share an fsync.
+    """A client's connection to the metadata store.
+
+    Requests are answered in order. Writes of several clients can share an fsync.
 
     An event is sent before the response to the request that caused it, and before any response that shows the
     change. Only pings are answered out of order, so that the session stays alive even if the disk is slow.

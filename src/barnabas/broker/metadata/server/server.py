@@ -46,7 +46,10 @@ def listening_at(socket_path: str) -> Listen:
 
 
 class StoreServer:
-    """The embedded store in some folders, and the connections to it. One event loop owns it."""
+    """Serves a metadata store, whose files are in folders of this machine, to clients that connect.
+
+    Only one event loop may use the object. `open` creates it.
+    """
 
     def __init__(self, environment: Environment, tick: float) -> None:
         self.watches = Watches()

@@ -36,7 +36,10 @@ class Connected(Protocol):
 
 
 class ServerSession:
-    """A client's session. `heard` is the time of its last message, by the clock of `SessionTracker`."""
+    """A client's session. `heard` is the time of its last message, by the clock of `SessionTracker`.
+
+    `timeout` is in seconds. A client that resumes the session must send `password`.
+    """
 
     __slots__ = ("connection", "heard", "id", "password", "timeout")
 
@@ -71,11 +74,9 @@ class SessionTracker:
         self._looking = start_task(self._look(), "store sessions", is_vital=True)
 
     def begin(self, timeout: float) -> ServerSession | None:
-        """Begin a session with a timeout in seconds.
+        """Begin a session with a timeout in seconds. Return None if there are too many sessions.
 
-        The timeout is at least two ticks, and at most `_LONGEST`.
-
-        Return None if there are too many sessions.
+        The session's timeout is at least two ticks and at most `_LONGEST`, whatever `timeout` is.
         """
         if len(self._sessions) >= MOST_SESSIONS:
             log.error("there are %d sessions: no more can begin", MOST_SESSIONS)

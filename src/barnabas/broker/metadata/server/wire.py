@@ -203,7 +203,7 @@ class Reader:
 
 
 def code_of(error: Exception) -> Code:
-    """Return ZooKeeper's code for an error that the tree has raised."""
+    """Return ZooKeeper's code for an error that the tree has raised; SYSTEM_ERROR if it has no other code."""
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), Code.SYSTEM_ERROR)
 
 

@@ -116,10 +116,17 @@ class Pending:
 
 
 class ZooKeeperConnection:
-    """One kazoo client.
+    """A connection to ZooKeeper: one kazoo client, which connects again until `stop`.
 
     Any thread can call `post`, and kazoo's thread calls `held`. Only the event loop may call the other
     methods.
+
+    Args:
+        address: addresses of the ensemble.
+        session_timeout: seconds; the ensemble may grant another time.
+        owner: object whose methods are called when something happens.
+        auth: pairs of a scheme and a credential, with which each session authenticates.
+        tls: called for each connection; returns the TLS context, or raises ConfigError. None: without TLS.
     """
 
     def __init__(
@@ -143,17 +150,17 @@ class ZooKeeperConnection:
 
     @property
     def heard_at(self) -> float:
-        """Return the time of the ensemble's last packet, in seconds of `time.monotonic`."""
+        """The time of the ensemble's last packet, in seconds of `time.monotonic`; 0 before the first."""
         return self._client.handler_of_connection.heard_at
 
     @property
     def session_timeout(self) -> float:
-        """Return the session timeout that the ensemble has granted, in seconds."""
+        """The session timeout that the ensemble has granted, in seconds; 0 before the first session."""
         return self._client.handler_of_connection.session_timeout
 
     @property
     def trouble(self) -> str:
-        """Return the last problem that kazoo reported; empty if there was none."""
+        """The last problem that kazoo reported; empty if there was none."""
         return self._log.trouble
 
     def start(self) -> None:
@@ -168,7 +175,9 @@ class ZooKeeperConnection:
         self._client.handler_of_connection.drop()
 
     async def stop(self, patience: float) -> bool:
-        """End the session. Return False if the ensemble did not answer within `patience` seconds.
+        """End the session. Return False if kazoo could not end it within `patience` seconds.
+
+        This call takes at most twice as long.
 
         kazoo may hang in a connection attempt as long as a session lives. Its thread is then left running.
         """
@@ -197,7 +206,10 @@ class ZooKeeperConnection:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Delay wake-ups during the block; afterwards wake the loop once for all events of kazoo's thread."""
+        """Return a context in which `post` does not wake the event loop.
+
+        At the end of the context, wake the loop once for everything that was posted.
+        """
         self._held = True
         try:
             yield
@@ -359,7 +371,11 @@ class _Handler(ConnectionHandler):
 
 
 class Sockets(SequentialThreadingHandler):
-    """Makes kazoo's sockets: for a Unix socket, or with TLS and our own context."""
+    """Makes kazoo's sockets.
+
+    With `socket_path`, they are connected to this Unix socket. With `tls`, which returns a TLS context or
+    raises ConfigError, they use TLS over TCP. With neither, they are plain TCP sockets.
+    """
 
     def __init__(
         self, tls: Callable[[], ssl.SSLContext] | None = None, socket_path: str | None = None
@@ -407,7 +423,11 @@ class Sockets(SequentialThreadingHandler):
 
 
 def kazoo_hosts(address: ZooKeeperAddress) -> str:
-    """Return the servers for kazoo, which accepts only TCP addresses. `Sockets` knows the Unix socket."""
+    """Return the servers in the form that kazoo accepts: ``host:port,host:port``.
+
+    kazoo accepts only TCP addresses. For a Unix socket, whose path `Sockets` has, the result is a
+    placeholder.
+    """
     return ",".join(address.servers) if address.socket_path is None else "127.0.0.1"
 
 

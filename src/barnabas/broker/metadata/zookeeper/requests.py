@@ -72,6 +72,11 @@ class Multi:
 
     The response of a failed transaction is a list with a FailedOperation. kazoo needs a list, and logs every
     exception of `deserialize`.
+
+    Args:
+        operations: the operations, with paths below the chroot.
+        chroot: path of the node below which all paths begin; empty for none.
+        acl: called with the path of each new node; returns the node's permissions, as `acl_bytes` does.
     """
 
     type = _MULTI
@@ -120,7 +125,10 @@ class Multi:
 
 
 class FailedOperation(Exception):
-    """The failure of a transaction or of a read of many nodes: kazoo's error and the operation's index."""
+    """The failure of a transaction or of a read of many nodes: kazoo's error, and the operation's index.
+
+    The index is that of the first operation, or the first node, that failed.
+    """
 
     def __init__(self, error: Exception, index: int) -> None:
         super().__init__(str(error))
@@ -214,7 +222,10 @@ class Children:
 
 
 class GetAcl:
-    """A request that checks whether any client may change a node or its children."""
+    """A request whose response is whether any client may change a node or its children.
+
+    `path` begins at the root of the ensemble, not at the chroot.
+    """
 
     type = _GET_ACL
     writes = False
@@ -238,7 +249,10 @@ class GetAcl:
 
 
 class SetAcl:
-    """A request that replaces a node's permissions. `acl` comes from `acl_bytes`."""
+    """A request that replaces a node's permissions with `acl`, which comes from `acl_bytes`.
+
+    `path` begins at the root of the ensemble, not at the chroot.
+    """
 
     type = _SET_ACL
     writes = True

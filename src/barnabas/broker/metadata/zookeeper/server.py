@@ -208,7 +208,10 @@ class ZooKeeperServer:
             )
 
     def stop(self) -> None:
-        """Stop the server cleanly, if it runs. Sessions of clients end at their timeout, not now."""
+        """Stop the server cleanly, if it runs; kill it if it has not ended after 10 seconds.
+
+        Sessions of clients end at their timeout, not now.
+        """
         process, self._process = self._process, None
         if process is None:
             return
@@ -245,7 +248,9 @@ class ZooKeeperServer:
         _continue(self._process)
 
     def ask(self, word: str, timeout: float = 5.0) -> str:
-        """Return the response to a four-letter command such as ``ruok`` or ``srvr``.
+        """Return the response to a four-letter command: ``ruok`` or ``srvr``, the server permits no other.
+
+        `timeout` is in seconds.
 
         Raises:
             OSError: the server does not answer.

@@ -94,7 +94,9 @@ _LOST_ANSWERS = (
 
 
 class ZooKeeperStore(SingleOperations):
-    """One client of an ensemble. Its paths are relative to the chroot, which it creates if it is missing.
+    """One client of an ensemble. `open` returns it, and documents the arguments.
+
+    Its paths are relative to the chroot, which it creates if it is missing.
 
     After a lost session the client opens another one. After every reconnection it sets the watches again and
     syncs the server with the ensemble, before the state is CONNECTED. So a later read shows the outcome of an

@@ -65,7 +65,10 @@ class AssignmentDraft:
                 yield topic, partition, owner
 
     def result(self) -> dict[str, Assignment]:
-        """Return the target of each member by member id. An unchanged target is the same object as before."""
+        """Return the target assignment of each member, by member id.
+
+        A member whose target does not change gets its last one, `MemberSpec.assigned`, as the same object.
+        """
         owned: list[dict[str, list[int]]] = [{} for _ in self._members]
         for topic, partition, owner in self.partitions():
             if owner != NOBODY:

@@ -14,7 +14,7 @@ from barnabas.broker.coordinator.groups.assignors.spec import Assignment, Member
 
 
 def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> dict[str, Assignment]:
-    """Return the target of every member. See `Assignor` for the arguments."""
+    """Return the target assignment of every member, by member id. See `Assignor` for the arguments."""
     subscribers: dict[str, list[str]] = {}
     for member_id in in_order(members):
         for topic in members[member_id].topics & topics.keys():

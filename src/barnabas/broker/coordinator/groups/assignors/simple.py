@@ -23,7 +23,7 @@ _Partition: TypeAlias = tuple[TopicId, int]
 
 
 class ShareMemberSpec(NamedTuple):
-    """A member's input for the assignor: its subscription and its last target."""
+    """The data of a member that the assignor uses: its subscription and its last target assignment."""
 
     #: subscribed topics
     topics: frozenset[TopicId]
@@ -32,7 +32,9 @@ class ShareMemberSpec(NamedTuple):
 
 
 def assign(members: Mapping[str, ShareMemberSpec], partitions: _Partitions) -> dict[str, _Partitions]:
-    """Return the target of every member. An unchanged target is the same object as before.
+    """Return the target assignment of every member, by member id.
+
+    A member whose target does not change gets the same object, `assigned`, again.
 
     The function is pure, and the order of its arguments does not matter.
 
@@ -58,7 +60,10 @@ def assign(members: Mapping[str, ShareMemberSpec], partitions: _Partitions) -> d
 
 
 class _Draft:
-    """The assignment while it is computed. A member is an index into the list of sorted member ids."""
+    """The assignment while it is computed. A member is an index into the list of sorted member ids.
+
+    `before` has the last target of each member.
+    """
 
     def __init__(self, before: Sequence[_Partitions]) -> None:
         self._before = before
@@ -106,7 +111,7 @@ class _Draft:
         return owned, holders
 
     def _quotas(self, total: int, owned: Mapping[int, set[_Partition]]) -> dict[int, int]:
-        """Return the number of partitions for each member, `total` together.
+        """Return how many partitions each member of `owned` gets: `total` together, and as equal as possible.
 
         If some members must get one partition more, members with the most current partitions come first. At
         equal numbers, members with the fewest partitions of other topics come first.
@@ -124,7 +129,11 @@ def _give_up_surplus(
 ) -> None:
     """Take partitions from members above their quotas. Then take partitions that too many members share.
 
-    A partition may have at most `sharing` members.
+    Args:
+        owned: partitions of each member; changed.
+        holders: members of each partition; changed.
+        quotas: the most partitions of each member.
+        sharing: the most members of a partition.
     """
 
     def take(member: int, partition: _Partition) -> None:

@@ -10,7 +10,7 @@ Assignment = Mapping[str, frozenset[int]]
 
 
 class MemberSpec(NamedTuple):
-    """A member's input for an assignor: its subscription, identity, rack and last target."""
+    """The data of a member that assignors use: subscription, identity, rack and last target assignment."""
 
     #: subscribed topics, including those that match a regular expression
     topics: frozenset[str]
@@ -23,7 +23,7 @@ class MemberSpec(NamedTuple):
 
 
 class TopicSpec(NamedTuple):
-    """A topic's input for an assignor: its number of partitions, and their racks."""
+    """The data of a topic that assignors use: its number of partitions, and the racks of their replicas."""
 
     partitions: int
     #: for each partition the racks of its replicas; empty if they are unknown

@@ -23,7 +23,7 @@ MAX_ROUNDS = 16
 
 
 def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> dict[str, Assignment]:
-    """Return the target of every member. See `Assignor` for the arguments."""
+    """Return the target assignment of every member, by member id. See `Assignor` for the arguments."""
     draft = AssignmentDraft(members, topics)
     if all(len(subscribers) == len(members) for subscribers in draft.subscribers.values()):
         _level(draft)
@@ -61,13 +61,19 @@ def _level(draft: AssignmentDraft) -> None:
 
 
 def _is_far(draft: AssignmentDraft, topic: str, partition: int, owner: int) -> bool:
-    """Whether no replica of the partition is known to be in the owner's rack. Such partitions move first."""
+    """Whether the racks of the partition's replicas are known, and the owner's rack is none of them.
+
+    Such partitions move first. False for a partition without an owner.
+    """
     racks = draft.racks(topic, partition)
     return bool(racks) and owner != NOBODY and draft.rack(owner) not in racks
 
 
 def _fill(draft: AssignmentDraft, free: list[tuple[str, int]], room: list[int]) -> None:
-    """Give partitions to members below their share, first to members in the rack of a replica."""
+    """Give the partitions `free` to members, first to members in the rack of a replica.
+
+    `room` has for each member the number of partitions that it can still get.
+    """
     waiting: dict[str | None, list[int]] = {}
     for member in reversed(range(len(room))):
         if room[member]:

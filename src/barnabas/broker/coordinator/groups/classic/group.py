@@ -27,7 +27,13 @@ from barnabas.kafka.protocol.records.group_metadata import GroupMetadataValue
 
 
 class ClassicGroup:
-    """A classic group. Its shard owns it."""
+    """A classic group. Its shard owns it.
+
+    Args:
+        group_id: id of the group.
+        now_ms: present time, in milliseconds since 1970.
+        held: counts the bytes of metadata that the members of all classic groups of the broker hold.
+    """
 
     def __init__(self, group_id: str, now_ms: int, held: HeldMetadata) -> None:
         self.group_id = group_id
@@ -123,7 +129,7 @@ class ClassicGroup:
         return action_for(self.state, event)
 
     def enter(self, action: Action, now_ms: int) -> None:
-        """Set the group's state to the one that follows `action` (`NEXT_STATE`)."""
+        """Set the group's state to the one that follows `action`, a key of `NEXT_STATE`."""
         self.previous_state = self.state
         self.state = NEXT_STATE[action]
         self.state_since_ms = now_ms
@@ -150,7 +156,10 @@ class ClassicGroup:
             self.leader = next((other.member_id for other in self.members), None)
 
     def take_over(self, old: ClassicMember, new: ClassicMember) -> None:
-        """Replace the static member `old` by `new`. Answer the delayed requests of `old` with an error."""
+        """Replace the static member `old` by `new`, which has the same instance id and another member id.
+
+        Answer the delayed requests of `old` with FENCED_INSTANCE_ID.
+        """
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.members.answer_join(old, JoinGroupResponse(error_code=fenced, member_id=old.member_id))
         old.answer_sync(SyncGroupResponse(error_code=fenced))
@@ -209,7 +218,10 @@ class ClassicGroup:
     def to_record(
         self, assignments: dict[str, bytes], members: Sequence[ClassicMember]
     ) -> GroupMetadataValue:
-        """Return the record of the current generation with these members and their assignments."""
+        """Return the record of the current generation with `members`.
+
+        `assignments` are by member id. A member without one gets empty bytes.
+        """
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,

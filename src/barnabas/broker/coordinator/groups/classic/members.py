@@ -148,7 +148,10 @@ class Members:
 
 
 def most_preferred(members: Collection[ClassicMember]) -> str:
-    """Return the protocol that most members prefer. Only protocols that all members support count."""
+    """Return the protocol that most members prefer. Only protocols that all members support count.
+
+    There must be at least one member, and at least one such protocol.
+    """
     candidates = set.intersection(*(_names(member.protocols) for member in members))
     votes = Counter(member.vote(candidates) for member in members)
     return votes.most_common(1)[0][0]

@@ -39,7 +39,16 @@ _SKIP_ASSIGNMENT_FROM = 9
 
 
 class ClassicMembership:
-    """Adds and removes members of one shard's classic groups. `GroupShard` documents the operations."""
+    """Adds and removes members of one shard's classic groups. `GroupShard` documents the operations.
+
+    Args:
+        view: settings of the broker.
+        sessions: the session timeouts of members.
+        rebalance: runs the rebalances of the groups.
+        unique: returns a text that no other call has returned: the end of a new member id.
+        held: counts the bytes of metadata that the members of all groups hold in memory.
+        most_bytes: returns the size of the largest batch that can be appended, in bytes.
+    """
 
     def __init__(
         self,
@@ -131,7 +140,7 @@ class ClassicMembership:
     def _take_over(
         self, group: ClassicGroup, member: ClassicMember, old: ClassicMember, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        """Replace a static member that has restarted with a new member id.
+        """Replace the static member `old` by `member`: its client has restarted, and has a new member id.
 
         If the group is stable and keeps its protocol, only store the new member id. In every other case,
         begin a rebalance or continue the one in progress.
@@ -158,7 +167,10 @@ class ClassicMembership:
         successors: list[ClassicMember],
         caller: Caller,
     ) -> Result[JoinGroupResponse]:
-        """Store the new member id of a restarted static member, without a rebalance."""
+        """Store the new member id of a restarted static member, without a rebalance.
+
+        `successors` are all members of the group, with `member` in place of `old`.
+        """
         was_leader = group.is_leader(old)
         assignments = {other.member_id: other.assignment for other in successors}
         value = group.to_record(assignments, successors)
@@ -311,7 +323,7 @@ def _member(
 
 
 def _rebalance_timeout(request: JoinGroupRequest) -> int:
-    """Return the rebalance timeout. In JoinGroup v0 it is the session timeout."""
+    """Return the rebalance timeout in ms. JoinGroup v0 has none: the session timeout counts for both."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 
@@ -322,5 +334,5 @@ def _park(group: ClassicGroup, member: ClassicMember) -> Awaitable[JoinGroupResp
 
 
 def _because(reason: str | None) -> str:
-    """Format the client's reason (KIP-800) for the log, as one line of limited length."""
+    """Format the client's reason (KIP-800) for the log, as one line of limited length; empty without one."""
     return f": {reason[:255]!r}" if reason else ""

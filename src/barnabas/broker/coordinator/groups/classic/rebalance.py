@@ -219,7 +219,8 @@ class Rebalance:
     ) -> Result[SyncGroupResponse]:
         """Handle a member's SyncGroup in the current generation.
 
-        The leader's request contains the assignment, which is stored. A follower's response waits until then.
+        The leader's request contains the assignment, which is stored. A follower's response waits until the
+        assignment is stored or refused.
 
         Raises:
             KafkaError: REBALANCE_IN_PROGRESS, the members must join again; for the leader, an error of the

@@ -30,7 +30,12 @@ _MEMBER_ID_REQUIRED_FROM = 4
 
 
 class ClassicMembers:
-    """Serves members of the classic protocol in consumer groups. `GroupShard` documents the operations."""
+    """Serves members of the classic protocol in consumer groups. `GroupShard` documents the operations.
+
+    Args:
+        membership: adds and removes members of these groups.
+        unique: returns a text that no other call has returned: the end of a new member id.
+    """
 
     def __init__(self, membership: ConsumerMembership, unique: Callable[[], str]) -> None:
         self._membership = membership
@@ -48,8 +53,9 @@ class ClassicMembers:
         classic (`may_downgrade`).
 
         Raises:
-            KafkaError: GROUP_MAX_SIZE_REACHED; INCONSISTENT_GROUP_PROTOCOL, the protocols do not fit those of
-                the group or cannot be decoded; the errors of `ConsumerGroup.static_member`.
+            KafkaError: GROUP_MAX_SIZE_REACHED, the group is full; INCONSISTENT_GROUP_PROTOCOL, the protocols
+                do not fit those of the group or cannot be decoded; the errors of
+                `ConsumerGroup.static_member`.
         """
         instance_id = request.group_instance_id
         member_id = request.member_id or f"{instance_id or caller.client_id}-{self._unique()}"
@@ -154,7 +160,7 @@ class ClassicMembers:
         """Handle SyncGroup: return the member's assignment.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION;
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or ILLEGAL_GENERATION, as `_check`;
                 INCONSISTENT_GROUP_PROTOCOL, the request names another protocol; REBALANCE_IN_PROGRESS, the
                 member must join again.
         """

@@ -48,8 +48,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, GroupDraft]):
         """Create the coordination of one shard's consumer groups.
 
         Args:
-            context: context from the runtime.
-            find: returns the group with an id, of any type; None if it does not exist.
+            context: what the coordinator runtime gives to the shard, such as the clock and the timers.
+            find: called with a group id; returns this group, of any type, or None if it does not exist.
             view: settings of the broker, and its image (copy) of the cluster's metadata.
             unique: returns a new unique part of a member id.
             search: finds topics by regular expressions.

@@ -11,7 +11,7 @@ from barnabas.kafka.protocol.records import consumer_group as stored
 
 
 class GroupDraft(ModernGroupDraft[ConsumerGroup, ConsumerMember]):
-    """A pending change of a consumer group."""
+    """A pending change of a consumer group, and the records that store it."""
 
     def put_regex(self, regex: str, topics: Iterable[str], now_ms: int) -> None:
         value = stored.ConsumerGroupRegularExpressionValue(topics=sorted(topics), timestamp=now_ms)

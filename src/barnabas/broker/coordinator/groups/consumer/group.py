@@ -28,7 +28,7 @@ class ConsumerGroupState(Enum):
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that match a regular expression, and the time of the last search (milliseconds)."""
+    """The names of topics that match a regular expression, and when they were found (ms since 1970)."""
 
     topics: frozenset[str]
     resolved_ms: int
@@ -75,7 +75,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """Return the static member with this instance id and this member id.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id.
+            KafkaError: UNKNOWN_MEMBER_ID, no member has the instance id; FENCED_INSTANCE_ID, another member
+                has it.
         """
         holder = self.holder(instance_id)
         if holder is None:
@@ -98,7 +99,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return member.topics if resolved is None else member.topics | resolved.topics
 
     def offsets_idle_since(self) -> Callable[[CommittedOffset], int]:
-        """Return a function that gives the time from which the retention of an offset counts.
+        """Return a function that gives the time (ms since 1970) from which the retention of an offset counts.
 
         For consumer groups, it is the time of the commit.
         """

@@ -72,7 +72,14 @@ class ConsumerMembership:
     def heartbeat(
         self, draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """Handle the heartbeat of a member that joins or stays."""
+        """Handle the heartbeat of a member that joins or stays.
+
+        `draft` is a draft of the group. It collects the changes, and the records that store them.
+
+        Raises:
+            KafkaError: GROUP_MAX_SIZE_REACHED, the group is full; INVALID_REGULAR_EXPRESSION, the expression
+                in the subscription cannot be compiled; or the heartbeat is rejected (see `_find`).
+        """
         self.check_room(draft.group, request.member_id)
         owned = owned_partitions(request)
         before = self._find(draft, request, owned)
@@ -111,7 +118,11 @@ class ConsumerMembership:
             )
 
     def subscribe(self, draft: GroupDraft, before: ConsumerMember, member: ConsumerMember) -> bool:
-        """Write the member's metadata into the draft. Return whether its subscribed topic names changed."""
+        """Write the member's metadata into the draft, if it has changed or the member is new.
+
+        `before` is the member before the request, `member` the member after it. Return whether the names of
+        the subscribed topics have changed.
+        """
         if member != before or member.member_id not in draft.group.members:
             draft.put_subscription(member)
         return member.topics != before.topics
@@ -266,9 +277,9 @@ class ConsumerMembership:
         return classic
 
     def fence(self, group: ConsumerGroup, late: Late) -> Result[None]:
-        """Remove a member whose timeout has expired, if the member is still late.
+        """Remove the member of `late`, an expired timeout, if the member is still late.
 
-        Retry later after a failure.
+        If the removal cannot be stored, try again later.
         """
         member = group.members.get(late.member_id)
         if member is None or not late.still_is():
@@ -295,7 +306,7 @@ class ConsumerMembership:
 
 
 def _classic_without(group: ConsumerGroup, leavers: Collection[str]) -> list[ConsumerMember]:
-    """Return the members except `leavers`. Return an empty list if one uses the consumer protocol."""
+    """Return the members except `leavers`; an empty list if one of these uses the consumer protocol."""
     staying: list[ConsumerMember] = []
     for member in group.members.values():
         if member.member_id not in leavers:

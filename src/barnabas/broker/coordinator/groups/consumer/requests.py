@@ -17,8 +17,11 @@ _OWN_MEMBER_ID_FROM = 1
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
     """Reject a request that would be invalid in any state of its group.
 
+    `version` is the version of the request, and `assignors` are the names of the enabled assignors.
+
     Raises:
-        KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.
+        KafkaError: INVALID_REQUEST, a field is not valid; UNSUPPORTED_ASSIGNOR, the requested assignor is not
+            in `assignors`.
     """
     epoch = request.member_epoch
     _check(request.group_id != "", "GroupId can't be empty.")

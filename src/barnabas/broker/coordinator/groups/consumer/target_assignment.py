@@ -15,7 +15,7 @@ from barnabas.broker.coordinator.groups.modern.topics import Topics
 
 
 class ConsumerAssignmentInputs(NamedTuple):
-    """The inputs of a target assignment: see `AssignmentInputs`."""
+    """The data from which a consumer group's target assignment is computed (see `AssignmentInputs`)."""
 
     assignor: Assignor
     members: Mapping[str, ConsumerMember]
@@ -24,7 +24,7 @@ class ConsumerAssignmentInputs(NamedTuple):
     topics: Topics
 
     def assign(self) -> dict[str, Partitions]:
-        """Return the new target of each member whose target changes."""
+        """Return the new target assignment of each member whose target changes, by member id."""
         names: frozenset[str] = frozenset()
         specs = {}
         for member in self.members.values():
@@ -55,7 +55,7 @@ class ConsumerAssignmentInputs(NamedTuple):
 
 
 class ConsumerTargetAssigner(TargetAssigner[ConsumerGroup, GroupDraft]):
-    """Raises group epochs, computes targets and advances members, for the consumer groups of one shard.
+    """Raises epochs and computes target assignments of one shard's consumer groups, and advances members.
 
     The assigner writes its decisions into drafts.
 

@@ -20,10 +20,10 @@ class ModernGroups(Generic[G, D]):
     """Finds and changes the groups of one type in one shard.
 
     Args:
-        context: context from the runtime.
-        find: returns the group with an id, of any type; None if it does not exist.
+        context: what the coordinator runtime gives to the shard; it runs writes under the lock of a key.
+        find: called with a group id; returns this group, of any type, or None if it does not exist.
         group_class: the class of these groups.
-        draft_class: the class of their drafts.
+        draft_class: returns a draft of a group: a copy that collects changes and the records that store them.
         type_name: the name of the type in error messages.
     """
 
@@ -59,9 +59,10 @@ class ModernGroups(Generic[G, D]):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
 
     def _under_lock(self, group_id: str, operation: Callable[[G], Result[None]]) -> None:
-        """Run `operation` under the group's lock, if the group still exists then.
+        """Start `operation`, and return at once. It runs under the group's lock and gets the group.
 
-        The runtime logs a failure.
+        The runtime stores the records of its result, and logs a failure. If no group of this type has the id
+        when the lock is free, `operation` does not run.
         """
 
         def run(_shard: Any) -> Result[None]:
@@ -78,8 +79,8 @@ class ModernGroups(Generic[G, D]):
         Raises:
             KafkaError: the records cannot be stored.
 
-        `change` must raise nothing. The runtime would only log its error, and this call would wait until its
-        task is cancelled.
+        `change` receives the draft, changes it, and must raise nothing. The runtime would only log its error,
+        and this call would wait until its task is cancelled.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

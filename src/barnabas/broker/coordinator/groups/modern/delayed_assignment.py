@@ -68,7 +68,10 @@ class DelayedAssignments(Generic[G, D]):
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, group_id: str) -> None:
-        """Start a task that computes and stores the group's target, unless the group has one already."""
+        """Start a task that computes and stores the group's target assignment.
+
+        Do nothing if such a task already runs for the group.
+        """
         if group_id in self._under_way:
             return
         task = asyncio.get_running_loop().create_task(self._run(group_id))

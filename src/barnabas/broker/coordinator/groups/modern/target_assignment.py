@@ -22,10 +22,13 @@ D_contra = TypeVar("D_contra", contravariant=True)
 
 
 class AssignmentInputs(Protocol[D_contra]):
-    """The inputs of a target assignment. They are immutable, so a thread can compute the assignment."""
+    """The data from which a group's target assignment is computed: members, subscriptions and partitions.
+
+    They are immutable, so a thread can compute the assignment.
+    """
 
     def assign(self) -> dict[str, Partitions]:
-        """Return the new target of each member whose target changes."""
+        """Return the new target assignment of each member whose target changes, by member id."""
 
     def put(self, targets: Mapping[str, Partitions], draft: D_contra) -> None:
         """Write `targets` into the draft, except those of members that have left since the computation."""
@@ -38,7 +41,8 @@ class TargetAssigner(Generic[G, D]):
 
     Args:
         topics: the topics of the cluster.
-        put_off: begins to compute the target of the large group with this id, and stores it later.
+        put_off: called with the id of a large group. It begins to compute the group's target assignment, and
+            stores it later.
     """
 
     def __init__(self, topics: Topics, put_off: Callable[[str], None]) -> None:
@@ -48,7 +52,7 @@ class TargetAssigner(Generic[G, D]):
         self._verified: dict[str, tuple[int, object, object]] = {}
 
     def inputs(self, group: G) -> AssignmentInputs[D]:
-        """Return the inputs of the target assignment for the group's epoch."""
+        """Return the data from which the target assignment for the group's epoch is computed."""
         raise NotImplementedError
 
     def is_outdated(self, group: G) -> bool:

@@ -77,7 +77,10 @@ class Topics:
         return {topics[name].id: numbers for name, numbers in assignment.items() if name in topics}
 
     def specs(self, names: Collection[str]) -> dict[str, TopicSpec]:
-        """Return the assignor's input for the topics in `names` that exist."""
+        """Return what an assignor must know of each topic in `names` that exists, by name.
+
+        These are the number of partitions and, if any broker has a rack, the racks of their replicas.
+        """
         image = self._view.image
         has_racks = any(broker.rack is not None for broker in image.brokers.values())
         return {
@@ -93,6 +96,8 @@ class Topics:
 
     def metadata_hash(self, names: Collection[str]) -> int:
         """Return a hash of the topics in `names` that exist: ids, names, partitions and racks (KIP-1101).
+
+        The result is 0 if none of them exists.
 
         As in Apache Kafka, the hash is the XXH3 of the topics' own hashes in the order of their names.
         """

@@ -42,6 +42,10 @@ class ShareAdministration:
     Every method except `summaries` raises KafkaError GROUP_ID_NOT_FOUND if the group has another type or does
     not exist. `alter_offsets` creates a missing group instead. The same methods also raise NOT_COORDINATOR,
     COORDINATOR_LOAD_IN_PROGRESS, and the errors of `CoordinatorRuntime.write`.
+
+    Args:
+        shards: accesses the share groups of the shard of a group.
+        persister: reads and writes the states of share partitions.
     """
 
     def __init__(self, shards: Shards, persister: SharePersister) -> None:

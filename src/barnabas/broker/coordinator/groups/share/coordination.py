@@ -30,7 +30,7 @@ from barnabas.kafka.protocol.messages.share_group_heartbeat import (
 
 
 class Deletion(NamedTuple):
-    """The topics and share partitions whose states are to be deleted."""
+    """The topics (names by id) and the share partitions whose states are to be deleted."""
 
     topics: Mapping[TopicId, str]
     keys: list[SharePartitionKey]
@@ -40,8 +40,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
     """Coordinates the share groups of one shard.
 
     Args:
-        context: context from the runtime.
-        find: returns the group with an id, of any type; None if it does not exist.
+        context: what the coordinator runtime gives to the shard, such as the clock and the timers.
+        find: called with a group id; returns this group, of any type, or None if it does not exist.
         view: settings of the broker, and its image (copy) of the cluster's metadata.
         persister: sends requests about the states of partitions to the share coordinator.
         assigning: a thread that computes assignments.
@@ -201,7 +201,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
     # --- inside ---
 
     def _began(self, draft: ShareGroupDraft) -> None:
-        """Raise the epoch and assign again, so that members get newly initialized partitions.
+        """Raise the group epoch and assign again, so that members get the newly initialized partitions.
+
+        This writes the new epoch and the new target assignment into the draft.
 
         If the group has no members, do nothing.
         """

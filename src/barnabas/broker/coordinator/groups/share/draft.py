@@ -11,7 +11,7 @@ from barnabas.kafka.protocol.records import share_group as stored
 
 
 class ShareGroupDraft(ModernGroupDraft[ShareGroup, ShareMember]):
-    """A pending change of a share group."""
+    """A pending change of a share group, and the records that store it."""
 
     def put_partitions(self, partitions: InitializationStates) -> None:
         key = stored.ShareGroupStatePartitionMetadataKey(group_id=self.group_id)

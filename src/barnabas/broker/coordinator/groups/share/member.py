@@ -25,8 +25,10 @@ class ShareMember(NamedTuple):
     assigned: Partitions = NOTHING
 
     def reconciled(self, target: Partitions, target_epoch: int, subscribed: Set[TopicId]) -> ShareMember:
-        """Return the member with its target in `target_epoch`, limited to the topics in `subscribed`.
+        """Return the member after its next heartbeat. Without changes, return this object.
 
+        If the member has not reached `target_epoch` yet, it gets `target`, its partitions in the target
+        assignment. If it has, it keeps its partitions. In both cases it gets only topics in `subscribed`.
         Members share partitions, so a member never waits until another member revokes a partition.
         """
         if self.epoch != target_epoch:

@@ -12,7 +12,7 @@ def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
     """Reject a request that would be invalid in any state of its group.
 
     Raises:
-        KafkaError: INVALID_REQUEST.
+        KafkaError: INVALID_REQUEST, a field is not valid.
     """
     _check(request.member_id != "", "MemberId can't be empty.")
     _check(is_storable(request.member_id), "MemberId is too long.")

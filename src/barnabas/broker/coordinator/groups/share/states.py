@@ -44,7 +44,8 @@ class ShareStates:
         view: has the broker's image of the metadata.
         persister: sends the requests to the share coordinator.
         find: returns the share group with an id; None if there is none.
-        change: stores a change of a group under its lock; raises KafkaError.
+        change: called with a group id and a function that changes a draft of this group. It applies the
+            change under the group's lock and stores it, or raises KafkaError.
         began: called with a draft in which partitions have become initialized. This function must raise the
             group epoch.
     """
@@ -96,8 +97,8 @@ class ShareStates:
     async def initialize(self, offsets: Mapping[SharePartitionKey, Offset], state_epoch: int) -> Failures:
         """Initialize the states of partitions with these start offsets. Return the errors by partition.
 
-        The caller must be in a `conversation`. A state that an earlier group of the same name has left is
-        replaced.
+        The caller must be in a `conversation`. An earlier group of the same name may have left a state with a
+        higher state epoch. This call replaces such a state, with a state epoch that is still higher.
         """
         return await self._each(offsets, lambda key: self._initialize(key, state_epoch, offsets[key]))
 

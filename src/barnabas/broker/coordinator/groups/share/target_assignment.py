@@ -16,7 +16,7 @@ from barnabas.broker.coordinator.groups.share.member import ShareMember
 
 
 class ShareAssignmentInputs(NamedTuple):
-    """The inputs of a target assignment: see `AssignmentInputs`."""
+    """The data from which a share group's target assignment is computed (see `AssignmentInputs`)."""
 
     members: Mapping[str, ShareMember]
     targets: Mapping[str, Partitions]
@@ -24,7 +24,7 @@ class ShareAssignmentInputs(NamedTuple):
     topics: Topics
 
     def assign(self) -> dict[str, Partitions]:
-        """Return the new target of each member whose target changes."""
+        """Return the new target assignment of each member whose target changes, by member id."""
         ids: dict[frozenset[str], frozenset[bytes]] = {}
         specs = {}
         for member in self.members.values():
@@ -48,7 +48,7 @@ class ShareAssignmentInputs(NamedTuple):
 
 
 class ShareTargetAssigner(TargetAssigner[ShareGroup, ShareGroupDraft]):
-    """Raises group epochs, computes targets and advances members, for the share groups of one shard.
+    """Raises epochs and computes target assignments of one shard's share groups, and advances members.
 
     The assigner writes its decisions into drafts. A group also needs a new epoch if it has partitions that
     are neither initialized nor initializing.
