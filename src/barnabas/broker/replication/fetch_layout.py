@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from barnabas.base.types import BrokerId, Chunk, LeaderEpoch, Offset, TopicId
@@ -30,6 +32,9 @@ _POSITION = struct.Struct(">iiqiqiB")
 #: no forgotten topics, no rack; the tag of the replica's state, with its id and its epoch
 _REPLICA = struct.Struct(">5siqx")
 _BEFORE_REPLICA = b"\1\1\1\1\x0d"
+
+#: the topic id of a `Position` or a `Result`
+_topic_of = itemgetter(0)
 
 #: size, correlation id, no tags; throttle time, error code, session id
 _RESPONSE = struct.Struct(">iixihiB")
@@ -102,21 +107,11 @@ class SessionLayout:
         """
         parts = [self._opening, b""]
         topics = 0
-        topic_id = None
-        for index, position in enumerate(positions):
-            if position[0] != topic_id:
-                if topics:
-                    parts.append(b"\0")
-                topics += 1
-                topic_id = position[0]
-                count = 1
-                for other in positions[index + 1 :]:
-                    if other[0] != topic_id:
-                        break
-                    count += 1
-                parts.append(_TOPIC.pack(topic_id, count + 1))
-            parts.append(_POSITION.pack(*position[1:], 0))
-        if topics:
+        for topic_id, group in groupby(positions, _topic_of):
+            of_topic = list(group)
+            topics += 1
+            parts.append(_TOPIC.pack(topic_id, len(of_topic) + 1))
+            parts += [_POSITION.pack(*position[1:], 0) for position in of_topic]
             parts.append(b"\0")
         parts[1] = _EPOCH.pack(session_epoch, topics + 1)
         parts.append(self._end)
@@ -197,27 +192,21 @@ def encode_answer(correlation_id: int, session_id: int, results: Sequence[Result
     head = b""
     size = 0
     topics = 0
-    topic_id = None
-    for place, result in enumerate(results):
-        if result[0] != topic_id:
-            if topics:
-                head += b"\0"
-            topics += 1
-            topic_id = result[0]
-            count = 1
-            for other in results[place + 1 :]:
-                if other[0] != topic_id:
-                    break
-                count += 1
-            head += _TOPIC.pack(topic_id, count + 1)
-        head += _RESULT.pack(result[1], 0, *result[2:5], _NONE_ABORTED, _NO_REPLICA) + uvarint(result[6] + 1)
-        if result[6]:
-            chunks.append(head)
-            chunks += result[5]
-            size += len(head) + result[6]
-            head = b""
+    for topic_id, group in groupby(results, _topic_of):
+        of_topic = list(group)
+        topics += 1
+        head += _TOPIC.pack(topic_id, len(of_topic) + 1)
+        for _, index, high_watermark, stable, start, records, length in of_topic:
+            head += _RESULT.pack(index, 0, high_watermark, stable, start, _NONE_ABORTED, _NO_REPLICA)
+            head += uvarint(length + 1)
+            if length:
+                chunks.append(head)
+                chunks += records
+                size += len(head) + length
+                head = b""
+            head += b"\0"
         head += b"\0"
-    head += b"\0\0" if topics else b"\0"
+    head += b"\0"
     chunks.append(head)
     size += len(head) + _RESPONSE.size - 4
     chunks[0] = _RESPONSE.pack(size, correlation_id, 0, 0, session_id, topics + 1) + chunks[0]  # type: ignore[operator]
