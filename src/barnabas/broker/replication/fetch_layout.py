@@ -136,7 +136,7 @@ class SessionLayout:
         for _ in range(topics - 1):
             topic_id, count = _TOPIC.unpack_from(frame, position)
             position += _TOPIC.size
-            if not 1 < count <= MOST_PARTITIONS:
+            if not 1 < count <= MOST_PARTITIONS or len(found) + count - 1 > MOST_PARTITIONS:
                 return None
             for _ in range(count - 1):
                 *wanted, tags = _POSITION.unpack_from(frame, position)
@@ -281,7 +281,7 @@ def read_answer(frame: Readable) -> UsualResponse | None:
     for _ in range(topics - 1):
         topic_id, count = _TOPIC.unpack_from(frame, position)
         position += _TOPIC.size
-        if not 0 < count <= MOST_PARTITIONS:
+        if not 0 < count <= MOST_PARTITIONS or len(results) + count - 1 > MOST_PARTITIONS:
             return None
         for _ in range(count - 1):
             index, code, high_watermark, _, start, aborted, _ = _RESULT.unpack_from(frame, position)

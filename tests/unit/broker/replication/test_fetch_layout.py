@@ -1,5 +1,6 @@
 """The layout of usual fetches agrees with the general codec, byte for byte."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,3 +165,12 @@ def test_damaged_responses_are_read_as_the_codec_reads_them(data):
         ]
         for each, (_, read) in zip(topic.partitions, found.results, strict=True):
             assert (each.high_watermark, each.log_start_offset, bytes(each.records)) == read[:3]
+
+
+@pytest.mark.parametrize(("partitions", "is_usual"), [(64, True), (65, False)])
+def test_a_usual_request_has_few_partitions_in_all_of_its_topics_together(partitions, is_usual):
+    layout = SessionLayout(b"", 1, 1, 1, (500, 1, 1000))
+    positions = [(bytes([index % 5]) * 16, index, 1, 5, 1, 0, 1000) for index in range(partitions)]
+    positions.sort(key=lambda position: position[0])
+    frame = UsualFetch(layout, 1, positions).encode(77)[4:]
+    assert (layout.read(frame) is not None) == is_usual
