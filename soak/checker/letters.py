@@ -63,9 +63,10 @@ def _lost(history: History) -> Iterator[Finding]:
 
 
 def _may_be_given_up(history: History, source: ShareRecord) -> bool:
-    """Whether a member may have rejected the record, or may have got it for the last time in vain.
+    """Whether the broker may have given the record up.
 
-    Any request without an answer may have delivered it once.
+    It gives a record up if a member rejects it, or if its last permitted delivery ends without an acceptance.
+    Each request without an answer may have delivered the record once.
     """
     shares, group = history.shares, source[0]
     deliveries = shares.deliveries.get(source, [])

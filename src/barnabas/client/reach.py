@@ -67,8 +67,8 @@ def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
 class _Attempt:
     """An attempt to reach one address, in its own thread.
 
-    It stands in for the `Security` of the connection, and so learns when the connection is open. `timeout` is
-    the time limit of the connection, in seconds.
+    The attempt takes the place of the connection's `Security`, whose `wrap` the connection calls as soon as
+    it is open. `timeout` is the time limit of the connection, in seconds.
     """
 
     def __init__(self, address: Address, timeout: float, security: Security | None) -> None:

@@ -1173,9 +1173,9 @@ def _load_log(
     config: TopicConfig,
     acks_fsync: bool,
 ) -> PartitionLog:
-    """Load one log. If recovery has read so many records that an fsync is due, flush the log.
+    """Load one log. Flush the log if recovery has read at least one record and `acks_fsync` is true.
 
-    With `acks_fsync`, one such record is enough; without it, `flush.messages` records.
+    Without `acks_fsync`, flush the log if recovery has read at least `flush.messages` records.
 
     Raises KafkaError if the log cannot be loaded.
     """

@@ -62,8 +62,8 @@ class Logins:
         view: settings and clock of the broker.
         sasl: checks the messages of clients.
         serve: handles the requests of clients that have logged in, and every ApiVersions request.
-        blocking: provides one thread, which only checks messages of logins. So many logins delay each other,
-            but not the requests of clients that have logged in.
+        blocking: provides one thread, which only checks messages of logins. When there are many logins, they
+            delay each other, but they do not delay the requests of clients that have logged in.
         trail: the audit log.
     """
 

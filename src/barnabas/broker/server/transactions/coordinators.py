@@ -47,16 +47,9 @@ class TransactionCoordinators:
         partitions: Collection[TopicPartition],
         version: int,
     ) -> MaybeAwaitable[None]:
-        """Add partitions to a transaction (`TransactionCoordinator.add_partitions`).
+        """Add partitions to the producer's transaction (`verification.Coordinators.add_partitions`).
 
-        If the coordinator is on another broker, or must still store the change, return an awaitable that
-        waits for this.
-
-        Args:
-            transactional_id: transactional id of the producer.
-            producer: id and epoch of the producer.
-            partitions: partitions to add.
-            version: transaction version of the producer. Requests to other brokers always use version 2.
+        Requests to other brokers always use transaction version 2, whatever `version` is.
 
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE, there is no coordinator, or the coordinator does not
