@@ -18,13 +18,13 @@ from coverage import Coverage
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/development/coverage.md"
 _SOURCE = "src/barnabas/"
-#: the modules with the smallest part that the page names, and the statements that a module must have
+#: the number of modules that the page names as those of the lowest coverage; the least size of such a module
 _NAMED, _LEAST = 10, 20
 _INTRODUCTION = """# Coverage
 
 `make coverage` runs the unit and property tests and writes this page. The figures are of {date},
 commit {commit}. The tests in `integration`, `simulation`, `spark`, `docs` and `compat` run most of the other
-statements, and the page does not count them.
+statements. The page does not count these tests.
 
 """
 
@@ -73,15 +73,15 @@ def page(modules: dict[str, Counted], date: str, commit: str) -> str:
     least = sorted(large, key=lambda item: item[1].ran / item[1].statements)[:_NAMED]
     return "\n".join(
         [
-            _INTRODUCTION.format(date=date, commit=commit) + "| package | statements | ran |",
+            _INTRODUCTION.format(date=date, commit=commit) + "| package | statements | statements that ran |",
             "|---|--:|--:|",
             *rows,
             f"| all | {whole.row}",
             "",
-            "## The modules with the smallest part",
-            f"Modules of {_LEAST} statements and more:",
+            f"## The {_NAMED} modules with the lowest coverage",
+            f"Only modules of {_LEAST} statements or more are in this table:",
             "",
-            "| module | statements | ran |",
+            "| module | statements | statements that ran |",
             "|---|--:|--:|",
             *(f"| `{path}` | {module.row}" for path, module in least),
             "",

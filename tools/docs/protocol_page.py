@@ -8,16 +8,16 @@ from typing import Any
 
 from tools.docs.kafka_apis import KAFKA_APIS, WHY_ABSENT
 
-from barnabas.broker.metadata.features import SUPPORTED
+from barnabas.broker.metadata.features import HIGHEST, SUPPORTED
 from barnabas.broker.server.handlers import load
 from barnabas.broker.server.requests.api import Api
 
 _HEAD = """\
 # The protocol
 
-The requests that this broker serves, by key. The broker does not advertise other versions, and closes the
-connection if a client sends one (except for ApiVersions). Each section ends with the operations that a client
-needs with an [authorizer](../use/security.md). Apache Kafka defines the fields:
+The table has the requests that this broker serves, by key. The broker does not advertise other versions, and
+closes the connection if a client sends one (except for ApiVersions). Each section ends with the operations
+that a client needs with an [authorizer](../use/security.md). Apache Kafka defines the fields:
 <https://kafka.apache.org/protocol>.
 
 | Key | API | Versions |
@@ -54,8 +54,8 @@ def protocol_reference() -> str:
 _ABSENT = """
 ## Not served
 
-The requests and versions that a broker of Apache Kafka 4.2 serves and Barnabas does not. Barnabas does not
-advertise them.
+The table has the requests and versions that a broker of Apache Kafka 4.2 serves and Barnabas does not.
+Barnabas does not advertise them.
 
 | Key | API | Kafka's versions | Why |
 |---:|---|---|---|
@@ -64,8 +64,9 @@ advertise them.
 _FEATURES = """
 ## Features
 
-The features of ApiVersions and UpdateFeatures. Kafka 4.2 also has `metadata.version`, `kraft.version`,
-`eligible.leader.replicas.version` and `streams.version`. Barnabas answers INVALID_UPDATE_VERSION for them.
+The table has the features of ApiVersions and UpdateFeatures. Kafka 4.2 also has `metadata.version`,
+`kraft.version`, `eligible.leader.replicas.version` and `streams.version`. Barnabas answers
+INVALID_UPDATE_VERSION for them.
 
 | Feature | Levels | Level of a new cluster |
 |---|---|---:|
@@ -90,7 +91,7 @@ def _absent() -> str:
 def _features() -> str:
     """Return the features that UpdateFeatures can change, with their lowest and highest levels."""
     return _FEATURES + "".join(
-        f"| `{name}` | {_range(feature.lowest, feature.highest)} | {feature.default} |\n"
+        f"| `{name}` | {_range(feature.lowest, feature.highest)} | {HIGHEST.get(name, feature.default)} |\n"
         for name, feature in SUPPORTED.items()
     )
 

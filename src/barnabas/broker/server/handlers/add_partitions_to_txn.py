@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn v0-5: adds partitions to a transaction before it writes to them (KIP-98).
+"""AddPartitionsToTxn v0-5: adds partitions to a transaction before a producer writes to them (KIP-98).
 
 Up to v3 a producer sends the request for its own transaction. From v4 on a broker sends it for several
 transactions (KIP-890), to add partitions or only to verify them. If one partition does not exist, the
@@ -50,7 +50,7 @@ def _failed(request: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartiti
     AddPartitionsToTxnRequest,
     needs=[
         checked_by_handler(
-            "to v3: transactional id WRITE and topic WRITE; from v4 on: cluster CLUSTER_ACTION"
+            "up to v3: transactional id WRITE and topic WRITE; from v4 on: cluster CLUSTER_ACTION"
         )
     ],
     on_error=_failed,

@@ -35,7 +35,7 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
     ConsumerGroupDescribeRequest,
     needs=[
         each_group(Operation.DESCRIBE, "group_ids", "groups", name=""),
-        checked_by_handler("topic DESCRIBE of all that the group uses"),
+        checked_by_handler("topic DESCRIBE of all topics that the group uses"),
     ],
     pieces=[Pieces("group_ids", "groups", size=64, unique=True)],
     is_heavy=True,

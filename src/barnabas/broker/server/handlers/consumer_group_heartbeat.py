@@ -24,7 +24,7 @@ from barnabas.kafka.security.acls import Operation, ResourceType
     needs=[
         Group(Operation.READ),
         checked_by_handler(
-            "topic DESCRIBE of what is subscribed; a regular expression finds only such topics"
+            "topic DESCRIBE of the subscribed topics; a regular expression matches only such topics"
         ),
     ],
     confirmed_by=group_coordinator(),

@@ -1,4 +1,4 @@
-"""CreateDelegationToken v1-3: creates a token with which a client logs in as its owner (KIP-48).
+"""CreateDelegationToken v1-3: creates a token with which a client logs in as the token's owner (KIP-48).
 
 A user can create tokens for another user with the permission CREATE_TOKENS on that user (KIP-373).
 """

@@ -53,7 +53,7 @@ def _check(request: CreateTopicsRequest) -> None:
     CreateTopicsRequest,
     needs=[
         each_topic(Operation.CREATE, "topics", unless=Operation.CREATE),
-        checked_by_handler("topic DESCRIBE_CONFIGS to be shown the settings"),
+        checked_by_handler("topic DESCRIBE_CONFIGS for the settings in the response"),
     ],
     pieces=[Pieces("topics", size=64, unique=True, check=_check)],
     is_heavy=True,

@@ -25,7 +25,7 @@ from barnabas.kafka.security.acls import Access, Operation
     DescribeTransactionsRequest,
     needs=[
         each_transactional_id(Operation.DESCRIBE, "transactional_ids", "transaction_states"),
-        checked_by_handler("only topics with DESCRIBE are shown"),
+        checked_by_handler("the response has only topics on which the client has DESCRIBE"),
     ],
     pieces=[Pieces("transactional_ids", "transaction_states", size=64, unique=True)],
     is_heavy=True,

@@ -14,7 +14,9 @@ from barnabas.kafka.security.acls import Operation
 
 @handles(
     ListGroupsRequest,
-    needs=[checked_by_handler("cluster DESCRIBE, else only groups with DESCRIBE are shown")],
+    needs=[
+        checked_by_handler("cluster DESCRIBE; without it, only the groups with DESCRIBE are in the response")
+    ],
     listing="groups",
     unconfirmed="it only informs",
 )

@@ -31,7 +31,7 @@ _NEVER_SEEN = {"Dead", "PrepareEpochFence"}
 
 @handles(
     ListTransactionsRequest,
-    needs=[checked_by_handler("only transactional ids with DESCRIBE are shown")],
+    needs=[checked_by_handler("only transactional ids with DESCRIBE are in the response")],
     listing="transaction_states",
     unconfirmed="it only informs",
 )

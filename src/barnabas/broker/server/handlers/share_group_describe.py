@@ -36,7 +36,7 @@ _ASSIGNOR = "simple"
     ShareGroupDescribeRequest,
     needs=[
         each_group(Operation.DESCRIBE, "group_ids", "groups", name=""),
-        checked_by_handler("topic DESCRIBE of all that the group uses"),
+        checked_by_handler("topic DESCRIBE of all topics that the group uses"),
     ],
     pieces=[Pieces("group_ids", "groups", size=64, unique=True)],
     is_heavy=True,

@@ -24,7 +24,7 @@ from barnabas.kafka.security.acls import Operation, ResourceType
 
 @handles(
     ShareGroupHeartbeatRequest,
-    needs=[Group(Operation.READ), checked_by_handler("topic DESCRIBE of what is subscribed")],
+    needs=[Group(Operation.READ), checked_by_handler("topic DESCRIBE of the subscribed topics")],
     confirmed_by=group_coordinator(),
     new_names=NewGroups,
     feature=SHARE_VERSION,
