@@ -29,8 +29,8 @@ class BatchRun:
 
     Args:
         rows: the rows to write.
-        prepare: called with a DataFrame of the same rows that also counts them while they are written;
-            returns the function that writes this DataFrame.
+        prepare: called once, by the constructor, with a DataFrame. This DataFrame has the same rows, and
+            Spark counts them while they are written. `prepare` returns the function that writes it.
     """
 
     def __init__(self, rows: DataFrame, prepare: Callable[[DataFrame], Callable[[], None]]) -> None:

@@ -165,7 +165,10 @@ class _Builder:
         return [self._fan_out(shared) for shared in self._shared if shared.outputs] + made + sinks
 
     def _open(self, source: Source) -> list[Query]:
-        """Open a source. Return its query for dead letters, if it has one."""
+        """Open a source. Return its query for dead letters, in a list.
+
+        The list is empty if the source has no dead-letter topic, or if one query writes all of its outputs.
+        """
         what = f"source {source.name}"
         opened = self._attempt(
             source.location, what, lambda: open_source(self._spark, source, self._reader, self._registry)
@@ -202,7 +205,10 @@ class _Builder:
             self._frames[step.name] = self._spark.table(step.name)
 
     def _sink(self, sink: Sink) -> list[Query]:
-        """Return the sink's query, in a list; an empty list if a shared query writes its rows."""
+        """Return the sink's query, in a list.
+
+        The list is empty if the query that writes all outputs of a source also writes the rows of this sink.
+        """
 
         def rows_of(frames: Mapping[str, DataFrame]) -> DataFrame:
             if isinstance(sink.rows, str):
@@ -278,7 +284,10 @@ class _Builder:
         )
 
     def _check_not_shared_before(self, query: str) -> None:
-        """Raise PipelineError if the query would write rows again that a shared query has written."""
+        """Raise PipelineError if the query would write rows again that an earlier run has written.
+
+        In that run, the query of a shared source, which writes all outputs of the source, wrote these rows.
+        """
         for source in self._pipeline.sources:
             shared = f"{source.name}.shared"
             if self._has_written(shared, query) and not self._has_begun(query):

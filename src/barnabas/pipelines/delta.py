@@ -118,7 +118,7 @@ def _rejected(table: DeltaTable, rows: pa.Table, letters: DeadLetters) -> dict[i
 
 
 def _letters_of(table: DeltaTable, query: str, number: int) -> bytes:
-    """Return the dead letters in the commit of a written batch.
+    """Return the dead letters in the commit of a written batch, in the format of `DeadLetters.made_of`.
 
     Return empty bytes if the commit has none, or is not among the table's latest `_MOST_COMMITS` commits.
     """

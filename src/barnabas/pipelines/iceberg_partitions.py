@@ -55,7 +55,7 @@ def add_fields(spec: UpdateSpec, partitions: Sequence[str]) -> None:
 
 
 def by_partition(rows: DataFrame, table: Table) -> DataFrame:
-    """Return `rows` with the column `FOLDER`, whose value differs between partitions.
+    """Return `rows` with the column `FOLDER`: a digest, as text, that differs between partitions.
 
     Spark distributes the rows so that few tasks have rows of the same partition.
 
@@ -93,7 +93,7 @@ def check_files(table: Table, files: Sequence[str]) -> None:
 def _why_unbounded(table: Table, field: PartitionField, path: str) -> str:
     """Return the reason why the footer of the file `path` has no bounds for the column of `field`.
 
-    To find the longest value, read the column.
+    Parquet keeps no bounds of very long values. So this reads the column and finds its longest value.
     """
     name = str(table.schema().find_column_name(field.source_id))
     with table.io.new_input(path).open() as file:

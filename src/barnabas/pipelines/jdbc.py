@@ -9,10 +9,10 @@ Spark driver that still runs, or one of its tasks, cannot add rows to the next a
 claims the batch, it finds another name, and changes nothing. Each attempt drops the table of the attempt
 before.
 
-If the database rejects a batch and the sink has dead letters, it tries parts of the batch, down to single
-rows. It tries them first in the staging table, then in the target table, and undoes these trials. Then it
-writes the batch without the rejected rows. In the same transaction, it stores the dead letters in the table
-``barnabas_jdbc_rejected``, until it has sent them.
+If the database rejects a batch and the sink has dead letters, the sink tries parts of the batch, down to
+single rows. It tries them first in the staging table, then in the target table, and undoes these trials. Then
+it writes the batch without the rejected rows. In the same transaction, it stores the dead letters in the
+table ``barnabas_jdbc_rejected``, until it has sent them.
 
 The query's id, not the sink's name, identifies the batches. The id exists as long as the checkpoint that
 numbers the batches.
@@ -150,7 +150,10 @@ class _Attempt:
                 self._connection.close()
 
     def prepare(self) -> None:
-        """Create a staging table. Store its name first, and drop the staging table of the last attempt."""
+        """Create a staging table, and drop the staging table of the previous attempt.
+
+        Before both, store the new table's name in the table of batches.
+        """
         found = self._find_batch()
         if found is None:
             self._database.run(sql.ADD, self._query, self._staging)
@@ -247,9 +250,9 @@ class _Attempt:
         return rows.toArrow(), [self._rejected[number] for number in numbers]
 
     def _leave_out(self, found: dict[int, str], error: Exception) -> None:
-        """Add `found` to the rejected rows, and empty the staging table.
+        """Add rows to the rejected rows, and empty the staging table.
 
-        Raise `error` if `found` is empty.
+        `found` maps the number of each row to the reason. If it is empty, raise `error`.
         """
         if not found:
             raise error
@@ -301,10 +304,11 @@ class _Attempt:
             self._connection.setAutoCommit(True)
 
     def _search(self, rows: DataFrame, attempt: Callable[[int, int], str | None]) -> dict[int, str]:
-        """Return the numbers of the rows that `attempt` rejects, each with its reason.
+        """Return the numbers of the rows that the database rejects, each with its reason.
 
-        `attempt` receives the numbers of the first and the last row of a part. It returns the reason if the
-        database rejects the part, and None if not.
+        `attempt` tries to write a part of `rows`. It receives the numbers (column `sql.ROW`) of the part's
+        first and last row, both inclusive. It returns the reason if the database rejects the part, and None
+        if not. Raises TooManyRejectedError above the limit for dead letters.
         """
         assert self._letters is not None
         check, before = self._letters.check, len(self._rejected)
@@ -381,7 +385,7 @@ class _Attempt:
 
 
 def _last_of(key: list[str], rows: DataFrame) -> DataFrame:
-    """Return the last row of each key. Without key columns, return all rows.
+    """Return the last row of each key, by the row number (`sql.ROW`). Without key columns, return all rows.
 
     Rows with a NULL in the key are all kept, because NULLs are not equal in a database.
     """

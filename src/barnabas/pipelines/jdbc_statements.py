@@ -75,9 +75,9 @@ class Statements:
         """Return the statements that create the staging table and its indexes.
 
         The table has the target's columns and types, but all columns are nullable, because a row that deletes
-        has only a key. An outer join makes nullable columns in every database. A unique index rejects rows
-        that a repeated task writes again. Then the batch fails, and the next attempt writes all of it to
-        another table.
+        has only a key. So the statement selects the columns from an outer join, which makes them nullable in
+        every database. A unique index rejects rows that a repeated task writes again. Then the batch fails,
+        and the next attempt writes all of it to another table.
         """
         alike = [name for name in self.columns if name not in self.as_clob]
         listed = ", ".join(f"shape.{self.quote(name)}" for name in alike)

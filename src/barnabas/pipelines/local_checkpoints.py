@@ -25,7 +25,8 @@ def settings_for(pipeline: Pipeline, master: str, checkpoints: str) -> dict[str,
 
     It is safe on POSIX with a `master` of one JVM (local, local[N]), if all checkpoints are on a local disk.
     The folders of Parquet sinks must be local too, because Spark writes the list of their files like a
-    checkpoint. If `pipeline` was read only in part, its sinks are unknown, and the result is empty.
+    checkpoint. The result is also empty if `pipeline` is not complete. Then its Python file was read only up
+    to the first line that needs Spark, so some sinks are unknown.
     """
     if not pipeline.complete:
         return {}

@@ -29,7 +29,10 @@ class Transform:
 
 @dataclass(frozen=True)
 class Source:
-    """A source of rows. In Python files, the function `shape` changes the rows before steps use them."""
+    """A source of rows.
+
+    In Python files, the function `shape` changes the rows before steps use them. In SQL files, it is None.
+    """
 
     name: str
     location: Location
@@ -78,8 +81,8 @@ class Pipeline:
 
         Raises:
             PipelineError: a name is invalid, is used twice or is unknown; there is no source or no sink; a
-                parameter was given that the file does not use; or a format lacks a package or the option
-                registry.
+                parameter was given that the file does not use; the package of a format is not installed; or a
+                format needs a schema registry, and the pipeline has no option registry.
         """
         try:
             self.parameters.check()

@@ -61,7 +61,7 @@ class Options:
         """
 
     def one_of(self, names: tuple[str, ...], what: str) -> str:
-        """Return the only option of `names` that is set.
+        """Return the name of the only option of `names` that is set.
 
         Raises ConfigError, whose text begins with `what`, if none or several are set.
         """

@@ -59,7 +59,8 @@ def source(**options: Any) -> Callable[[F], F]:
     """Return a decorator that declares a source with the name of the function.
 
     The options are the fields of `SourceOptions`. The function receives the parsed rows, and returns them or
-    a changed version.
+    a changed version. The decorator raises PipelineError if an option is not allowed, or the function does
+    not have exactly one parameter.
     """
 
     def declare(function: F) -> F:
@@ -87,7 +88,8 @@ def sink(**options: Any) -> Callable[[F], F]:
     """Return a decorator that declares a sink with the name of the function.
 
     The options are the fields of `SinkOptions`. The function's parameters have the names of the sources and
-    steps that it receives. It returns the rows to write.
+    steps whose rows it receives. The function returns the rows to write. The decorator raises PipelineError
+    if an option is not allowed.
     """
 
     def declare(function: F) -> F:

@@ -39,9 +39,9 @@ class Lookup:
         self._failed: str | None = None
 
     def look(self, say: Callable[[str], None]) -> None:
-        """Begin a refresh in the source's thread if one is due, and return at once.
+        """Begin a refresh in the source's thread if the last one began `every_s` ago. Return at once.
 
-        If the last refresh failed, call `say` once with its error.
+        Do nothing while a refresh runs. If the last refresh failed, call `say` once with its error.
         """
         if self._thread is not None and self._thread.is_alive():
             return
@@ -85,7 +85,9 @@ def _leaves(rows: DataFrame) -> Iterator[Any]:
 
 
 def _plan_anew(spark: SparkSession, relation: Any) -> None:
-    """Plan the read of a Python data source again, for all of its later scans.
+    """Plan the read of a Python data source again, for all later scans of `relation`.
+
+    `relation` is Spark's DataSourceV2Relation of the data source, in a query's plan.
 
     The new plan replaces the old one in one step. A batch that begins meanwhile uses either the old or the
     new plan.

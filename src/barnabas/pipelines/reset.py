@@ -91,9 +91,10 @@ def local_path(place: str) -> Path | None:
 def _queries(pipeline: Pipeline, place: Path | None) -> Iterator[tuple[str, SinkOptions | None]]:
     """Yield the names of a pipeline's queries, each with the options of its sink.
 
-    `place` is the local folder of the checkpoints; None if they are not local. Queries of sources (shared,
-    dead letters) have None for the options. If a source is no longer shared, its shared query is included
-    while `place` has its checkpoint.
+    `place` is the local folder of the checkpoints; None if they are not local. A source can have a query for
+    its dead letters. A shared source has the query ``NAME.shared``, which writes all of its outputs. For
+    these queries the options are None. If a source is not shared any more, ``NAME.shared`` is included while
+    `place` has its checkpoint.
     """
     for source in pipeline.sources:
         name = f"{source.name}.shared"
@@ -120,9 +121,9 @@ def _checkpoint(name: str, path: Path, sink: SinkOptions | None) -> Checkpoint:
 
 
 def remembers(folder: str) -> str:
-    """Return the error text for a query that would begin again and write to the Parquet folder `folder`.
+    """Return the error text for a query whose checkpoint is, or would be, removed.
 
-    A stream has already written to this folder.
+    The query writes to the Parquet folder `folder`, to which an earlier stream has written.
     """
     return (
         f"{folder} remembers the batches written there, and Spark would silently leave out as many of a "

@@ -24,7 +24,7 @@ from barnabas.pipelines.status import ROWS_WRITTEN
 
 @dataclass(frozen=True)
 class Output:
-    """One output of a shared query.
+    """One output of the query that writes all outputs of a shared source.
 
     For each batch, `of` is called with the DataFrames of the sources and steps, by name. It returns the rows
     to write.
@@ -81,8 +81,8 @@ class Fanout:
 
 
 def can_share(options: SinkOptions) -> bool:
-    """Whether a sink with these options can be an output of a shared query.
+    """Whether one query can write a sink with these options together with other outputs of a source.
 
-    Its kind must allow it. The sink must not have the mode complete or its own trigger.
+    The sink's kind must allow it. The sink must not have the mode complete or its own trigger.
     """
     return sink_kind(options.kind).shares and options.mode != "complete" and not options.trigger

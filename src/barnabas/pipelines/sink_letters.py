@@ -118,9 +118,10 @@ class DeadLetters:
 
 
 def origin_of(rows: DataFrame) -> Mapping[str, Column]:
-    """Return columns with the topic, partition and offset of each row's record, or its file.
+    """Return columns that say where each row was read: topic, partition and offset, or file.
 
-    The result is empty if `rows` do not have the column `ORIGIN`.
+    The result has the columns by these names. They are fields of the column `ORIGIN`, a struct. The result is
+    empty if `rows` do not have this column.
     """
     if ORIGIN not in rows.columns:
         return {}
@@ -129,7 +130,7 @@ def origin_of(rows: DataFrame) -> Mapping[str, Column]:
 
 
 def without_origin(rows: pa.Table) -> pa.Table:
-    """Return `rows` without the column `ORIGIN`."""
+    """Return `rows` without the column `ORIGIN`, which says where each row was read."""
     return rows.drop_columns([ORIGIN]) if ORIGIN in rows.column_names else rows
 
 

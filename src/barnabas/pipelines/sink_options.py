@@ -179,7 +179,7 @@ class SinkOptions(Options):
 
     @property
     def target(self) -> str:
-        """The target of the rows, in the form for the kind of sink: a topic, a folder, a URL."""
+        """The target of the rows. Its meaning depends on the kind of sink: a topic, a folder or a URL."""
         found: str = self.added.get(self.kind) or getattr(self, self.kind)
         return found
 

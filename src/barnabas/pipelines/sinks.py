@@ -104,7 +104,11 @@ def static_writer(
 
 
 def _with_origin(rows: DataFrame, options: SinkOptions) -> DataFrame:
-    """Return `rows` with the column `ORIGIN` only if the sink has dead letters, which contain it."""
+    """Return `rows`, without the column `ORIGIN` if the sink has no dead letters.
+
+    `ORIGIN` says where each row was read: a topic, partition and offset, or a file. Only dead letters have
+    this information.
+    """
     return rows if options.dead_letter else rows.drop(ORIGIN)
 
 
@@ -192,8 +196,12 @@ def _apart(
 ) -> tuple[DataFrame, dict[str, str]]:
     """Route rejected records to the dead-letter topic, if the sink has one.
 
-    Return the records and the writer's options. Spark counts the rejected records under the observation
-    `seen`.
+    Return the records, and the data source's options for writing them.
+
+    Args:
+        given: the data source's options of the sink.
+        sink: name of the sink, for a header of the dead letters.
+        seen: Spark's observation that counts the rejected records, or its name.
     """
     if not options.dead_letter:
         return records, given

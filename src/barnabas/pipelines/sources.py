@@ -138,9 +138,9 @@ def _read_topic(spark: SparkSession, source: Source, client: dict[str, str]) -> 
 def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     """Read the files of a source.
 
-    For json, csv and text, return each line as the column value, with its file. Empty lines of json and csv
-    are left out. With the option header, the header of a CSV file is left out, too. For other formats, return
-    the columns of the schema.
+    For json, csv and text, return each line as the column value, and the URI of its file as the column file.
+    Empty lines of json and csv are left out. With the option header, the header of a CSV file is left out,
+    too. For other formats, return the columns of the schema.
     """
     options = source.options
     reader = (spark.read if options.static else spark.readStream).options(**options.options)

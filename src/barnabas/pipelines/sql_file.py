@@ -69,9 +69,9 @@ def read_sql(path: Path, text: str, parameters: Parameters) -> Pipeline:
 
 
 def statements(text: str, start: int = 0) -> Iterator[tuple[str, int]]:
-    """Yield each SQL statement of `text` from `start` on, and its position, without leading comments.
+    """Yield each SQL statement of `text` from `start` on, and the index in `text` at which it begins.
 
-    Empty statements are left out.
+    A statement has no leading comments. Empty statements are left out.
     """
     ends = [match.start() for match in _TOKEN.finditer(text, start) if match[1]]
     for end in [*ends, len(text)]:

@@ -28,9 +28,10 @@ ROWS_REJECTED = "rows_rejected"
 
 @dataclass
 class PartitionLag:
-    """A query's position in a partition: `offset` is the next offset to read, `end` the last known end.
+    """A query's position in a partition.
 
-    `lag` is the number of offsets between them.
+    `offset` is the next offset that the query reads. `end` is the partition's latest offset, as Spark last
+    reported it. `lag` is the number of offsets between them.
     """
 
     topic: str
@@ -159,7 +160,10 @@ def _known(kind: type, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def counted(rows: DataFrame) -> DataFrame:
-    """Return `rows`. Spark then counts them, and reports the count of each batch as `ROWS_WRITTEN`."""
+    """Return `rows`, with an observation by which Spark counts them.
+
+    In Spark's progress report, the observed metric `ROWS_WRITTEN` is the count of each batch.
+    """
     from pyspark.sql import functions as F
 
     return rows.observe(ROWS_WRITTEN, F.count(F.lit(1)).alias(ROWS_WRITTEN))

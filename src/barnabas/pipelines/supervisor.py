@@ -110,7 +110,8 @@ class Supervisor:
     def look(self) -> None:
         """Check each query, and start, restart or stop it as needed.
 
-        While a query runs, also refresh the pipeline's static sources if that is due (`Lookup.look`).
+        While a query runs, also refresh the pipeline's static sources at the intervals of their option
+        refresh (`Lookup.look`).
 
         Only one query starts at a time. For each query, Spark starts a Python process that plans the batches.
         This takes about two seconds of CPU time, and Spark gives up on a process that starts too slowly.
@@ -152,7 +153,7 @@ class Supervisor:
             each.status.state = RUNNING
 
     def _measure(self, each: _Watched, active: bool) -> None:
-        """Measure the time that a streaming query has spent at its present batch.
+        """Set `busy_s` of the query's status: the seconds that a stream has spent at its present batch.
 
         Set it to None if the query is not active, waits for data, or is a write of static rows.
         """

@@ -74,8 +74,9 @@ def writer_options(
 ) -> dict[str, str]:
     """Return the data source's options for writing the result of `route`.
 
-    Compared with `given`, the sink's options for the data source, they name no topic, change size limits, and
-    have the dead-letter topic.
+    They are the options in `given`, the sink's own options for the data source, with these changes. They name
+    no topic, because each record has its topic in a column. They name the dead-letter topic and its limit.
+    The producer accepts records of any size, and its requests are small enough for all topics in `limits`.
     """
     kept = {name: value for name, value in given.items() if name != "topic" and not _is_size(name)}
     sizes = [limit.largest for limit in limits.values() if limit.largest is not None]
@@ -122,7 +123,7 @@ def mark_rejected(
 
 
 def route(marked: DataFrame, options: SinkOptions, limits: Mapping[str, TopicLimits], sink: str) -> DataFrame:
-    """Set the topic of each record. A rejected record gets the dead-letter topic and its headers.
+    """Set the topic of each record. A rejected record gets the dead-letter topic and the error's headers.
 
     `marked` are the records from `mark_rejected`. `limits` also has those of the dead-letter topic. `sink` is
     the sink's name, for a header of dead letters. A record that is too large for the dead-letter topic fails
@@ -160,7 +161,10 @@ def _destination(options: SinkOptions) -> Column:
 
 
 def _size(records: DataFrame, headers: Column | None) -> Column:
-    """Return the size in bytes of an uncompressed batch that contains only this record (message format 2)."""
+    """Return the size in bytes of an uncompressed batch that contains only this record (message format 2).
+
+    `headers` is the column of the record's headers; None if records have no headers.
+    """
     body = F.lit(3)  # the attributes, and the differences of its time and of its offset
     for name in ("key", "value"):
         body = body + (_of_bytes(F.col(name)) if name in records.columns else F.lit(1))

@@ -19,7 +19,8 @@ T = TypeVar("T")
 class NotComputed(Exception):
     """The cache has no result yet.
 
-    Call `compute` with a deadline in a thread, then repeat the whole operation.
+    Call `compute` in a thread, with a deadline on the clock of `time.monotonic` (seconds). Then repeat the
+    whole operation.
 
     `compute` stores the result in the cache. An error of the schema (status below 500) is stored as a result.
     For other errors, `compute` raises RegistryError.

@@ -15,12 +15,14 @@ from barnabas.registry.state import State, Version
 def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[list[int]]:
     """Decide to delete all versions of a subject. The response has the numbers of the deleted versions.
 
-    If `permanent` is false, the versions are softly deleted, and the subject's own settings are deleted. If
-    it is true, the versions are deleted permanently. All versions must then be softly deleted already.
+    If `permanent` is false, the versions are softly deleted, and the subject's own compatibility settings and
+    mode are deleted. If it is true, the versions are deleted permanently. All versions must then be softly
+    deleted already.
 
     Raises:
-        RegistryError: SUBJECT_NOT_FOUND, SUBJECT_SOFT_DELETED, SUBJECT_NOT_SOFT_DELETED, REFERENCE_EXISTS,
-            OPERATION_NOT_PERMITTED.
+        RegistryError: SUBJECT_NOT_FOUND; SUBJECT_SOFT_DELETED, all versions are softly deleted already;
+            SUBJECT_NOT_SOFT_DELETED, a permanent deletion before a soft one; REFERENCE_EXISTS, another schema
+            refers to a version; OPERATION_NOT_PERMITTED, the subject or the registry is read-only.
     """
     require_writable(state, subject)
     versions, live = state.versions(subject, deleted=True), state.versions(subject)
@@ -47,13 +49,15 @@ def delete_version(state: State, subject: str, number: int | None, *, permanent:
     """Decide to delete one version of a subject. The response is the version's number.
 
     If `number` is None, it is the latest version that is not softly deleted, or the latest of all if all are.
-    If `permanent` is false, the version is softly deleted. The subject's own settings are deleted together
-    with its last version. If `permanent` is true, the version is deleted permanently. It must then be softly
-    deleted already.
+    If `permanent` is false, the version is softly deleted. With the last version of a subject, the subject's
+    own compatibility settings and mode are deleted too. If `permanent` is true, the version is deleted
+    permanently. It must then be softly deleted already.
 
     Raises:
-        RegistryError: SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, VERSION_SOFT_DELETED, VERSION_NOT_SOFT_DELETED,
-            REFERENCE_EXISTS, OPERATION_NOT_PERMITTED.
+        RegistryError: SUBJECT_NOT_FOUND; VERSION_NOT_FOUND; VERSION_SOFT_DELETED, the version is softly
+            deleted already; VERSION_NOT_SOFT_DELETED, a permanent deletion before a soft one;
+            REFERENCE_EXISTS, another schema refers to the version; OPERATION_NOT_PERMITTED, the subject or
+            the registry is read-only.
     """
     require_writable(state, subject)
     version = _deletable(state, subject, number)

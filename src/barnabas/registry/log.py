@@ -88,10 +88,10 @@ class SchemasLog:
         self._owner = False
 
     async def open(self) -> None:
-        """Replay the topic to its end, then new records until `close`.
+        """Replay the topic, and return when its present end is reached.
 
-        While no broker answers, wait without a time limit. Raises confluent_kafka.KafkaException if
-        librdkafka rejects a setting.
+        A thread then reads new records, which are also replayed, until `close`. While no broker answers, wait
+        without a time limit. Raises confluent_kafka.KafkaException if librdkafka rejects a setting.
         """
         self._loop = asyncio.get_running_loop()
         self._consumer = confluent_kafka.Consumer(

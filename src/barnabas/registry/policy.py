@@ -91,8 +91,12 @@ def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> De
 def delete_config(state: State, subject: str | None) -> Decision[JsonObject]:
     """Decide to delete the settings of a subject; of the whole registry for None.
 
-    The response has the settings from before. Raises RegistryError if the subject has no settings, or is
-    read-only.
+    The response has the settings from before the deletion. If the whole registry has none, these are the
+    defaults, and the decision has no records.
+
+    Raises:
+        RegistryError: COMPATIBILITY_NOT_CONFIGURED, the subject has no settings of its own;
+            OPERATION_NOT_PERMITTED, the subject or the registry is read-only.
     """
     if subject is not None and subject not in state.configs:
         raise config_missing(subject)
@@ -107,11 +111,12 @@ def set_mode(
 ) -> Decision[JsonObject]:
     """Decide to set the mode of a subject; of the whole registry for None.
 
-    Without `force`, the mode IMPORT requires that the subject, or the whole registry, has no schemas.
+    The new mode is the field ``mode`` of `body`. The response has this field, too. Without `force`, the mode
+    IMPORT requires that the subject, or the whole registry, has no schemas.
 
     Raises:
-        RegistryError: INVALID_MODE; OPERATION_NOT_PERMITTED, there are schemas, or READONLY_OVERRIDE is set
-            for a subject.
+        RegistryError: INVALID_MODE; OPERATION_NOT_PERMITTED, there are schemas, or `body` asks for
+            READONLY_OVERRIDE for a subject.
     """
     mode = _choice(Mode, body.get("mode"), Code.INVALID_MODE)
     if mode is Mode.READONLY_OVERRIDE and subject is not None:
@@ -126,7 +131,8 @@ def set_mode(
 def delete_mode(state: State, subject: str | None) -> Decision[JsonObject]:
     """Decide to delete the mode of a subject; of the whole registry for None.
 
-    The response has the mode from before. Raises RegistryError MODE_NOT_CONFIGURED if the subject has none.
+    The response has the mode from before the deletion. If the whole registry has none, this is READWRITE, and
+    the decision has no records. Raises RegistryError MODE_NOT_CONFIGURED if a subject has no mode of its own.
     """
     if subject is not None and subject not in state.modes:
         raise mode_missing(subject)

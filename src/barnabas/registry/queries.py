@@ -40,7 +40,7 @@ def version_number(text: str) -> int | None:
 
 
 def subjects(state: State, *, prefix: str, deleted: bool = False, deleted_only: bool = False) -> list[str]:
-    """Return the names of the subjects that begin with `prefix`, in the context of `prefix`.
+    """Return the sorted names of the subjects that begin with `prefix`, in the context of `prefix`.
 
     The prefix `ALL_CONTEXTS` means all subjects. A subject is softly deleted if all of its versions are. With
     `deleted`, softly deleted subjects are included. With `deleted_only`, only softly deleted subjects are
@@ -79,7 +79,7 @@ def version(state: State, subject: str, number: int | None, *, deleted: bool = F
 def version_numbers(
     state: State, subject: str, *, deleted: bool = False, deleted_only: bool = False
 ) -> list[int]:
-    """Return the numbers of a subject's versions.
+    """Return the numbers of a subject's versions, in ascending order.
 
     With `deleted`, softly deleted versions are included. With `deleted_only`, only softly deleted versions
     are returned. Raises RegistryError SUBJECT_NOT_FOUND if the result would be empty.
@@ -131,11 +131,11 @@ def schema_id(text: str) -> int:
 def uses_of_id(state: State, id_: int, subject: str = "") -> list[Version]:
     """Return the versions whose schema has this id, in the context of `subject`.
 
-    Softly deleted versions are included. Without `subject`, the first context that has the id is used,
-    beginning with the default context.
+    The result is in order of subject and number. Softly deleted versions are included. Without `subject`, the
+    first context that has the id is used, beginning with the default context.
 
     Raises:
-        RegistryError: SCHEMA_NOT_FOUND.
+        RegistryError: SCHEMA_NOT_FOUND, no version has the id.
     """
     contexts = [context_of(subject)] if subject else [DEFAULT_CONTEXT, *state.contexts]
     for context in contexts:
@@ -147,7 +147,8 @@ def uses_of_id(state: State, id_: int, subject: str = "") -> list[Version]:
 def uses_of_guid(state: State, guid: str) -> list[Version]:
     """Return the versions in all contexts whose schema has this GUID, with softly deleted versions.
 
-    Raises RegistryError SCHEMA_NOT_FOUND.
+    The result is in order of context, subject and number. Raises RegistryError SCHEMA_NOT_FOUND if there are
+    no such versions, or `guid` is not a GUID.
     """
     try:
         fingerprint = uuid.UUID(guid).bytes
@@ -164,26 +165,32 @@ def uses_of_guid(state: State, guid: str) -> list[Version]:
 
 
 def versions_of_id(state: State, id_: int, *, subject: str = "", deleted: bool = False) -> list[Version]:
-    """Return the versions whose schema has this id, in the context that `uses_of_id` chooses.
+    """Return the versions whose schema has this id, in the context of `subject`.
 
-    With `deleted`, softly deleted versions are included. If it is false, the result can be empty.
+    The result is in order of subject and number. With `deleted`, softly deleted versions are included. If it
+    is false, the result can be empty. Without `subject`, the first context that has the id is used, beginning
+    with the default context.
 
     Raises:
-        RegistryError: SCHEMA_NOT_FOUND.
+        RegistryError: SCHEMA_NOT_FOUND, no version has the id, not even a softly deleted one.
     """
     return [version for version in uses_of_id(state, id_, subject) if deleted or not version.deleted]
 
 
 def referencing_ids(state: State, referred: Version) -> list[int]:
-    """Return the ids of the schemas that refer to the version `referred`, without softly deleted ones."""
+    """Return the sorted ids of the schemas that refer to the version `referred`.
+
+    A schema whose version is softly deleted does not count.
+    """
     referrers = state.referrers(referred.subject, referred.number)
     return sorted({referrer.id for referrer in referrers if not referrer.deleted})
 
 
 def schemas(state: State, *, prefix: str, deleted: bool, latest_only: bool) -> list[Version]:
-    """Return the versions of the subjects that begin with `prefix`, as in `subjects`.
+    """Return the versions of the subjects that begin with `prefix`, in the context of `prefix`.
 
-    With `latest_only`, only the latest version of each subject is returned. With `deleted`, softly deleted
+    The result is in order of subject and number. The prefix `ALL_CONTEXTS` means all subjects. With
+    `latest_only`, only the latest version of each subject is returned. With `deleted`, softly deleted
     versions are included.
     """
     found = []

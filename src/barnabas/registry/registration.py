@@ -64,8 +64,8 @@ def register(
 def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bool, deleted: bool) -> Version:
     """Return the version of `subject` under which the schema of `body` is registered.
 
-    With `deleted`, softly deleted versions are found, too. With `normalize`, the order of parts whose order
-    has no meaning does not matter.
+    With `deleted`, softly deleted versions are found, too. With `normalize`, parts of the schema's text whose
+    order has no meaning are sorted before the search.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, INVALID_SCHEMA; 422, a field has a wrong type.
@@ -136,8 +136,8 @@ def schema_record(version: Version, *, deleted: bool = False) -> Record:
 def _find(state: State, versions: Sequence[Version], schema: Schema) -> Version | None:
     """Return the newest of `versions` whose schema equals `schema`; None if there is none.
 
-    If there is none, Protobuf schemas are compared again, without the differences between the text of
-    Confluent's registry and that of this registry.
+    Confluent's registry prints Protobuf schemas differently. So if no text is equal, stored Protobuf schemas
+    are printed again in this registry's canonical form, and compared in that form.
     """
     for version in reversed(versions):
         if version.schema.fingerprint == schema.fingerprint:
@@ -195,9 +195,10 @@ def _version_number(state: State, subject: str, body: Mapping[str, Any], mode: M
 
 
 def _number(body: Mapping[str, Any], name: str, least: int) -> int | None:
-    """Return the number `name` of a body; None if it is missing or below `least`, as some clients send it.
+    """Return the number in the field `name` of a body; None if the field is missing or below `least`.
 
-    Raises RegistryError 422 for a value that is no whole number, or is too large.
+    Some clients send a lower number for a missing value. Raises RegistryError 422 for a value that is not a
+    whole number, or is larger than `INT_MAX`.
     """
     value = body.get(name)
     if value is not None and type(value) is not int:

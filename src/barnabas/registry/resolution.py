@@ -61,8 +61,8 @@ def _pinned(state: State, subject: str, reference: Reference) -> Reference:
 def _texts(state: State, subject: str, schema: Schema) -> tuple[tuple[str, str], ...]:
     """Return the names and texts of all direct and indirect references, each before those that refer to it.
 
-    Each version is followed once, even if several paths or a cycle lead to it. Raises the errors of
-    `source_of`.
+    Each version is followed once, even if several paths or a cycle lead to it. Raises InvalidSchemaError if a
+    reference is not registered, and TooLargeError if the references exceed a limit.
     """
     found: dict[tuple[str, str], None] = {}
     length = 0

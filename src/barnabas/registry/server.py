@@ -126,7 +126,7 @@ class RegistryServer:
     Args:
         claimed: bound socket from `claim`. It is closed at the end.
         on_ready: called in that thread with the URL when the registry serves requests.
-        on_failure: called in that thread when the registry has failed.
+        on_failure: called in that thread with the error when the registry has failed.
     """
 
     def __init__(

@@ -79,7 +79,10 @@ class State:
         return self.subjects.get(subject, {}).get(number)
 
     def referrers(self, subject: str, number: int) -> Iterator[Version]:
-        """Yield the versions, of any subject, whose schemas refer to version `number` of `subject`."""
+        """Yield the versions, of any subject, whose schemas refer to version `number` of `subject`.
+
+        Softly deleted versions are included.
+        """
         for name, version in self._referrers.get((subject, number), {}):
             yield self.subjects[name][version]
 

@@ -104,14 +104,19 @@ _kept = _Kept()
 
 
 def canonical(source: Source) -> str:
-    """Return the text of the schema in canonical form. Raises the errors of `formats.parse`."""
+    """Return the text of the schema in canonical form.
+
+    Raises RegistryError if the schema is invalid or too large, or protoc fails. Raises RecursionError if the
+    schema is nested too deeply.
+    """
     return _kept.read(source).text
 
 
 def serialized(source: Source) -> str | None:
     """Return the schema in the format ``serialized``; None if its type does not have that format.
 
-    Only Protobuf has it: the descriptor in base64. Raises the errors of `formats.parse`.
+    Only Protobuf has it: the descriptor in base64. Raises RegistryError if the schema is invalid or too
+    large, or protoc fails. Raises RecursionError if the schema is nested too deeply.
     """
     return getattr(_kept.read(source), "serialized", None)
 
@@ -119,7 +124,9 @@ def serialized(source: Source) -> str | None:
 def conflicts(new: Source, old: Source, backward: bool, forward: bool) -> list[str]:
     """Return at most `limits.REASONS` reasons why two schemas are not compatible; empty if they are.
 
-    With `backward`, `new` must read data of `old`. With `forward`, `old` must read data of `new`.
+    With `backward`, `new` must read data of `old`. With `forward`, `old` must read data of `new`. Raises
+    RegistryError if a schema is invalid or too large, protoc fails, or the comparison takes too many steps.
+    Raises RecursionError if a schema is nested too deeply.
     """
     if new.type != old.type:
         return [f"{{errorType:'TYPE_CHANGED', description:'{old.type} became {new.type}'}}"]
@@ -135,7 +142,8 @@ def conflicts(new: Source, old: Source, backward: bool, forward: bool) -> list[s
 def body(data: bytes) -> dict[str, Any]:
     """Decode the JSON object in the body of a request.
 
-    Raises RegistryError: 400 if it is not a JSON object, another one if it exceeds a limit.
+    Raises RegistryError: 400, it is not a JSON object; TooLargeError or InvalidSchemaError (both HTTP status
+    422), it exceeds a limit.
     """
     try:
         return document.body(data)

@@ -43,10 +43,11 @@ class _Worker:
             )
 
     def ask(self, job: tuple[Any, ...], deadline: float) -> Any:
-        """Send a job to the worker, and return its reply.
+        """Send a job to the worker, and return its reply, a `worker.Reply`.
 
-        `deadline` is a time of `time.monotonic`. Raises EOFError or OSError if the worker dies, TimeoutError
-        at the deadline.
+        `job` has the name of the job, from `worker.JOBS`, and its arguments. `deadline` is a time of
+        `time.monotonic`. Raises EOFError or OSError if the worker dies, and TimeoutError at the deadline. An
+        error of the job itself is in the reply.
         """
         self._connection.send(job)
         if not self._connection.poll(max(deadline - time.monotonic(), 0)):

@@ -54,8 +54,8 @@ def to_record_batches(
     Headers are decoded only if it has the column ``headers``.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE; INVALID_TIMESTAMP, Spark cannot represent a timestamp; and the errors of
-            `payloads`.
+        KafkaError: CORRUPT_MESSAGE; INVALID_TIMESTAMP, Spark cannot represent a timestamp. Errors that the
+            iteration of `payloads` raises are raised, too.
     """
     for group in _groups(payloads):
         fields = fields_of(group)

@@ -22,18 +22,23 @@ __all__ = ["dead_letters", "decode_avro", "encode_avro"]
 
 
 def decode_avro(rows: DataFrame, **options: Any) -> DataFrame:
-    """Decode Avro payloads: add the columns `record` and `error`.
+    """Decode the Avro payloads in the column value of `rows`: add the columns `record` and `error`.
 
-    `options` are those of `barnabas.spark.registered.decode_registered`.
+    `record` is the decoded payload as a struct, and `error` the reason if it cannot be decoded.
+
+    `options` are the keyword arguments of `barnabas.spark.registered.decode_registered`, such as `registry`
+    and `subject`, except `format`. The option `column` names another column of payloads.
     """
     return decode_registered(rows, "avro", **options)
 
 
 def encode_avro(rows: DataFrame, schema: str, **options: Any) -> DataFrame:
-    """Encode rows as Avro: add the column `value` with the payloads.
+    """Encode each row as an Avro record: add the column `value` with the payloads.
 
-    `schema` is the Avro schema as JSON; it is registered if necessary.
+    Each field of the record is taken from the column of the same name. `schema` is the Avro schema as JSON;
+    it is registered if necessary.
 
-    `options` are those of `barnabas.spark.registered.encode_registered`.
+    `options` are the keyword arguments of `barnabas.spark.registered.encode_registered`, such as `registry`
+    and `subject`, except `format`.
     """
     return encode_registered(rows, "avro", schema, **options)

@@ -40,13 +40,15 @@ def decode_debezium_json(
 ) -> tuple[DataFrame, Decoded]:
     """Decode change events in JSON from the column value of `rows`.
 
-    Return `rows` with auxiliary columns, and a `Decoded`. The `Decoded` has the columns of the changed table,
-    the column `DELETED`, and the reason why an event cannot be decoded.
+    Return a DataFrame, and a `Decoded` with expressions over this DataFrame. The DataFrame has the columns of
+    `rows`, and columns that these expressions need. The `Decoded` has the columns of the changed table, the
+    column `DELETED`, and the reason why an event cannot be decoded.
 
     Args:
         schema: the columns of the table, as in CREATE TABLE.
         options: options of Spark's JSON parser.
-        time_unit: unit of numbers for TIMESTAMP columns, if the event has no schema with the unit.
+        time_unit: ms, us or ns: the unit of numbers for TIMESTAMP columns, if the event has no schema with
+            the unit. Without it, such a number cannot be decoded.
 
     Raises:
         ConfigError: the schema is invalid.
@@ -89,7 +91,10 @@ def _parsed_type(declared: DataType) -> DataType:
 
 
 def _unit(schema: Column, name: str) -> Column:
-    """Return the unit of the times in the table's column `name`; NULL if the event's `schema` has no unit."""
+    """Return the unit of the times in the table's column `name`: ms, us, ns, or d for days.
+
+    `schema` is the column with the event's schema. The result is NULL if this schema has no unit.
+    """
     rows = F.filter(schema["fields"], lambda side: side["field"].isin("before", "after"))
     fields = F.flatten(F.transform(rows, lambda side: side["fields"]))
     kind = F.get(F.filter(fields, lambda field: field["field"] == name), F.lit(0))["name"]

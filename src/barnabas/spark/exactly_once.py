@@ -58,7 +58,10 @@ _PATIENCE_S = 300.0
 
 @dataclass(frozen=True)
 class TaskReport:
-    """The part of a batch that a task has written, in this attempt or an earlier one."""
+    """The part of a batch that a task has written, in this attempt or an earlier one.
+
+    It has a summary of the written rows, but not the rows.
+    """
 
     what: WriteId
     #: rows of this attempt
@@ -213,6 +216,9 @@ def _replay(
     what: WriteId, mark: TaskMark | None, now: TaskContent, topics: Mapping[str, str], options: WriteOptions
 ) -> TaskReport:
     """Compare a task's written rows with `now`, and return the report of the written rows.
+
+    `mark` has the written rows. If it is None or of an earlier batch, the task has written no rows of this
+    batch.
 
     Raises ReplayError if `mark` is of a later batch. Also raises ReplayError if the rows differ, unless
     failOnChangedReplay is false: the difference is then only logged.

@@ -84,7 +84,12 @@ class RangeFetcher:
     def request(self) -> None:
         """Send a request for the open ranges to each leader that has no pending request.
 
-        Look up the leaders first if they may have changed. Raises the errors of `receive`.
+        Look up the leaders first if they may have changed.
+
+        Raises:
+            AuthenticationError: a broker rejects the login.
+            DataLossError: a partition does not exist any more, and failOnDataLoss is true.
+            BarnabasError: a partition has a permanent error.
         """
         if self._is_stale and time.monotonic() >= self._not_before:
             self._locate()
@@ -107,7 +112,7 @@ class RangeFetcher:
         """Wait for the response of one leader, and yield the partitions in it that have no error.
 
         If no leader responds, or the response is an error, yield nothing; the next `request` retries. If no
-        request is pending, sleep until the next lookup of leaders is due, and yield nothing.
+        request is pending, sleep until `request` may look up the leaders again, and yield nothing.
 
         Raises:
             AuthenticationError: a broker rejects the login.
@@ -179,9 +184,10 @@ class RangeFetcher:
         )
 
     def _wait(self) -> BrokerId | None:
-        """Wait for a leader whose response has begun, and return it; None after the timeout.
+        """Wait for a leader whose response has begun, and return it; None after the request timeout.
 
-        With a single pending request, return its leader at once. Without any, sleep until the next lookup.
+        With a single pending request, return its leader at once. Without any, sleep until `request` may look
+        up the leaders again, and return None.
         """
         if not self._asked:
             time.sleep(max(0.0, self._not_before - time.monotonic()))
@@ -202,7 +208,12 @@ class RangeFetcher:
     def _locate(self) -> None:
         """Look up the leaders of the open ranges. If no broker answers, the next `request` tries again.
 
-        Close the ranges of partitions that do not exist any more. Raises the errors of `receive`.
+        Close the ranges of partitions that do not exist any more.
+
+        Raises:
+            AuthenticationError: a broker rejects the login.
+            DataLossError: a range was closed, and failOnDataLoss is true.
+            BarnabasError: a topic has a permanent error.
         """
         self._not_before = time.monotonic() + self._settings.retry_s
         try:

@@ -53,8 +53,9 @@ def decode(
 ) -> DataFrame:
     """Decode the column value of `rows`: add the columns `record` and `error`.
 
-    `record` is the decoded value as a struct, and `error` the reason if it cannot be decoded. One of the two
-    is NULL in each row. `options` are the keyword arguments of `decode_columns`.
+    `record` is the decoded value as a struct, and `error` the reason if it cannot be decoded. In each row,
+    exactly one of the two is NULL. A NULL value cannot be decoded, except in the formats text and log.
+    `options` are the keyword arguments of `decode_columns`.
 
     Raises:
         ConfigError: an option is not allowed, or a package is missing.
@@ -81,7 +82,8 @@ def decode_columns(
 ) -> tuple[DataFrame, Decoded]:
     """Decode the column value of `rows`.
 
-    Return `rows` with auxiliary columns, and the decoded columns as expressions over these rows.
+    Return a DataFrame, and the decoded columns as expressions over this DataFrame. It has the columns of
+    `rows`, and columns that these expressions need.
 
     Args:
         format: one of `READABLE`.

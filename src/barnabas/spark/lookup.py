@@ -186,14 +186,18 @@ class OffsetLookup:
         }
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the log start offset of each partition. Raises the errors of `_list_offsets`."""
+        """Return the log start offset of each partition.
+
+        Raises BarnabasError if a leader rejects the request, or none answers within 30 seconds.
+        """
         return self._list_offsets(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return for each partition the offset after the last record that a reader may see.
 
         If the argument is the list from the method `partitions`, the result is the same object while no
-        offset changes.
+        offset changes. Raises BarnabasError if a leader rejects the request, or none answers within 30
+        seconds.
         """
         if self._partitions is None or partitions is not self._partitions[1]:
             return self._list_offsets(dict.fromkeys(partitions, LATEST))
@@ -256,9 +260,10 @@ class OffsetLookup:
         return {tp: usual[tp.topic] for tp in behind if tp.topic in usual} | measured
 
     def _measure(self, lagging: list[ClientPartition]) -> dict[TopicPartition, float]:
-        """Read the first records at these offsets, for at most 2 seconds.
+        """Read some records of each partition in `lagging`, for at most 2 seconds.
 
-        Return their mean size by partition. Partitions whose records did not arrive in time are left out.
+        Each element of `lagging` has the offset at which to begin. Return the mean size of the records by
+        partition, in bytes. Partitions whose records did not arrive in time are left out.
         """
         if not lagging:
             return {}
@@ -304,7 +309,8 @@ class OffsetLookup:
     def _ask_again(self, wanted: Offsets, answers: LeaderAnswers) -> Offsets:
         """Repeat ListOffsets for the partitions of `wanted` that have no offset in `answers`.
 
-        Return the offsets of all partitions of `wanted`. Raises the errors of `_list_offsets`.
+        Return the offsets of all partitions of `wanted`. Raises BarnabasError if a leader rejects the
+        request, or none answers within 30 seconds.
         """
         found = dict(answers.offsets)
         give_up = time.monotonic() + _TIMEOUT_S
@@ -323,8 +329,8 @@ class OffsetLookup:
     def _check(self, answers: LeaderAnswers, attempt: int, *, is_last: bool) -> None:
         """Raise BarnabasError for errors in `answers` that a further attempt cannot mend.
 
-        A missing partition may appear in the first `_ATTEMPTS` attempts, of which this is number `attempt`.
-        With `is_last`, any error in `answers` raises.
+        `attempt` is the number of this attempt, from 1. Before attempt `_ATTEMPTS`, a missing partition is
+        not an error, because a new partition may appear. With `is_last`, any error in `answers` raises.
         """
         refused = {}
         for tp, error in answers.refused.items():

@@ -29,11 +29,12 @@ class PlanError(BarnabasError):
 class Plan:
     """The parameters of `plan_tasks` for one micro-batch, and start offsets.
 
-    `starts` has the start offsets of partitions that are missing in the position at which the micro-batch
-    begins.
+    A micro-batch begins at a position, which has the offset of each partition. `starts` has the start offsets
+    of other partitions, for example of new ones.
 
-    In PySpark 4.1, the planner may not know this position when it plans a query's first micro-batch. Then
-    `starts` has the earliest offset of each partition, and `initial` the start if the query is new.
+    PySpark 4.1 may request the plan of a run's first micro-batch before it tells where the micro-batch
+    begins. Then `initial` has the offsets at which a new query begins, and `starts` the earliest offset of
+    each partition. In all other cases, `initial` is None.
     """
 
     parallelism: int
@@ -46,8 +47,8 @@ class Plan:
     def of(cls, options: ReadOptions, starts: Offsets) -> Self:
         """Make the plan of a new micro-batch from the options.
 
-        `starts` has the start offsets of partitions that are missing in the position at which the micro-batch
-        begins.
+        The micro-batch begins at a position, which has the offset of each partition. `starts` has the start
+        offsets of other partitions, for example of new ones.
         """
         parallelism = parallelism_of(options)
         return cls(parallelism, options.min_partitions, options.max_records_per_partition, starts)

@@ -55,8 +55,9 @@ _SCALARS = {
 class _Kind:
     """The conversion of one kind of value between Protobuf and Arrow.
 
-    `arrow` is the type of the column, and `raw` the type of the values that `write` receives. For a scalar,
-    `write` returns the value to set. For a message, `write` fills in the fields of its first argument.
+    `arrow` is the type of the column, and `raw` the type of the values that `write` receives. ``read(value)``
+    converts a value or a message of Protobuf to Arrow. For a scalar, ``write(value)`` returns the value to
+    set. For a message, ``write(message, value)`` sets the fields of `message`, and returns nothing.
     """
 
     arrow: pa.DataType

@@ -56,9 +56,9 @@ else:
     ReadMaxBytes = ReadMaxRows = ReadMinRows = ReadLimit
 
     class SupportsTriggerAvailableNow:
-        """Replaces PySpark's mixin of this name.
+        """Replaces PySpark's mixin of this name, which PySpark 4.1 lacks.
 
-        PySpark 4.1 itself determines where the trigger's run ends.
+        PySpark 4.1 itself determines where a run with the trigger availableNow ends.
         """
 
 

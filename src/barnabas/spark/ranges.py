@@ -112,13 +112,14 @@ def plan_tasks(
 ) -> list[Task]:
     """Divide `ranges` into tasks, without empty ranges. The same arguments always give the same tasks.
 
-    By default, small ranges share a task. There is a task for each `RECORDS_WORTH_A_TASK` records, and at
-    least `parallelism` and `min_partitions` tasks, but at most one for each range.
+    By default, small ranges share a task, and no range is divided. There is a task for each
+    `RECORDS_WORTH_A_TASK` records, and at least `parallelism` and `min_partitions` tasks, but at most one for
+    each range.
 
-    If `min_partitions` exceeds the number of ranges, large ranges are divided in proportion to their size,
-    and each range or part has its own task. The number of parts of a range is rounded, and is 1 at least. So
-    there can be fewer or more tasks than `min_partitions`. With `max_records`, larger ranges are divided
-    first, and each range or part has its own task.
+    With `max_records`, each range of more records is first divided into parts of at most this size. If
+    `min_partitions` exceeds the number of ranges (or of these parts), they are divided further, in proportion
+    to their size. The number of parts of each is rounded, and is 1 at least. So there can be fewer or more
+    tasks than `min_partitions`. In both cases, each range or part has its own task.
     """
     ranges = [each for each in ranges if each.size > 0]
     if max_records is not None:

@@ -145,8 +145,9 @@ class RecordSink:
     def _is_full(self) -> bool:
         """Whether the producer has reached its limits of records or bytes.
 
-        librdkafka tells how many records it holds, but not their bytes. These records are the ones that were
-        queued last, so the bytes are the sum over the last pieces.
+        librdkafka tells how many records it holds, but not their bytes. These records are the ones that this
+        object queued last. So it adds the bytes of the tables that it queued last, until they have as many
+        records.
         """
         held = len(self._producer)
         while self._recent and self._recent_records - self._recent[0][0] >= held:
@@ -199,7 +200,7 @@ def _pieces(table: MessageTable) -> list[MessageTable]:
 
 
 def _row(topic: str, row: pa.RecordBatch) -> Failed:
-    """Return a row that could not be queued in the form of `Failed`, for an error message."""
+    """Return a `Failed` for a row that librdkafka did not queue, for an error message."""
     values = {name: row.column(name)[0] for name in row.schema.names}
     partition = values["partition"].as_py() if "partition" in values else None
     key, value = (

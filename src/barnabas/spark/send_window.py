@@ -28,9 +28,12 @@ _PIECES = 4
 class SendWindow:
     """Limits the records in a producer, from a task's first large table to its flush.
 
+    A table is large if its keys and values have at least half of the producer's ``batch.size``.
+
     Args:
         settings: settings of the producer.
-        find: returns the partitions of a topic that have a leader; may raise KafkaException.
+        find: called with a topic; returns the numbers of its partitions that have a leader. If it raises
+            KafkaException, no partition counts.
     """
 
     def __init__(self, settings: Mapping[str, str | bool | int], find: Callable[[str], list[int]]) -> None:
@@ -49,8 +52,8 @@ class SendWindow:
     def split(self, topic: str, table: MessageTable) -> list[MessageTable]:
         """Divide a table into pieces to send, and choose partitions for its rows without keys, in place.
 
-        A small table stays whole, and so does each table of a producer that is not idempotent. The first
-        large table of a topic sets the limits `bytes` and `records`.
+        A table of less than half of ``batch.size`` stays whole, and so does each table of a producer that is
+        not idempotent. The first larger table of a topic sets the limits `bytes` and `records`.
 
         The rows without keys of one piece go to the same partition, and those of the next piece to another
         partition. librdkafka itself would change the partition only every 10 milliseconds
@@ -71,7 +74,10 @@ class SendWindow:
         return np.split(table, np.flatnonzero(np.diff(numbers)) + 1)
 
     def close(self) -> None:
-        """Remove the limit after a flush. The next large table looks up the partitions again."""
+        """Remove the limits after a flush. The next large table sets them, and looks up the partitions again.
+
+        A table is large if its keys and values have at least half of the producer's ``batch.size``.
+        """
         self._partitions.clear()
         self.bytes = self.records = math.inf
 

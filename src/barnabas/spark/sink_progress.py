@@ -208,7 +208,10 @@ def _in_use(group: str) -> str:
 
 
 def check_topic(what: WriteId, topic: str, topic_id: str, mark: BatchMark | None) -> None:
-    """Raise ReplayError if `mark`, of the last batch in this topic, is from a deleted topic of this name."""
+    """Raise ReplayError if `mark` is from a deleted topic of the same name.
+
+    `mark` is the mark of the sink's last batch in `topic`; None if there is none.
+    """
     if mark is not None and mark.topic_id != topic_id:
         raise ReplayError(_created_again(what, topic, mark.batch))
 
@@ -222,14 +225,17 @@ def check_goes_on(
     adopt: bool,
     has_held_records: Callable[[str], bool],
 ) -> int | None:
-    """Raise ReplayError unless `what` may follow the sink's last batch.
+    """Check that the sink may write the batch of `what` next.
 
-    Return the number of the last batch; None if there is none. It can be the batch of `what` itself.
+    Return the number of the sink's last batch; None if there is none. It can be the batch of `what` itself.
+
+    Raises ReplayError if the last batch has a higher number. Unless `adopt` is true, also raises it if the
+    sink wrote its last batches to another topic, or to a deleted topic of this name.
 
     Args:
         what: a task's part of the batch that will be written.
-        topic: topic of the sink; None if each row names its own.
-        topic_id: id of `topic`.
+        topic: topic of the sink; None if each row names its own. Then only the batch numbers are checked.
+        topic_id: id of `topic`; not used if `topic` is None.
         marks: marks of the sink's batches, by topic.
         adopt: whether to accept a topic that the sink has not written to, or not recently, and a topic that
             was deleted and created again.

@@ -96,7 +96,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: PositionJson, limit: ReadLimit) -> PositionJson:
         """Return the end of the next micro-batch; `start` itself if there is none.
 
-        With the option commitOffsets, commit `start`, because Spark has processed all records before it.
+        With `ReadAllAvailable`, the micro-batch ends at the latest offsets. With any other `limit`, the
+        options limit it. With the option commitOffsets, commit `start`, because Spark has processed all
+        records before it.
         """
         if self._options.commit_offsets:
             self._lookup.commit(Position.from_json(start).offsets)
@@ -112,7 +114,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _is_idle_still(self, start: PositionJson, latest: Offsets) -> bool:
-        """Whether the last call had no micro-batch either, and `start` and `latest` have not changed since.
+        """Whether `start` and `latest` are those of a call of `latestOffset` that found no micro-batch.
 
         Most triggers of most queries have no new records. So the cost of this check must not grow with the
         number of partitions. With minOffsetsPerTrigger the result is always False, because the wait also
@@ -139,6 +141,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _next(self, start: PositionJson, processed: Position, end: Position) -> PositionJson:
         """Return `end` with the plan of the micro-batch; `start` itself if there are no new records.
+
+        `processed` is `start`, parsed.
 
         Spark compares positions as JSON, and runs a micro-batch if they differ at all. So the result must be
         exactly `start` if there are no new records.
@@ -230,7 +234,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: PositionJson) -> None:
         """Commit `end` to the query's group, if the option commitOffsets is set.
 
-        Spark has processed the batch.
+        Spark calls this when it has processed the micro-batch that ends at `end`.
         """
         if self._options.commit_offsets:
             self._lookup.commit(Position.from_json(end).offsets)
@@ -261,7 +265,7 @@ class UnlimitedStreamReader(TopicStreamReader):
     _start: Position | None = None
 
     def latestOffset(self) -> PositionJson:  # type: ignore[override]
-        """Return the end of the next micro-batch."""
+        """Return the end of the next micro-batch; the end of the previous one if there are no new records."""
         if self._last_end is None:
             self._last_end = self._first_end()
         else:
@@ -283,17 +287,25 @@ class UnlimitedStreamReader(TopicStreamReader):
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
         """Return the tasks of a micro-batch, and store `end` as the start of the next one.
 
-        After a restart, Spark may pass the end of the last run as both `start` and `end`.
+        After a restart, Spark may pass the end of the last run as both `start` and `end`. Then the tasks have
+        no records to read.
         """
         self._last_end = end
         return super().partitions(start, end)
 
 
 def _as_planned(begin: Position, stop: Position, plan: Plan, *, is_first: bool) -> tuple[Position, Position]:
-    """Return the start and the end with which a micro-batch was planned, from `plan`, the plan in `stop`.
+    """Return the start and the end of a planned micro-batch, completed from `plan`.
 
-    The plan of the returned end has the start of each partition that the start lacks. With `is_first`, the
-    micro-batch is the query's first, and the start from the plan replaces `begin`.
+    Args:
+        begin: the start that Spark passes. With `is_first`, the offsets in `plan` replace it, because Spark
+            has asked for the start again.
+        stop: the end, which contains `plan`.
+        is_first: whether the micro-batch is the query's first.
+
+    Returns:
+        The start, and the end. The plan in the end has the start offset of each partition that is not in the
+        start.
     """
     if is_first:  # Spark has asked for the start again
         begin = replace(begin, offsets=plan.initial or plan.starts or begin.offsets)

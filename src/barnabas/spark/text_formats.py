@@ -33,7 +33,8 @@ def decode_text(
 ) -> tuple[DataFrame, Decoded]:
     """Parse the column value of `rows` (binary or string) as json, csv or text.
 
-    Return `rows` with auxiliary columns, and the parsed columns as expressions over these rows.
+    Return a DataFrame, and the parsed columns as expressions over this DataFrame. It has the columns of
+    `rows`, and columns that these expressions need.
 
     Args:
         schema: the columns; for text it is not used.
@@ -82,9 +83,10 @@ def decode_text(
 def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:
     """Decode `rows` of a topic to which `barnabas ship` writes log lines.
 
-    Return `rows` with an auxiliary column, and the columns source, level, message, at and fields. A value in
-    another form becomes the column message. The column at is the time in the line. If the line has no time,
-    or a time later than the record's timestamp, at is the record's timestamp.
+    Return a DataFrame, and the columns source, level, message, at and fields as expressions over it. The
+    DataFrame has the columns of `rows`, and one that these expressions need. If a value is not the JSON of
+    `barnabas ship`, the column message is the whole value. The column at is the time in the line. If the line
+    has no time, or a time later than the record's timestamp, at is the record's timestamp.
     """
     text = F.make_valid_utf8(F.col("value").cast("string"))
     log = F.col(_PARSED)
@@ -102,7 +104,7 @@ def _parse_once(rows: DataFrame, made: Column) -> DataFrame:
     """Return `rows` with `made` as the column `_PARSED`, so that Spark parses each record once.
 
     Spark copies the expression of a plain column to each use, and so would parse a record several times.
-    Spark does not copy an exploded column. This takes a third of the time.
+    Spark does not copy an exploded column. With it, a query takes a third of the time.
     """
     return rows.select("*", F.explode(F.array(made)).alias(_PARSED))
 
@@ -127,9 +129,10 @@ def _is_alone(text: Column, options: dict[str, str]) -> Column:
 
 
 def _misfit_fields(text: Column, parsed: Column, declared: StructType) -> Column:
-    """Return a column with the reason why a value does not fit: each field that has not its declared type.
+    """Return a column with the reason why a value does not fit the schema.
 
-    If no such field is found, the reason is that the value is not a JSON object.
+    The reason names each field whose value is not of its declared type. If there is no such field, the reason
+    is that the value is not a JSON object.
     """
     wrong = [
         F.when(

@@ -55,7 +55,13 @@ class TopicWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Mark an exactly-once batch as written, after all tasks. Without barnabas.sinkId, there is no mark.
 
-        Raises TooManyRejectedError if the tasks together have too many rejected rows.
+        `messages` has the result of each task.
+
+        Raises:
+            TooManyRejectedError: the tasks together have too many rejected rows.
+            ReplayError: the marked batch has other rows, or a later batch is marked, and failOnChangedReplay
+                is true.
+            DeliveryError: no task had rows, and the topic of the options does not exist and was not created.
         """
         _check_rejected(self._options, messages)
         if self._options.sink is not None:
@@ -82,8 +88,13 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Mark an exactly-once micro-batch as written, before Spark commits it to the checkpoint.
 
-        Raises TooManyRejectedError if the tasks together have too many rejected rows, and the errors of
-        `close_batch`.
+        `messages` has the result of each task.
+
+        Raises:
+            TooManyRejectedError: the tasks together have too many rejected rows.
+            ReplayError: the marked micro-batch has other rows, or a later one is marked, and
+                failOnChangedReplay is true.
+            DeliveryError: no task had rows, and the topic of the options does not exist and was not created.
         """
         _check_rejected(self._options, messages)
         _close(self._options, messages)

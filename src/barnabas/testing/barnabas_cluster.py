@@ -287,8 +287,8 @@ class BarnabasCluster(TemporaryCluster):
         Every broker that runs must report this.
 
         Args:
-            topics: the topics to wait for, also until they exist; by default all existing ones, also internal
-                ones.
+            topics: the topics to wait for. If one does not exist yet, this also waits for it. By default, all
+                existing topics, also internal ones.
             timeout: in seconds.
 
         Raises:
@@ -438,6 +438,8 @@ class BarnabasCluster(TemporaryCluster):
 class _Processes:
     """A context manager that runs a metadata store, and gives a function that starts brokers in processes.
 
+    The function is called with the `BrokerSettings` of a broker. It returns the broker before it serves.
+
     `store` is "embedded" or "zookeeper". The store's data are in a folder within `folder`.
     """
 
@@ -471,7 +473,8 @@ class _Processes:
 class _Threads:
     """A context manager that runs a metadata store, and gives a function that starts brokers in threads.
 
-    A broker's session expires `session_timeout` seconds after its last sign of life.
+    The function is called with the `BrokerSettings` of a broker. It returns the broker before it serves. A
+    broker's session expires `session_timeout` seconds after its last heartbeat.
     """
 
     def __init__(self, session_timeout: float) -> None:

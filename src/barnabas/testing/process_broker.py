@@ -49,7 +49,8 @@ class ProcessBroker:
 
     Args:
         settings: settings of the broker.
-        launcher: command that runs the broker's command, e.g. in another network namespace.
+        launcher: words before the broker's command line, such as ``("ip", "netns", "exec", "a")`` to run it
+            in another network namespace; by default none.
     """
 
     def __init__(self, settings: BrokerSettings, launcher: Sequence[str] = ()) -> None:

@@ -88,7 +88,9 @@ class SharedServer:
             return function(self._tree)
 
     def apply(self, session: int, operations: Sequence[Operation]) -> list[int]:
-        """Apply all operations in order, or none, and notify all clients. Return the versions of the nodes.
+        """Apply all operations in order, or none, and notify all clients.
+
+        Return the version of the node after each operation; -1 for a deletion or a check.
 
         Raises StoreUnavailableError if the session has ended, and StoreError if an operation is not allowed.
         """

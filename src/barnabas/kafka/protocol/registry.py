@@ -48,7 +48,7 @@ def _find(kind: type[M], api_key: int) -> type[M]:
 
 @cache
 def _import_all() -> frozenset[str]:
-    """Import all modules of messages, and return their names."""
+    """Import all modules of `barnabas.kafka.protocol.messages`. Return the full names of the modules."""
     names = frozenset(
         f"{messages.__name__}.{found.name}" for found in pkgutil.iter_modules(messages.__path__)
     )

@@ -82,7 +82,7 @@ class Field(NamedTuple):
 
 
 class _Placement(NamedTuple):
-    """The default of a declared field, and the versions and the tag that its specifier sets."""
+    """The default, the versions and the tag of a field, as `since`, `until` or `tagged` declares them."""
 
     default: Any
     since: int = 0
@@ -94,8 +94,9 @@ class _Placement(NamedTuple):
 def since(version: int, *, default: Any, until: int = LATEST, nullable: int | None = None) -> Any:
     """Declare a field that exists from `version` to `until`, inclusive.
 
-    If the annotation has ``| None``, the field may be null from version `nullable` on. By default it may be
-    null in all of its versions.
+    New messages, and decoded messages of other versions, have the value `default`. If the annotation has
+    ``| None``, the field may be null from version `nullable` on. By default it may be null in all of its
+    versions.
     """
     return _Placement(default, version, until, nullable)
 
@@ -132,7 +133,7 @@ def _field(name: str, annotation: Any, declared: Any) -> Field:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since, until, tagged))
 class StructType(type):
-    """Turns the annotations of a `Struct` into slots and `__fields__`."""
+    """Turns the annotations of a `Struct` into slots and `__fields__`: a `Field` for each, in their order."""
 
     __fields__: tuple[Field, ...]
 
@@ -177,7 +178,10 @@ class Struct(metaclass=StructType):
 
 
 class Message(Struct):
-    """A base class of messages: structs that are encoded by themselves. Each class declares its versions."""
+    """A base class of messages: structs that are not part of another struct.
+
+    Each class declares `versions`: its first and its last version.
+    """
 
     versions: ClassVar[tuple[int, int]]
     flexible_from: ClassVar[int]
@@ -218,7 +222,10 @@ _ABSENT: Any = type("_Absent", (), {"__repr__": lambda _: "..."})()
 
 
 def _compile_init(cls: type[Struct]) -> Callable[..., None]:
-    """Return an ``__init__`` with a keyword for each field; a list is new for each instance."""
+    """Return an ``__init__`` with a keyword for each field.
+
+    If the default is an empty list, each instance gets its own new list.
+    """
     namespace: dict[str, Any] = {"_ABSENT": _ABSENT}
     parameters, body = [], []
     for field in cls.__fields__:

@@ -33,15 +33,20 @@ SHORT_ARRAY = 32
 
 
 def int_readers(code: str) -> list[Callable[[Readable, int], tuple[int, ...]]]:
-    """Return a list of functions. The one at index `n` reads `n` integers of the `struct` code `code`.
+    """Return functions that read short arrays of integers, each with the `struct` code `code`.
 
-    The list ends with the one for `SHORT_ARRAY` integers.
+    The function at index `n`, from 0 to `SHORT_ARRAY`, takes a buffer and a position. It returns the `n`
+    integers at this position. It raises struct.error if the buffer ends too soon.
     """
     return [Struct(f">{n}{code}").unpack_from for n in range(SHORT_ARRAY + 1)]
 
 
 class IntWriters(dict[int, Callable[..., bytes]]):
-    """Functions by array length. Each encodes an array of integers and the fixed-size fields before it."""
+    """Functions that encode an array of integers, and the fixed-size fields before it, in one call.
+
+    The key is the array's length as it is written: plus one if it is compact. A function takes the values of
+    the fields, the length as it is written, and the integers. A missing function is created at first use.
+    """
 
     def __init__(self, before: str, code: str, compact: bool) -> None:
         self.before, self.code, self.compact = before, code, compact
@@ -93,8 +98,10 @@ def uvarint(value: int) -> bytes:
 def read_string(buffer: Readable, pos: int, required: str | None) -> tuple[str | None, int]:
     """Return a compact string (None for null), and the position after it.
 
-    `required` is the field's name if the field must not be null. In this case, null raises ProtocolError. So
-    does a string that is too long.
+    If the buffer ends too soon, the string is shorter, and the position is after the end of the buffer.
+    `required` is the field's name if the field must not be null.
+
+    Raises ProtocolError for null in such a field, and for a string of more than `MAX_STRING_LENGTH` bytes.
     """
     length, pos = read_uvarint(buffer, pos)
     if length == 0 and required:
@@ -108,6 +115,7 @@ def read_string(buffer: Readable, pos: int, required: str | None) -> tuple[str |
 def read_bytes(buffer: Readable, pos: int, required: str | None) -> tuple[bytes | None, int]:
     """Return compact bytes (None for null), and the position after them.
 
+    If the buffer ends too soon, there are fewer bytes, and the position is after the end of the buffer.
     `required` is the field's name if the field must not be null. In this case, null raises ProtocolError.
     """
     length, pos = read_uvarint(buffer, pos)
@@ -120,7 +128,8 @@ def read_bytes(buffer: Readable, pos: int, required: str | None) -> tuple[bytes 
 def read_array_length(buffer: Readable, pos: int, required: str | None) -> tuple[int, int]:
     """Return a compact array's length, -1 for null, and the position after it.
 
-    `required` is the field's name if the field must not be null. Raises the errors of `check_array_length`.
+    `required` is the field's name if the field must not be null. Raises ProtocolError for null in such a
+    field, and for more elements than the buffer has bytes left or `MAX_ARRAY_LENGTH`.
     """
     length, pos = read_uvarint(buffer, pos)
     check_array_length(length - 1, len(buffer) - pos, required)
@@ -140,9 +149,11 @@ def check_array_length(length: int, remaining: int, required: str | None) -> Non
 
 
 def string_length(length: int) -> bytes:
-    """Return the prefix of a compact string: `length`, which is its size plus one, as a varint.
+    """Return the prefix of a compact string: `length` as a varint.
 
-    Raises ProtocolError if the string is too long. Compiled code handles short strings inline.
+    The caller passes the string's size in bytes plus one. Compiled code handles short strings inline.
+
+    Raises ProtocolError if the string has more than `MAX_STRING_LENGTH` bytes.
     """
     if length - 1 > MAX_STRING_LENGTH:
         raise ProtocolError(f"a string of {length - 1} bytes exceeds {MAX_STRING_LENGTH}")
@@ -154,7 +165,10 @@ def unexpected_null(field: str) -> NoReturn:
 
 
 def read_ints(code: str, buffer: Readable, pos: int, count: int) -> list[int]:
-    """Return the `count` integers at `pos`. `code` is the `struct` code of one integer."""
+    """Return the `count` integers at `pos`. `code` is the `struct` code of one integer.
+
+    Raises struct.error if the buffer ends too soon.
+    """
     return list(unpack_from(f">{count}{code}", buffer, pos))
 
 
@@ -175,9 +189,10 @@ def read_tag_count(buffer: Readable, pos: int) -> tuple[int, int]:
 
 
 def skip_tags(buffer: Readable, pos: int) -> int:
-    """Return the position after a section of unknown tagged fields. Raises the errors of `read_tag_count`.
+    """Return the position after a section of unknown tagged fields.
 
-    The position is not checked: it can be after the end of the buffer.
+    The position is not checked: it can be after the end of the buffer. Raises ProtocolError if there are more
+    than `MAX_TAGGED_FIELDS`, or a varint exceeds 32 bits. Raises IndexError if the buffer ends too soon.
     """
     count, pos = read_tag_count(buffer, pos)
     for _ in range(count):
@@ -191,10 +206,11 @@ def skip_counted_tags(buffer: Readable, pos: int, left: int) -> tuple[int, int]:
     """Skip the section of unknown tagged fields at `pos`, and count them.
 
     Args:
-        left: the number of elements that the message may still have.
+        left: the number of elements that the message may still have. The elements of arrays and the tagged
+            fields count.
 
     Returns:
-        The position after the section, and `left` without the number of tagged fields.
+        The position after the section, and `left` minus the number of tagged fields.
 
     Raises:
         TooManyElements: there are more than `left` tagged fields.
@@ -217,7 +233,7 @@ def put_records(records: Any, compact: bool, chunks: list[Chunk], out: bytearray
     `chunks`, and a new bytearray is returned.
 
     Args:
-        records: one buffer, or a list or tuple of buffers.
+        records: one buffer, or a list or tuple of buffers; not None.
         compact: write the size plus one as a varint; if false, write the size as an int32.
         chunks: the finished parts of the message.
         out: the bytearray to which the message is being written.

@@ -91,7 +91,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Return the sequence of the last record. Sequences wrap from 2^31-1 to 0."""
+        """Return the sequence of the last record; -1 if the batch has no sequences.
+
+        Sequences wrap from 2^31-1 to 0.
+        """
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_LIMIT
@@ -157,7 +160,7 @@ def producer_id_of(batch: Buffer) -> int:
 
 
 def crc_of(batch: Buffer) -> int:
-    """Return the CRC-32C of one whole batch."""
+    """Compute the CRC-32C of one whole batch, from its attributes to its end. The stored CRC is not read."""
     return crc32c(memoryview(batch)[CRC_COVERS_FROM:])
 
 
@@ -188,6 +191,8 @@ def wrong_crc(header: BatchHeader, found: int) -> KafkaError:
 
 def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """Yield each whole batch of `data` as (position, header), without an incomplete one at the end.
+
+    Neither the magic nor the CRC is checked.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, a batch length is smaller than a header.

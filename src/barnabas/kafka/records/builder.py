@@ -97,13 +97,13 @@ def batch_payload(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT
 def batch_records(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
     """Yield the records of one batch, and decode each one when it is needed. `batch` begins with its header.
 
-    The call itself decompresses the records, and raises the errors of `batch_payload`.
-
     Args:
         limit: maximum size of decompressed records, in bytes. It does not apply to an uncompressed batch.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, the data is damaged. The records before the damage have been yielded.
+        ExpandsTooFarError: the records decompress to more than `limit` bytes. The call itself raises this.
+        KafkaError: UNSUPPORTED_COMPRESSION_TYPE, or CORRUPT_MESSAGE if the data cannot be decompressed. The
+            call itself raises this. CORRUPT_MESSAGE also if a record is damaged, after all records before it.
     """
     append_time = header.max_timestamp if header.is_log_append_time else None
     payload = batch_payload(header, batch, limit)
@@ -127,7 +127,7 @@ def batch_keys_and_values(
 
 
 def all_records(data: Buffer, *, control: bool = False) -> Iterator[Record]:
-    """Yield the records of all complete batches in `data`; control records only if `control` is true.
+    """Yield the records of all complete batches in `data`, also control records if `control` is true.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.

@@ -120,7 +120,10 @@ def _into_growing_buffer(
 ) -> bytes:
     """Decompress into larger and larger buffers, because these formats do not state the decompressed size.
 
-    Raises OverflowError if the result has more than `limit` bytes.
+    `decompress_into` writes to the bytearray, and returns the number of bytes. If the bytearray is too small,
+    it raises cramjam.DecompressionError with the text `_NO_ROOM`. It is then called with a larger one.
+
+    Raises OverflowError if the result has more than `limit` bytes, and DecompressionError for damaged data.
     """
     room = min(limit, max(4 * len(data), 65_536))
     while True:

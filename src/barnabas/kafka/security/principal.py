@@ -34,7 +34,7 @@ ITSELF = Principal("", "")
 
 
 def check_name(name: str) -> None:
-    """Check that a client's name is not reserved for clients without a login.
+    """Check that a client's name is not ANONYMOUS, which is reserved for clients without a login.
 
     Raises:
         ValueError: the name is reserved.

@@ -79,7 +79,7 @@ class ScramCredential(NamedTuple):
 
 
 def can_log_in(texts: Mapping[str, str]) -> bool:
-    """Whether a user's settings, by name, contain a SCRAM credential."""
+    """Whether a user has a SCRAM credential. `texts` has the values of the user's settings, by name."""
     return any(mechanism in MECHANISMS for mechanism in texts)
 
 

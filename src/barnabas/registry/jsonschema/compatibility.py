@@ -144,7 +144,10 @@ class _Check:
         return self._under_way[pair]
 
     def _say_the_same(self, reader: Any, writer: Any) -> bool:
-        """Whether both schemas have the same text, without references, whose targets could differ."""
+        """Whether both schemas have the same text, and this text has no ``$ref``.
+
+        The targets of equal references could differ between the schemas.
+        """
         digest, refers = self._digest(reader)
         return not refers and self._digest(writer)[0] == digest
 

@@ -76,7 +76,10 @@ def visible_use(request: web.Request) -> Version:
 
 
 async def _check(request: web.Request, may: Access) -> None:
-    """Raise RegistryError unless the client has the permissions for the request's URL and method."""
+    """Raise RegistryError unless the client has the permissions for the request's URL and method.
+
+    The error is 403. It is SCHEMA_NOT_FOUND for a schema, by id or GUID, that the client may not see.
+    """
     resource = request.match_info.route.resource
     if resource is None:
         return  # there is no such address

@@ -112,9 +112,12 @@ def scope_of(request: web.Request) -> str | None:
 
 
 def uses_of(request: web.Request) -> list[Version]:
-    """Return the versions whose schema has the id or the GUID in the URL.
+    """Return the versions whose schema has the id or the GUID in the URL, with softly deleted versions.
 
-    Raises RegistryError SCHEMA_NOT_FOUND.
+    The result is in order of context, subject and number. For an id, all are from one context: that of the
+    query parameter ``subject``, or without it the first context that has the id.
+
+    Raises RegistryError: SCHEMA_NOT_FOUND, or 404 if the id is not a whole number.
     """
     state, guid = request.app[STATE], request.match_info.get("guid")
     if guid is not None:
@@ -125,7 +128,7 @@ def uses_of(request: web.Request) -> list[Version]:
 def id_of(request: web.Request) -> int:
     """Return the id of a schema in the URL.
 
-    Raises RegistryError: 404 or SCHEMA_NOT_FOUND, it is not an id.
+    Raises RegistryError: 404, it is not a whole number; SCHEMA_NOT_FOUND, it is too large for an id.
     """
     return queries.schema_id(request.match_info["id"])
 

@@ -37,11 +37,11 @@ def own_hosts(hosts: Collection[str] | None, allowed: Collection[str]) -> frozen
 
 @web.middleware
 async def own_requests_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Reject requests with another Host, and changes with another site's Origin.
+    """Run `handler`, unless the request may be from a page of another site.
 
-    Run `handler` for all other requests.
-
-    Raises RegistryError: 421 for the Host, 403 for the Origin.
+    Raises:
+        RegistryError: 421, the header Host is not one of the registry's names; 403, the header Origin is of
+            another site, and the method is neither GET nor HEAD.
     """
     hosts, host = request.app.get(HOSTS), request.host.lower()
     if hosts is not None and not _is_named(host, hosts):

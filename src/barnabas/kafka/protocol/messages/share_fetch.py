@@ -1,6 +1,7 @@
 """ShareFetch (key 78): acquire records as a member of a share group, and acknowledge earlier ones (KIP-932).
 
-v2 adds the strict limit of records (KIP-1206) and lock renewal (KIP-1222). v0 was an early-access version.
+v2 can limit the acquired records strictly (KIP-1206), and can renew the locks of acquired records (KIP-1222).
+v0 was an early-access version.
 """
 
 from barnabas.kafka.protocol.schema import (

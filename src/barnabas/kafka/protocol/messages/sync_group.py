@@ -1,6 +1,6 @@
 """SyncGroup (key 14): the leader sends the assignment, and each member receives its partitions.
 
-v3 adds static members (KIP-345), v5 checks the protocol's type and name (KIP-559).
+v3 adds static members (KIP-345). v5 has the protocol type and the protocol name of the group (KIP-559).
 """
 
 from barnabas.kafka.protocol.schema import Bytes, Int16, Int32, Request, Response, String, Struct, since

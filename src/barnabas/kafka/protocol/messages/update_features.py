@@ -1,6 +1,7 @@
 """UpdateFeatures (key 57): finalize the level of a feature for the whole cluster (KIP-584, KIP-778).
 
-v1 distinguishes safe and unsafe downgrades, and can only validate. v2 returns one error for all features.
+v1 distinguishes safe and unsafe downgrades. It adds the field validate_only, for a request that changes
+nothing. v2 returns one error for all features.
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -1,7 +1,7 @@
 """WriteShareGroupState (key 85): change the state of a share group's partitions (KIP-932).
 
-The leader of the partition sends it to the share coordinator. v1 has the number of finished records
-(KIP-1226).
+The leader of the partition sends it to the share coordinator. v1 adds the number of acknowledged or archived
+records from the start offset on (KIP-1226).
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets` that store a group of the consumer protocol (KIP-848).
 
-Key and value each begin with an int16, which is not part of the declaration. The key's int16 is the kind of
-record, the value's its version. A null value deletes the entry of the key.
+Key and value each begin with an int16, which the classes of this module do not declare. The key's int16 is
+the kind of record. The value's int16 is its version. A null value deletes the entry of the key.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(Message, versions=(0, 0), flexible=0):
-    """The value that Apache Kafka below 4.1 wrote instead of the metadata hash."""
+    """The topics of a group: Apache Kafka below 4.1 stored them, later versions only hash them (KIP-1101)."""
 
     topics: list[TopicMetadata] = []
 

@@ -1,8 +1,9 @@
 """The subscription in JoinGroup and the assignment in SyncGroup, for classic consumers.
 
 A broker treats them as opaque bytes, except to find a group's topics (OffsetDelete) or to show them in a
-tool. Each begins with its version as an int16, which is not part of the declaration. A higher version than
-those declared is read as the highest: later versions only add fields at the end, which are ignored.
+tool. Each begins with its version as an int16, which the classes of this module do not declare. A higher
+version than those declared is read as the highest. Later versions only add fields at the end, and the decoder
+ignores these fields.
 """
 
 from barnabas.kafka.protocol.schema import Bytes, Int32, Message, String, Struct, since

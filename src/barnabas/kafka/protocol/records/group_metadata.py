@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets` that hold a classic group; a null value deletes it.
 
-Key and value each begin with their version as an int16, which is not part of the declaration. The key's
-version also identifies the type of record in this topic: 2 for a group.
+Key and value each begin with their version as an int16, which the classes of this module do not declare. The
+key's version also identifies the type of record in this topic: 2 for a group.
 """
 
 from barnabas.kafka.protocol.schema import Bytes, Int32, Int64, Message, String, Struct, since

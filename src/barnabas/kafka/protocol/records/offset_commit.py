@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets` that hold one committed offset; a null value deletes it.
 
-Key and value each begin with their version as an int16, which is not part of the declaration. Keys of
-versions 0 and 1 have the same layout. Apache Kafka writes version 1; old releases wrote version 0.
+Key and value each begin with their version as an int16, which the classes of this module do not declare. Keys
+of versions 0 and 1 have the same layout. Apache Kafka writes keys of version 1; old releases wrote version 0.
 """
 
 from barnabas.kafka.protocol.schema import ZERO_UUID, Int32, Int64, Message, String, Uuid, since, tagged

@@ -1,6 +1,6 @@
 """The principal of the client whose request a broker forwards in an Envelope request (KIP-590).
 
-An int16 with the version comes first. It is not part of the declaration.
+The bytes begin with the version as an int16, which the class of this module does not declare.
 """
 
 from barnabas.kafka.protocol.schema import Bool, Message, String

@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets` that store a share group (KIP-932).
 
-Key and value each begin with an int16, which is not part of the declaration. The key's int16 is the kind of
-record, the value's its version. A null value deletes the entry of the key.
+Key and value each begin with an int16, which the classes of this module do not declare. The key's int16 is
+the kind of record. The value's int16 is its version. A null value deletes the entry of the key.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """Records of `__share_group_state`: the states of a partition's records in a share group (KIP-932).
 
 A snapshot is the whole state, and a null value deletes the state. An update changes the last snapshot. Key
-and value each begin with an int16, which is not part of the declaration: the kind, and the value's version.
+and value each begin with an int16, which the classes of this module do not declare. The key's int16 is the
+kind of record (snapshot or update). The value's int16 is its version.
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -1,7 +1,8 @@
 """Records of `__transaction_state`: the state of a transactional id; a null value deletes it.
 
-Key and value each begin with their version as an int16, which is not part of the declaration. Version 1 of
-the value, whose tagged fields transactions v2 need, is written from `transaction.version` 1 on (KIP-890).
+Key and value each begin with their version as an int16, which the classes of this module do not declare. The
+broker writes version 1 of the value if the feature `transaction.version` is 1 or higher (KIP-890).
+Transactions v2 need the tagged fields of version 1.
 """
 
 from barnabas.kafka.protocol.schema import Int8, Int16, Int32, Int64, Message, String, Struct, tagged

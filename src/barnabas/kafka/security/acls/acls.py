@@ -57,8 +57,9 @@ _NO_PRINCIPALS: Map[str, Map[ResourcePattern, None]] = Map()
 class Acls:
     """The rules by resource pattern.
 
-    A decision reads the rules of the name, of `*`, and of each prefix of the name that is as long as some
-    prefixed pattern. Its cost does not grow with the number of rules.
+    For a decision about a resource, the authorizer reads the rules of the resource's name and of `*`. It also
+    reads the rules of prefixes of this name, but only of lengths that some prefixed pattern has. So the cost
+    does not grow with the number of rules.
     """
 
     __slots__ = ("_by_principal", "_lengths", "_lengths_of", "rules")

@@ -43,7 +43,10 @@ class Access:
     acls: Acls | None = None
 
     def catch_up(self) -> None:
-        """Clear `known` if the rules have changed. This class has no rules and does nothing."""
+        """Clear `known`, the names on which operations are allowed, if the rules have changed.
+
+        This class has no rules and does nothing.
+        """
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether an operation on the resource `name` of the type `kind` is allowed."""

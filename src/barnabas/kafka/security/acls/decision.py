@@ -99,10 +99,11 @@ def decide_any(
 ) -> bool:
     """Whether a principal may perform an operation on at least one possible resource of a type (KIP-679).
 
-    Super users may. For others, some ALLOW must be left: one whose resources no DENY covers completely. These
-    rules count:
+    Super users may. Another principal needs an ALLOW, and no DENY may cover all resources of this ALLOW.
+    These rules count:
 
-    - a DENY, or an ALLOW for some resources, of the operation or of ALL;
+    - a DENY of the operation or of ALL;
+    - an ALLOW of the operation or of ALL, for some resources;
     - an ALLOW for all resources (`*`) of an operation that implies this one, as in `decide`.
 
     If no rule is about all resources of the type, the setting ``allow.everyone.if.no.acl.found`` also allows
