@@ -197,10 +197,10 @@ class ConfigError(BarnabasError):
 
 
 def fenced_since(first_version: int, version: int, error: KafkaError) -> KafkaError:
-    """Return the error that a response of `version` can contain in place of `error`.
+    """Return `error`, or its replacement in versions of an API that lack PRODUCER_FENCED (KIP-588).
 
-    An API has PRODUCER_FENCED from `first_version` on. In earlier versions INVALID_PRODUCER_EPOCH replaces it
-    (KIP-588). Other errors are returned unchanged.
+    The API has PRODUCER_FENCED from `first_version` on. `version` is that of the response. If it is lower,
+    return INVALID_PRODUCER_EPOCH with the same message. Other errors are returned unchanged.
     """
     if error.code is ErrorCode.PRODUCER_FENCED and version < first_version:
         return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)

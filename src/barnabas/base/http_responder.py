@@ -131,8 +131,8 @@ class Responder:
     async def start(self, handlers: Mapping[str, Handler]) -> None:
         """Begin to answer requests for the paths in `handlers`. Call `bind` first.
 
-        A GET or HEAD request for a path calls the path's handler. The handler returns a status with a short
-        text, or yields a long text in pieces.
+        A GET or HEAD request for a path calls the path's handler, without arguments. The handler returns a
+        status and a short text, or an asynchronous iterator over the pieces of a long text.
         """
         self.handlers = handlers
         assert self._socket is not None
@@ -267,7 +267,9 @@ class _Exchange(asyncio.Protocol):
     async def _send_long(self, pieces: AsyncIterator[str], is_chunked: bool) -> None:
         """Send a text in pieces, because it may be large.
 
-        An error before the first piece makes a response with status 500. A later error aborts the connection.
+        If `is_chunked`, the response uses the chunked transfer encoding (HTTP/1.1). If not, the end of the
+        connection marks the end of the text. An error before the first piece makes a response with status
+        500. A later error aborts the connection.
         """
         has_begun = False
         try:

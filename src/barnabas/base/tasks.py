@@ -23,7 +23,8 @@ def start_task(work: Coroutine[Any, Any, T], name: str, *, is_vital: bool = Fals
     Args:
         work: the coroutine to run.
         name: the task's name in error reports.
-        is_vital: the process must stop if the task fails.
+        is_vital: whether the process must stop if the task fails. The exception handler receives this value
+            in its context, by the key `IS_VITAL`.
     """
     task = asyncio.get_running_loop().create_task(work, name=name)
     task.add_done_callback(partial(_report, is_vital))

@@ -54,7 +54,11 @@ def logger_of(name: str, *, is_limited: bool = False) -> logging.Logger:
 
 
 class _Limited:
-    """A log filter that drops lines above the limit, and logs the number of dropped lines."""
+    """A log filter that limits the rate of lines with the same level and format; errors always pass.
+
+    It lets `BURST` lines pass at once, and then `PER_SECOND` each second. The next line after dropped ones
+    has their number.
+    """
 
     def __init__(self) -> None:
         #: by level and format: how many lines may be written, the time of this count, the lines dropped since

@@ -33,13 +33,13 @@ class StoredBytes(Protocol):
         ...
 
     def read(self, start: int, size: int) -> bytes:
-        """Return at most `size` bytes from `start` on. The result is empty only if the file lacks them."""
+        """Return at most `size` bytes from `start` on; none only if the file has no byte at `start`."""
         ...
 
     def send_to(self, descriptor: int, start: int) -> int:
         """Send as many bytes from `start` on as the socket `descriptor` accepts.
 
-        Return the number of bytes sent; it is 0 only if the file lacks them.
+        Return the number of bytes sent; it is 0 only if the file has no byte at `start`.
 
         Raises:
             BlockingIOError: the socket accepts none now.

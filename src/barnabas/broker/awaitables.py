@@ -8,8 +8,8 @@ Its type says whether the operation is complete, and when the next request of th
 |---|---|---|
 | `T` | is complete | begins |
 | a coroutine, any other future | is not complete | waits |
-| `LongResponse[T]` | works in slices; its response may be long | waits |
-| `SecondPhase[T]` | has had all its effects; is not acknowledged yet | begins if it is of the same API |
+| `LongResponse[T]` | makes its response, which may be long, in several turns of the event loop | waits |
+| `SecondPhase[T]` | has changed all that it changes; its response waits | begins if it is of the same API |
 | `LongPoll[T]` | waits for new data | makes the long poll respond at once |
 
 Only this module decides whether an object is a result or an awaitable.
@@ -35,7 +35,9 @@ MaybeAwaitable: TypeAlias = T | Awaitable[T]
 
 
 class LongResponse(Generic[T]):
-    """An awaitable response that a handler makes in slices. A thread encodes it, because it may be long.
+    """An awaitable response that a handler makes in several turns of the event loop.
+
+    A thread encodes the response, because it may be long.
 
     Args:
         work: coroutine that returns the response.
@@ -92,7 +94,10 @@ class PromptFuture(asyncio.Future[T]):
 
 
 class SecondPhase(PromptFuture[T]):
-    """A future of the response to a request whose effects are complete. Only its acknowledgement waits."""
+    """A future of the response to a request whose effects are complete.
+
+    Only the response waits, for example until other replicas have the records of a produce request.
+    """
 
 
 class LongPoll(PromptFuture[T]):

@@ -57,7 +57,8 @@ class ForEach(Protocol):
         """Call `function` with each item, and return when all calls have ended.
 
         Raises:
-            Exception: a call has failed. If several calls fail, the exception is that of the first item.
+            Exception: the error of the first item, in the order of `items`, whose call has failed. Items
+                whose call has not started then are left out, and calls that still run end later.
         """
         ...
 
@@ -66,7 +67,10 @@ class Blocking(Protocol):
     """Creates the thread pools in which a broker's blocking work runs."""
 
     def pool(self, name: str, threads: int) -> Pool:
-        """Return a new pool of that many threads. The caller must close or abandon the pool."""
+        """Return a new pool of that many threads. The caller must close or abandon the pool.
+
+        `name` is the prefix of the threads' names.
+        """
         ...
 
     def signal(self) -> Signal:

@@ -22,8 +22,8 @@ def check_address(url: str) -> None:
     """Raise an error for an address that `read_document` does not support.
 
     Raises:
-        DocumentError: the address is not https://, file:/// or, for this machine, http://; or it names a
-            user.
+        DocumentError: the address is not https://, file:/// or, for localhost and loopback addresses,
+            http://; or it contains a user name.
     """
     try:
         parts = urlsplit(url)

@@ -41,10 +41,10 @@ class Volume(NamedTuple):
 
 
 class File(Protocol):
-    """An open file. Each read and write names its position in the file."""
+    """An open file. A `position` is a number of bytes from the start of the file."""
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Read `size` bytes; fewer only at the end of the file."""
+        """Read `size` bytes from `position` on; fewer only at the end of the file."""
         ...
 
     def is_cached(self, size: int, position: int) -> bool:
@@ -52,7 +52,10 @@ class File(Protocol):
         ...
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
-        """Write all of `chunks` in order. After an OSError some of the bytes may have been written."""
+        """Write all of `chunks` in order, from `position` on.
+
+        After an OSError some of the bytes may have been written.
+        """
         ...
 
     def send_to(self, descriptor: int, size: int, position: int) -> int:
@@ -203,14 +206,17 @@ def _is_there(fs: FileSystem, path: str) -> bool:
 class VectoredFile:
     """A base class of files. Its `write_at` writes any number of chunks with `write_some`.
 
-    Calls such as pwritev take a limited number of chunks, and may write only a part of them. This class
-    handles both for every file system. So the file system of the tests needs only a `write_some`.
+    Calls such as pwritev take a limited number of chunks, and may write only a part of them. `write_at` makes
+    as many calls as necessary. So a subclass, such as the file class of the tests, has only a `write_some`.
     """
 
     __slots__ = ()
 
     def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
-        """Write at most `IOV_MAX` chunks, perhaps not completely. Return the number of bytes written."""
+        """Write at most `IOV_MAX` chunks in order, from `position` on. Return the number of bytes written.
+
+        One call may write only a part of the bytes.
+        """
         raise NotImplementedError
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
@@ -229,7 +235,10 @@ class VectoredFile:
     def _write_rest(self, chunks: Sequence[Buffer], position: int, written: int) -> None:
         """Write the bytes of `chunks` after the first `written` ones.
 
-        The system writes only a part when the disk is full, or above 2 GiB.
+        `position` is that of the first chunk. The system writes only a part in one call when the disk is
+        full, or above 2 GiB.
+
+        Raises OSError if nothing more can be written.
         """
         for chunk in chunks:
             size = len(chunk)

@@ -56,7 +56,9 @@ def explain(path: Path, error: OSError) -> str:
 
 
 def _denied_part(folder: Path) -> Path | None:
-    """Return the folder or the broker's file in it that this process may not read and write; None if it may.
+    """Return the folder, or the first of a broker's own files in it, that this process cannot read and write.
+
+    Return None if this process can read and write all of them.
 
     Raises OSError (EROFS) if the folder is on a read-only file system.
     """

@@ -24,8 +24,9 @@ def load_key(
     """Load the key and the certificates of a PEM or PKCS#12 file into a context.
 
     Args:
-        store_password: the password of a PKCS#12 file. PEM files do not use it.
-        key_password: the password of the key in a PEM file. PKCS#12 files do not use it.
+        store_password: the password of a PKCS#12 file; None if it has none. PEM files do not use it.
+        key_password: the password of the key in a PEM file; None if the key is not encrypted. PKCS#12 files
+            do not use it.
 
     Raises:
         OSError: the file cannot be read.
@@ -62,7 +63,14 @@ def _load_pem(context: ssl.SSLContext, pem: str, key_password: str | None) -> No
 
 
 def load_trust(context: ssl.SSLContext, path: str, store_password: str | None) -> None:
-    """Make a context trust the certificates of a PEM or PKCS#12 file. Raises the errors of `load_key`."""
+    """Make a context trust the certificates of a PEM or PKCS#12 file.
+
+    `store_password` is the password of a PKCS#12 file; None if it has none.
+
+    Raises:
+        OSError: the file cannot be read, or OpenSSL rejects it (`ssl.SSLError`).
+        ValueError: the file is a JKS store, has no certificate, or the password is wrong.
+    """
     data = _read(path)
     if kind_of(data) == "PEM":
         context.load_verify_locations(path)

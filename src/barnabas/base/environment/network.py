@@ -1,7 +1,7 @@
 """The network that brokers and their clients use: listening and connecting, with asyncio's transports.
 
 `SocketNetwork` is the operating system's; `simulation.network` simulates one in virtual time.
-Both give ordinary asyncio transports, so a protocol costs no more than on the event loop itself.
+Both give ordinary asyncio transports, so a protocol is as fast as with the event loop's own methods.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Secured(Protocol):
         """
 
     def not_secured(self, error: BaseException) -> None:
-        """Handle the end of an accepted connection whose TLS handshake did not finish.
+        """Handle the end of an accepted connection whose TLS handshake did not finish because of `error`.
 
         The network calls no other method afterwards.
         """
@@ -190,8 +190,8 @@ class _TlsAcceptor:
     """Accepts the TLS connections of a socket.
 
     It creates a connection's protocol before the handshake, so that the broker can limit the number of
-    unfinished handshakes. An asyncio server creates the protocol, too, but tells it of a connection only
-    after the handshake.
+    unfinished handshakes. An asyncio server also creates the protocol before the handshake, but does not call
+    its methods until the handshake has ended.
     """
 
     def __init__(
@@ -301,9 +301,10 @@ class _ServerSockets:
 def _bind(
     family: int, kind: int, proto: int, address: tuple[Any, ...], port: int, *, both: bool
 ) -> socket.socket:
-    """Return a socket that is bound to `port` at the host of `address`, and that listens already.
+    """Return a socket that listens on `port`, at the host of the socket address `address`.
 
-    On IPv6 it also accepts IPv4 connections if `both`, as Java's ``::`` does. Raises OSError.
+    `family`, `kind`, `proto` and `address` are from `socket.getaddrinfo`. On IPv6 the socket also accepts
+    IPv4 connections if `both` is true, as Java's ``::`` does. Raises OSError.
     """
     sock = socket.socket(family, kind, proto)
     try:

@@ -65,7 +65,7 @@ class OsFile(VectoredFile):
 
 
 class OsLock:
-    """A lock file that excludes other brokers, of Barnabas and of Apache Kafka, also in this process."""
+    """A lock file that excludes other brokers (Barnabas, Apache Kafka), in this process and in all others."""
 
     def __init__(self, path: str) -> None:
         self._fd = files.open_file(path, PRIVATE_FILE, create=True)

@@ -51,7 +51,7 @@ def process_use() -> ProcessUse:
 
 
 def _started() -> float:
-    """Return the start of this process in seconds since the epoch, on Linux."""
+    """Return the start of this process in seconds since the epoch. Only Linux has it: else raises OSError."""
     ticks = int(Path("/proc/self/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19])
     booted = next(
         int(line.split()[1])

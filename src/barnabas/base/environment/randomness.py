@@ -1,4 +1,4 @@
-"""Random numbers and unique ids, from the source of the environment."""
+"""Random numbers and unique ids, from a given generator or from the operating system."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ class Metric:
 def written(metric: Metric, samples: Iterable[Sample]) -> Iterator[str]:
     """Yield the Prometheus text of a metric and its samples; nothing if there are no samples.
 
-    A label whose value is empty is left out.
+    A sample is a pair: the values of the metric's labels in their order, and a number or a histogram. A label
+    whose value is empty is left out.
     """
     name, labels = metric.name, metric.labels
     is_first = True

@@ -37,7 +37,10 @@ class Durations:
         return sum(self.counts)
 
     def buckets(self) -> Iterator[tuple[str, int]]:
-        """Return the buckets of Prometheus: the upper bound as text, and the number of durations up to it."""
+        """Return the buckets of Prometheus: each upper bound as text, and how many durations are up to it.
+
+        The last bound is ``+Inf``.
+        """
         bounds = (*map(repr, BOUNDS), "+Inf")
         return zip(bounds, accumulate(self.counts), strict=True)
 

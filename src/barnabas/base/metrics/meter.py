@@ -11,6 +11,8 @@ WINDOW_S = 30.0
 class Meter:
     """Counts events. Its rate is the mean of the present window and the one before it.
 
+    A window lasts `WINDOW_S` seconds.
+
     Args:
         now: returns the monotonic time in seconds.
     """

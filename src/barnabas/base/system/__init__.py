@@ -8,7 +8,7 @@ locks: flock and POSIX record locks; else the locks of Windows' C runtime.
 limits: the limits of a process and a timer of processor time; else the C runtime's bound of open files alone.
 signals: SIGTERM and SIGINT by the event loop; else by `signal.signal`, and Ctrl-Break.
 processes: sessions and inherited descriptors; else process groups of the console and inherited handles.
-orphans: a reaper that ends a process's children with it; else they outlive it when it is killed.
+orphans: a reaper that kills a process's children when it ends; else children outlive a killed process.
 sockets: SO_REUSEADDR; else SO_EXCLUSIVEADDRUSE.
 
 If possible, a module tests for the function that it needs, not for the name of the system. So its fallback

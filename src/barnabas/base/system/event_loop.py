@@ -39,5 +39,8 @@ def run(main: Coroutine[Any, Any, _T]) -> _T:
 
 
 def turns_are_cheap(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether an empty turn of the loop costs only about a microsecond. Busy polling requires this."""
+    """Whether a turn of the loop without ready callbacks takes only about a microsecond.
+
+    Busy polling, which runs such turns instead of a wait, requires this.
+    """
     return uvloop is not None and isinstance(loop, uvloop.Loop)

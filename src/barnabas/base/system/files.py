@@ -192,7 +192,10 @@ def _persist(act: Callable[..., None], *paths: str) -> None:
 
 
 def _open_shared(path: str, *, write: bool, create: bool) -> int:
-    """Open a file on Windows so that processes may rename or remove it while it is open."""
+    """Open a file on Windows so that processes may rename or remove it while it is open.
+
+    The file is opened for reading and, if `write` is true, for writing. `create` creates a missing file.
+    """
     import _winapi  # as multiprocessing and asyncio do
     import msvcrt
 

@@ -23,11 +23,11 @@ MARKS = "BARNABAS_ENDS_WITH"
 
 
 def environment_that_ends() -> dict[str, str]:
-    """Return the environment variables for child processes that must not outlive this process.
+    """Return this process's environment, with a mark for child processes that must not outlive this process.
 
-    The first call starts a helper process, the reaper. When this process has ended, the reaper kills the
-    processes that have these variables. On a system other than Linux there is no reaper: children outlive
-    this process if it is killed.
+    The first call starts a helper process, the reaper. When this process has ended, the reaper kills all
+    processes whose environment has the mark. On a system other than Linux there is no reaper and no mark:
+    children outlive this process if it is killed.
     """
     marks = _marks(os.getpid())
     return {**os.environ, **({MARKS: marks} if marks else {})}
@@ -37,7 +37,8 @@ def environment_that_ends() -> dict[str, str]:
 def _marks(pid: int) -> str | None:
     """Start the reaper of the process `pid`, once, and return the value of `MARKS` for its children.
 
-    A mark of an ancestor stays in the value. Return None on a system without the reaper.
+    If this process was itself started with marks, the value has them, too. Return None on a system without
+    the reaper.
     """
     if not hasattr(os, "pidfd_open") or not Path("/proc/self/environ").exists():
         return None

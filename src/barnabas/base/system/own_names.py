@@ -14,8 +14,8 @@ def own_names(claimed: socket.socket, scheme: str) -> frozenset[str] | None:
     """Return the valid ``Host`` headers, in lower case, of a server that only this machine can reach.
 
     Args:
-        claimed: the address that the server is bound to.
-        scheme: ``http`` or ``https``, whose usual port may be left out.
+        claimed: the bound socket of the server.
+        scheme: ``http`` or ``https``. A header may leave out the usual port of the scheme.
 
     Returns:
         The headers; None if other machines can reach the server, because their names for it are unknown.

@@ -77,7 +77,7 @@ class Setting:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the setting, its own name first."""
+        """The names that can set this setting: its own name first, then its synonyms."""
         return tuple(dict.fromkeys((self.name, *self.synonyms)))
 
     def parse(self, text: str) -> Any:
@@ -173,5 +173,8 @@ text_list = _declared_by(Type.LIST)
 
 
 def password(name: str, **options: Any) -> Any:
-    """Declare a secret setting, which has no default and is never shown."""
+    """Declare a secret setting, which has no default and is never shown.
+
+    `options` are other fields of `Setting`.
+    """
     return Setting(name, Type.PASSWORD, None, sensitive=True, **options)

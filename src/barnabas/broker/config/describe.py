@@ -17,7 +17,8 @@ from barnabas.broker.config.topic import TopicConfig
 class Description(NamedTuple):
     """A setting with its present value, the source of this value, and all entries that set it.
 
-    The effective entry is the first one. If the setting has only its default, the entries can be empty.
+    The effective entry is the first one. If only the default sets the value, `entries` is empty or has only
+    an entry of the layer of defaults.
     """
 
     setting: Setting
@@ -27,25 +28,34 @@ class Description(NamedTuple):
 
 
 def describe_topic(layers: Sequence[Layer]) -> Iterator[Description]:
-    """Describe every setting of a topic, with values from `layers`."""
+    """Describe every setting of a topic, with values from `layers`.
+
+    The first layer that sets a value has precedence.
+    """
     return _describe(TopicConfig, layers)
 
 
 def describe_group(layers: Sequence[Layer]) -> Iterator[Description]:
-    """Describe every setting of a consumer group or share group, with values from `layers`."""
+    """Describe every setting of a consumer group or share group, with values from `layers`.
+
+    The first layer that sets a value has precedence.
+    """
     return _describe(GroupConfig, layers)
 
 
 def describe_client_metrics(layers: Sequence[Layer]) -> Iterator[Description]:
-    """Describe every setting of a client-metrics resource, with values from `layers`."""
+    """Describe every setting of a client-metrics resource, with values from `layers`.
+
+    The first layer that sets a value has precedence.
+    """
     return _describe(ClientMetricsConfig, layers)
 
 
 def describe_broker(layers: Sequence[Layer]) -> Iterator[Description]:
     """Describe every setting of a broker with values from `layers`, then each setting of a single listener.
 
-    As in Apache Kafka, only a setting's own name counts. If none of the `layers` has this name, the setting
-    has no value, even if a layer has a synonym.
+    The first layer that sets a value has precedence. As in Apache Kafka, a layer sets a value only by the
+    setting's own name. If no layer has this name, the value is None, even if a layer has a synonym.
     """
     for setting in BrokerConfig.declared.values():
         found = tuple(entries(setting.names, layers))

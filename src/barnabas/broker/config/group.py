@@ -18,8 +18,8 @@ from barnabas.broker.config.layers import Layer, Settings, Source
 def _overriding(broker_name: str, doc: str, **changes: Any) -> Any:
     """Declare a group's setting that overrides the broker's setting `broker_name` for this group.
 
-    Its name is that of the broker's setting without ``group.``. The broker's value is its default, and both
-    have the same type and limits, unless `changes` has other fields of `Setting`.
+    Its name is that of the broker's setting without ``group.``, and `doc` describes it. The broker's value is
+    its default. Both settings have the same type and limits, unless `changes` has other fields of `Setting`.
     """
     name = broker_name.removeprefix("group.")
     return replace(BrokerConfig.declared[broker_name], name=name, synonyms=(broker_name,), doc=doc, **changes)

@@ -1,9 +1,10 @@
 """Immutable, typed sets of values. Each value comes from the first layer that sets it.
 
-For a topic the layers are the settings of the topic, of the broker, of all brokers, of the broker's start,
-and the defaults. Within a layer a setting has several names, its own and its synonyms (``log.retention.ms``,
-``log.retention.minutes``, ``log.retention.hours``). The value comes from the first name in the first layer
-that has one.
+For a topic the first layers are the dynamic settings of the topic, of the broker and of all brokers. Then
+come the settings with which the broker was started, and the defaults. Within a layer a setting can have
+several names: its own name and then its synonyms (``log.retention.ms``, ``log.retention.minutes``,
+``log.retention.hours``). The value comes from the first layer with one of these names, and from the first
+name in this layer.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ def entries(names: Sequence[str], layers: Sequence[Layer]) -> Iterator[Entry]:
 def read(setting: Setting, entry: Entry, declared: Mapping[str, Setting]) -> Any:
     """Return the typed value that `entry` gives to `setting`.
 
-    If the entry's name is a synonym in hours or minutes, the value is converted to milliseconds. A
-    negative value becomes -1.
+    If the entry's name is a synonym in hours or minutes, the value is converted to milliseconds, and a
+    negative number becomes -1.
 
     `declared` has the settings by name. If the synonym is one of them, its type and limits also apply.
 
@@ -161,7 +162,8 @@ class Settings:
     def from_layers(cls, layers: Sequence[Layer], given: Mapping[str, str]) -> Self:
         """Make settings from `layers`. The first layer that sets a value has precedence.
 
-        `given` becomes the attribute `Settings.given`.
+        `given` has the values that were set, as text by name. It becomes the attribute `given`, and does not
+        change the values.
 
         Raises:
             ConfigError: a value is not allowed.
@@ -209,7 +211,7 @@ class Settings:
         return [Layer(Source.STATIC_BROKER_CONFIG, given)]
 
     def _fill(self, layers: Sequence[Layer], given: Mapping[str, str]) -> None:
-        """Set all values from `layers`.
+        """Set all values from `layers`, and the attributes `given` and `layers`.
 
         The defaults are not parsed, so the work depends only on the other layers.
         """

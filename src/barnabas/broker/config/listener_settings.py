@@ -99,14 +99,18 @@ class ListenerSetting(NamedTuple):
 
     @property
     def may_precede(self) -> bool:
-        """Whether a running broker accepts this value, but only for a listener that it does not have yet."""
+        """Whether a running broker accepts this setting for a listener that it does not have yet.
+
+        The broker rejects a change of the setting for a listener that it has.
+        """
         return self.overridden in _OF_GSSAPI
 
     @classmethod
     def parse(cls, name: str) -> ListenerSetting | None:
         """Parse the full name of a setting for a listener. Return None for any other name.
 
-        The result is also None if no listener, or not this mechanism, can override the setting.
+        Also return None if a setting for a listener, or for the mechanism in the name, cannot override the
+        broker's setting.
         """
         found = _NAME.fullmatch(name)
         if found is None:

@@ -27,7 +27,8 @@ class AclControl:
         """Create ACLs. Return the rejected ones with their errors.
 
         For each resource pattern, all ACLs are created or none. It is no error if an ACL exists already. The
-        error is INVALID_REQUEST if the pattern would have more than `MOST_RULES`, or that of a failed write.
+        error is INVALID_REQUEST if the pattern would have more than `MOST_RULES` ACLs. If the write of a
+        pattern fails, its ACLs have the error of this write.
 
         Raises:
             KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.

@@ -35,8 +35,8 @@ class AutoCreation:
 
     Args:
         view: settings of this broker, and its image (copy) of the cluster's metadata.
-        create: sends the request to the controller, and waits until this broker's image has the topics.
-            Raises KafkaError.
+        create: called with a request; sends it to the controller, waits until this broker's image has the
+            topics, and returns the response. Raises KafkaError.
     """
 
     def __init__(

@@ -102,8 +102,9 @@ class _Resource(NamedTuple):
         """Return the setting with this name.
 
         Raises:
-            KafkaError: the resource's `refusal`, the setting is unknown; INVALID_REQUEST, it is not dynamic,
-                or cannot be set for all brokers together; the error of `check_min_isr`.
+            KafkaError: the code `refusal` of this resource, the setting is unknown; INVALID_REQUEST, the
+                setting is not dynamic, or cannot be set for all brokers together; the error of
+                `check_min_isr`.
         """
         try:
             setting = self.settings.find(name)
@@ -140,8 +141,8 @@ class _Resource(NamedTuple):
         """Parse the text of a value.
 
         Raises:
-            KafkaError: INVALID_REQUEST, `text` is None; the resource's `refusal`, the text is invalid, or the
-                value is not allowed.
+            KafkaError: INVALID_REQUEST, `text` is None; the code `refusal` of this resource, the text is
+                invalid, or the value is not allowed.
         """
         if text is None:
             raise KafkaError(
@@ -153,9 +154,11 @@ class _Resource(NamedTuple):
             raise KafkaError(self.refusal, str(error)) from error
 
     def check_together(self, texts: Mapping[str, str]) -> None:
-        """Check the resource's settings together, with `texts` as its own ones.
+        """Check the combination of the resource's settings, if `texts` replace its own settings.
 
-        Raise KafkaError if the combination is invalid.
+        Raises:
+            KafkaError: INVALID_CONFIG, the combination is invalid; INVALID_REQUEST, Kerberos rules of a
+                broker are invalid.
         """
         if self.settings is TopicConfig:
             own, *others = self.layers
@@ -178,11 +181,11 @@ class ConfigControl:
     """The part of the controller that changes settings of topics, groups, brokers and client metrics.
 
     Args:
-        writes: the writes of this broker as the controller.
+        writes: writes to the metadata store while this broker is the controller.
         configs: resolves the effective settings.
         broker_id: id of this broker.
-        try_keys: loads keys and certificates that are set for this broker's listeners, and raises ConfigError
-            if they cannot be used. None accepts all of them.
+        try_keys: called with this broker's new settings. Loads the keys and certificates of its listeners,
+            and raises ConfigError if they cannot be used. None accepts all of them.
     """
 
     def __init__(
@@ -228,8 +231,8 @@ class ConfigControl:
         """Store one value of ``min.insync.replicas`` for the whole cluster, which KIP-966 requires.
 
         If the cluster has no value, it gets the value with which this broker was started. Values of single
-        brokers, which earlier versions allowed, are removed. If this changes the value that applies to a
-        topic, the ELRs that are no longer valid with it are emptied first.
+        brokers, which earlier versions allowed, are removed. If this changes the value for a topic, some ELRs
+        are emptied first (see `_empty_elrs`).
 
         Raises:
             KafkaError: the errors of `ControllerWrites.write`.
@@ -300,10 +303,11 @@ class ConfigControl:
             return errors
 
     async def _empty_elrs(self, image: ClusterImage, after: ClusterImage) -> None:
-        """Empty the ELRs that are no longer valid with the settings of `after`.
+        """Empty the ELR of each partition whose ISR has enough members for the settings in `after`.
 
-        With a lower ``min.insync.replicas``, the high watermark can advance without the members of an ELR. So
-        the members may then lack committed records (KIP-966). Call this before the new settings are stored.
+        `image` is the present metadata image, and `after` is a copy with the new settings. With a lower
+        ``min.insync.replicas``, the high watermark can advance without the members of an ELR. So the members
+        may then lack committed records (KIP-966). Call this before the new settings are stored.
         """
         operations: list[Operation] = []
         for name, topic in sorted(image.topics.items()):
@@ -375,7 +379,8 @@ class ConfigControl:
     async def _check_keys(self, resource: ConfigResource, found: _Resource, texts: Mapping[str, str]) -> None:
         """Raise KafkaError INVALID_REQUEST for keys and certificates that this broker's listeners cannot use.
 
-        Settings of other brokers are not checked, because their files are elsewhere.
+        `found` has the present settings of `resource`, and `texts` are its new own settings. Settings of
+        other brokers are not checked, because their files are on other machines.
         """
         if self._try_keys is None or resource != (ResourceType.BROKER, self._own_name):
             return
@@ -389,7 +394,11 @@ class ConfigControl:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
     def _check_limits(self, resource: _Resource, texts: Mapping[str, str], image: ClusterImage) -> None:
-        """Raise KafkaError INVALID_CONFIG if `GroupConfig.check_limits` rejects the settings of a group."""
+        """Raise KafkaError INVALID_CONFIG if `GroupConfig.check_limits` rejects a group's new settings.
+
+        `texts` are the group's new own settings, and `image` has the settings of the brokers. Settings of
+        other resources are not checked.
+        """
         if resource.settings is GroupConfig:
             layers = [Layer(Source.DYNAMIC_GROUP_CONFIG, texts), *self._configs.broker_layers(image)]
             try:
@@ -404,7 +413,10 @@ def lacks_min_isr(image: ClusterImage) -> bool:
 
 
 def _check_min_isr(resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Raise KafkaError INVALID_CONFIG if the cluster would lose its ``min.insync.replicas``."""
+    """Raise KafkaError INVALID_CONFIG if a change would remove the cluster's ``min.insync.replicas``.
+
+    `before` and `after` are the own settings of `resource` before and after the change.
+    """
     if resource == (ResourceType.BROKER, "") and _MIN_ISR in before and _MIN_ISR not in after:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
@@ -443,7 +455,10 @@ def _is_one_broker(resource: ConfigResource) -> bool:
 
 
 def _check_kerberos_rules(texts: Mapping[str, str]) -> None:
-    """Raise KafkaError INVALID_REQUEST for Kerberos rules with which the broker could not start again."""
+    """Raise KafkaError INVALID_REQUEST for Kerberos rules with which the broker could not start again.
+
+    `texts` are the broker's new own settings.
+    """
     for name, text in texts.items():
         if name.endswith(_KERBEROS_RULES):
             try:
@@ -496,7 +511,7 @@ def unserved(resource_type: int) -> str:
 
 
 def check_topic_config(texts: Mapping[str, str | None]) -> None:
-    """Raise KafkaError INVALID_CONFIG unless a topic can have these settings."""
+    """Raise KafkaError INVALID_CONFIG unless a topic can have these settings; None is not a valid value."""
     if not texts:
         return
     for name, text in texts.items():
@@ -545,7 +560,7 @@ def _altering(steps: Sequence[ConfigChange]) -> Change:
 
 
 def _altered(resource: _Resource, setting: Setting, step: ConfigChange) -> Any:
-    """Return the value of `setting` after one alteration.
+    """Return the value of `setting` after one alteration, `step`: SET, APPEND or SUBTRACT.
 
     Raises:
         KafkaError: INVALID_REQUEST, the operation is unknown; INVALID_CONFIG, only lists support the

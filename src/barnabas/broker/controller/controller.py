@@ -70,13 +70,13 @@ class Controller:
     Args:
         store: metadata store of the cluster.
         loader: loads this broker's image (copy) of the metadata.
-        view: settings of this broker, and its image (copy) of the cluster's metadata; the registration sets
-            its broker epoch.
+        view: settings of this broker, and its image (copy) of the cluster's metadata. Each registration of
+            this broker sets the broker epoch in the view.
         broker: the broker to register.
         random: spreads replicas over the brokers.
         ask: sends a request to a broker, also to this one.
-        on_failure: called when this broker cannot register, for example because a live broker has its id.
-            This broker must then stop.
+        on_failure: called with the error when this broker cannot register, for example because a live broker
+            has its id. This broker must then stop.
         token_keys: makes the HMACs of delegation tokens; None if tokens are disabled.
         try_keys: loads keys that are set for this broker's listeners (see `ConfigControl`).
     """
@@ -208,8 +208,8 @@ class Controller:
     async def enter(self) -> None:
         """Announce that the broker runs, and wait until the controller has admitted it.
 
-        After this, the metadata image shows which partitions this broker leads. Leaderships from before its
-        restart do not count.
+        After this, the metadata image shows which partitions this broker leads now. The controller has ended
+        the leaderships from before the broker's restart.
         """
         await self.registration.update(state=BrokerState.RUNNING)
         try:
@@ -326,7 +326,11 @@ class Controller:
             self._begin_join()
 
     def _lacks_nodes(self, image: ClusterImage) -> bool:
-        """Whether the cluster has no controller, or a node of this broker or controller is missing."""
+        """Whether `image` shows that the metadata store lacks a node that this broker must create.
+
+        This is the node of the broker's registration or of the controller. If this broker is the controller,
+        it is also the cluster's ``min.insync.replicas``.
+        """
         if image.controller_id == NO_BROKER or self._broker.id not in image.brokers:
             return True
         return self._writes.is_controller and (image.controller_id != self._broker.id or lacks_min_isr(image))

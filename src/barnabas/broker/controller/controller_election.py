@@ -30,7 +30,7 @@ class ControllerElection:
         store: metadata store of the cluster.
         broker_id: id of this broker.
         clock: gives the time for the node ``/controller``.
-        writes: the writes of this broker as the controller.
+        writes: writes to the metadata store while this broker is the controller.
         loader: loads this broker's image (copy) of the metadata. A new controller epoch is higher than the
             epoch in the image.
     """
@@ -65,10 +65,10 @@ class ControllerElection:
 
         Return False if another broker is the controller, or if this one still is.
 
-        This session may already have a node ``/controller``, from an election whose response was lost or from
-        before `resign`. Then the broker raises the epoch again. After that, each pending write of an earlier
-        epoch has failed or is done. If a user has deleted this controller's node, the controller resigns and
-        takes part in the election again.
+        The node ``/controller`` of an earlier election of this session may still exist. This occurs after
+        `resign`, or if the response to the election was lost. Then the broker keeps the node and raises the
+        epoch. After an election, each pending write of an earlier epoch has failed or is done. If a user has
+        deleted this controller's node, the controller resigns and takes part in the election again.
 
         Raises:
             KafkaError: NOT_CONTROLLER, the node of the epoch is missing (`lost_nodes`).

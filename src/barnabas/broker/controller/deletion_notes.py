@@ -60,7 +60,11 @@ class DeletionNotes:
         self._is_stopped = False
 
     def on_image(self, delta: ImageDelta) -> None:
-        """Start a task that confirms the deletion notes of the new metadata image after the deletions."""
+        """Start the task that removes this broker from the deletion notes in the new metadata image.
+
+        The task waits until this broker has deleted the logs. Do nothing if the image has no notes, or if the
+        task already runs.
+        """
         if self._is_stopped:  # images go on coming for a while
             return
         if delta.after.deleted_topics and (self._confirming is None or self._confirming.done()):

@@ -32,7 +32,7 @@ class ElectionControl:
     """The part of the controller that elects leaders on request.
 
     Args:
-        writes: the writes of this broker as the controller.
+        writes: writes to the metadata store while this broker is the controller.
         caught_up: waits until the controller has processed all changes of brokers.
         ask: sends a request to a broker.
     """
@@ -113,7 +113,10 @@ def _leaderless(
 
 
 def _is_the_same(image: ClusterImage, before: ClusterImage, broker: BrokerId) -> bool:
-    """Whether a broker has the same registration in both images, so that its answer is still valid."""
+    """Whether a broker has the same registration in both images.
+
+    If so, its answer to a request from the time of `before` is still valid.
+    """
     now, then = image.brokers.get(broker), before.brokers.get(broker)
     return now is not None and then is not None and now.epoch == then.epoch
 

@@ -13,7 +13,10 @@ _NONE: Mapping[TopicPartition, frozenset[BrokerId]] = MappingProxyType({})
 
 
 def eligibility_of(image: ClusterImage) -> Eligibility:
-    """Return the brokers of a metadata image by their roles: in sync, electable, leaving, unclean."""
+    """Return the brokers that can be in sync, can be elected, are leaving, or may have lost records.
+
+    `Eligibility` explains these sets.
+    """
     registered = image.brokers.values()
     alive = frozenset(broker.id for broker in registered if broker.state is BrokerState.RUNNING)
     running = alive - {broker.id for broker in registered if broker.is_isolated}
@@ -44,8 +47,9 @@ def incomplete_replicas(
 
     Args:
         image: the metadata image.
-        only_unadmitted: ignores admitted brokers. When the controller admitted them, it removed their
-            incomplete replicas from ISR and ELR. Since then only complete replicas have joined the ISR.
+        only_unadmitted: leave out the brokers whose registration the controller has processed (admitted). The
+            controller has removed their incomplete replicas from ISR and ELR. Since then only complete
+            replicas have joined the ISR.
     """
     found: dict[TopicPartition, frozenset[BrokerId]] = {}
     for broker in image.brokers.values():

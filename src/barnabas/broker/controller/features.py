@@ -38,7 +38,7 @@ class FeatureControl:
 
     Args:
         store: metadata store of the cluster.
-        writes: the writes of this broker as the controller.
+        writes: writes to the metadata store while this broker is the controller.
     """
 
     def __init__(self, store: MetadataStore, writes: ControllerWrites) -> None:

@@ -91,9 +91,9 @@ def too_few(image: ClusterImage, config: BrokerConfig) -> dict[TopicPartition, t
     """Return the partitions of internal topics that need more replicas, with all replicas that each needs.
 
     A partition needs `CLUSTER_REPLICAS` replicas, or one on each running broker if these are fewer.
-    Partitions that are damaged or have a reassignment in progress are left out. Topics whose replication
-    factor is set are left out, too. Without `zookeeper.connect` the broker is not in a cluster, and the
-    result is empty.
+    Partitions that have a reassignment in progress, or no state in the metadata store, are left out. Topics
+    whose replication factor is set are left out, too. Without the setting ``zookeeper.connect`` the broker
+    has no cluster, and the result is empty.
     """
     if config.zookeeper_connect is None:
         return {}

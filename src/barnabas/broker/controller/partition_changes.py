@@ -20,9 +20,10 @@ from barnabas.broker.metadata.image import PartitionState
 
 
 class Eligibility(NamedTuple):
-    """The brokers that may be in sync, may be elected, are leaving, or may have lost records.
+    """Four sets of brokers: those that may be in sync, may be elected, are leaving, or may have lost records.
 
-    This applies to all partitions of which a broker has a replica.
+    Each set applies to all partitions of which a broker has a replica. A broker is leaving if it is shutting
+    down or isolated from the others.
     """
 
     #: may stay in an ISR: they run, and have not restarted since they joined it
@@ -64,6 +65,9 @@ def with_isr(
 
 def settle(state: PartitionState, min_isr: int, eligible: Eligibility) -> PartitionState:
     """Remove replicas that may not be in sync from the ISR, and replace a leader that may not lead.
+
+    `eligible` says which replicas may be in sync and may lead. `min_isr` is the topic's
+    ``min.insync.replicas``.
 
     Return the new state, or `state` itself if nothing changes. The new leader is a replica from the ISR, or
     from the ELR if no replica in the ISR can lead. If none in the ELR can lead either, a leader that is
@@ -118,14 +122,15 @@ def _first_of(
 def candidates(
     state: PartitionState, electable: frozenset[BrokerId], *, is_unclean_allowed: bool = False
 ) -> tuple[BrokerId, ...]:
-    """Return the replicas that take part in an unclean election. Return none if there is no election now.
+    """Return the replicas that take part in an unclean election; an empty tuple if there is no election now.
 
-    There is no election while the partition has a leader. If a replica certainly has all records, the
-    partition waits for this replica. It also waits for all members of the last known ELR, because one of them
-    may have the most records. With `is_unclean_allowed` it does not wait.
+    There is no election while the partition has a leader, or no state in the metadata store. If the ISR or
+    the ELR has members, they certainly have all records, and the partition waits for one of them. If not, it
+    waits until all members of the last known ELR are in `electable`, because one of them may have the most
+    records. With `is_unclean_allowed` it does not wait.
 
-    All live replicas take part: a replica that left the ISR earlier may have more records than the ISR's last
-    members.
+    All replicas in `electable` take part: a replica that left the ISR earlier may have more records than the
+    ISR's last members.
     """
     if state.leader != NO_BROKER or state.is_missing:
         return ()
@@ -141,7 +146,8 @@ def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[Brok
     """Return the brokers for which a partition without a leader waits if unclean elections are not allowed.
 
     If some brokers certainly have all records, the result has these, and any one of them is enough. If there
-    is no such broker, the partition waits for all absent members of the last known ELR.
+    is no such broker, the partition waits for all members of the last known ELR that are not in `electable`.
+    The result is empty if the partition has a leader.
     """
     if state.leader != NO_BROKER or state.is_missing:
         return ()
@@ -168,9 +174,9 @@ def elect_uncleanly(state: PartitionState, leader: BrokerId) -> PartitionState:
 def elect_furthest(state: PartitionState, leader: BrokerId, min_isr: int) -> PartitionState:
     """Return the state after the unclean election of `leader`, with the last known ELR unchanged.
 
-    The leader's log must reach at least as far as those of all members of the last known ELR. If this leader
-    is lost before `min_isr` replicas are in sync again, the next election waits for all those members. The
-    leader's machine may lose power, and the leader may then lose records that the others have.
+    The leader's log must reach at least as far as the logs of all members of the last known ELR. The leader
+    may fail before `min_isr` replicas are in sync. It may then lose records that these members still have,
+    for example in a power failure. So the next election waits for all of these members again.
     """
     after = elect_uncleanly(state, leader)
     return with_isr(after._replace(last_known_elr=state.last_known_elr), after.isr, min_isr)
@@ -179,7 +185,7 @@ def elect_furthest(state: PartitionState, leader: BrokerId, min_isr: int) -> Par
 def elect_preferred(state: PartitionState, electable: frozenset[BrokerId]) -> PartitionState | None:
     """Return the state with the preferred leader as the leader, in a new leader epoch.
 
-    Return None if the preferred leader leads already, is not in sync, or cannot be elected.
+    Return None if the preferred leader leads already, is not in sync, or is not in `electable`.
     """
     preferred = state.replicas[0]
     if preferred == state.leader or preferred not in state.isr or preferred not in electable:
@@ -193,8 +199,10 @@ def depart(
     """Return the state without a replica that requests to leave the ISR.
 
     The replica cannot write any more. It keeps its records, so it may join the ELR. If it leads, another
-    in-sync replica becomes the leader. Return None if it must stay: it is the last member of the ISR, or it
-    leads and no other member can be elected.
+    in-sync replica in `electable` becomes the leader. `min_isr` is the topic's ``min.insync.replicas``.
+
+    Return None if the replica must stay: it is the last member of the ISR, or it leads and no other member
+    can be elected.
     """
     stay = tuple(each for each in state.isr if each != replica)
     after = with_isr(state, stay, min_isr)
@@ -211,7 +219,8 @@ def alter(
 ) -> PartitionState:
     """Return the state with the ISR that its leader proposes (KIP-497), in the order of the replicas.
 
-    `is_recovering` says whether the leader is still recovering after an unclean election (KIP-704).
+    `min_isr` is the topic's ``min.insync.replicas``. `is_recovering` says whether the leader is still
+    recovering after an unclean election (KIP-704).
     """
     ordered = tuple(replica for replica in state.replicas if replica in isr)
     return with_isr(state, ordered, min_isr)._replace(recovering=is_recovering)

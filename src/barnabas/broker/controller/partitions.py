@@ -51,9 +51,9 @@ class IsrProposal(NamedTuple):
     """A leader's proposal of a new ISR (KIP-497).
 
     `isr` has pairs of a broker and its broker epoch, which is -1 if the leader does not know it (KIP-903).
-    The other epochs are those of the state that the leader knows. Any in-sync replica can propose the ISR
-    without itself, if it can write no more. `is_recovering` is whether the leader still recovers from an
-    unclean election.
+    `leader_epoch` and `partition_epoch` are those of the partition's state that the sender knows. Any in-sync
+    replica, also the leader, can propose the ISR without itself, if it cannot write any more. `is_recovering`
+    is whether the leader still recovers from an unclean election.
     """
 
     topic_id: TopicId
@@ -75,7 +75,7 @@ class PartitionControl:
     new epoch (KIP-380, KIP-903). The controller neither waits for a broker that is starting, nor elects it.
 
     Args:
-        writes: the writes of this broker as the controller.
+        writes: writes to the metadata store while this broker is the controller.
         loader: loads this broker's image (copy) of the metadata.
         configs: resolves the effective settings of topics.
         unclean: elects leaders of partitions in which no replica certainly has all records.
@@ -309,15 +309,15 @@ class PartitionControl:
 def check_proposal(
     image: ClusterImage, leader: BrokerId, state: PartitionState, proposal: IsrProposal
 ) -> None:
-    """Check that the leader can have this ISR, or that the requesting replica can leave the ISR.
+    """Check a proposal of `leader`: the partition's leader, or an in-sync replica that leaves the ISR.
 
-    `leader` is the broker that sends the proposal: the leader, or a replica that leaves.
+    `state` is the present state of the partition.
 
     Raises:
         KafkaError: as in Kafka: NOT_CONTROLLER, the proposal has a higher epoch than `state`;
             FENCED_LEADER_EPOCH, it has a lower leader epoch; INVALID_UPDATE_VERSION, it has a lower partition
-            epoch; INVALID_REQUEST, `leader` may not propose this ISR; INELIGIBLE_REPLICA, a broker in it
-            cannot be in sync now.
+            epoch; INVALID_REQUEST, `leader` may not propose this ISR; INELIGIBLE_REPLICA, a broker in the
+            proposed ISR cannot be in sync now.
     """
     if proposal.leader_epoch > state.leader_epoch or proposal.partition_epoch > state.partition_epoch:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)  # the leader knows of a newer one's decisions
@@ -360,9 +360,11 @@ def check_proposal(
 def _with_only_replica(
     after: PartitionState, before: PartitionState, eligible: Eligibility
 ) -> PartitionState:
-    """Return the state with the only replica as leader, if there is only one and it can be elected.
+    """Return `after` with the partition's only replica as leader, if it has no other replica.
 
-    No other replica could have more records. For other partitions, return `after`.
+    No other replica could have more records. The new leader epoch follows that of `before`, the state before
+    the change. Return `after` unchanged if the partition has several replicas or a leader, or if its replica
+    cannot be elected.
     """
     if len(after.replicas) == 1 and candidates(after, eligible.electable):
         return elect_uncleanly(after, after.replicas[0])._replace(leader_epoch=before.leader_epoch + 1)

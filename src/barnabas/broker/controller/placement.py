@@ -153,6 +153,7 @@ def check_assignments(
     """Check the replicas that a request names for a new topic. Return them in the order of the partitions.
 
     `assignments` are pairs of a partition number and the partition's replicas. There must be at least one.
+    `alive` are the brokers that the request may name.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT, the partitions are not numbered 0, 1, 2 without gaps, they

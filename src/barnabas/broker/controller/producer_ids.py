@@ -37,7 +37,7 @@ class ProducerIdControl:
         self._granted = -1
 
     async def allocate(self, broker_id: BrokerId) -> range:
-        """Allocate a block of producer ids that no other broker gets, now or after a restart.
+        """Allocate `BLOCK_SIZE` producer ids to a broker. No other broker gets them, now or after a restart.
 
         Raises:
             KafkaError: the errors of `ControllerWrites.write`.
@@ -58,10 +58,11 @@ class ProducerIdControl:
             return block
 
     def _first_of_all(self) -> int:
-        """Return the first id to allocate if none is known: none was allocated, or its node is missing.
+        """Return the first id to allocate if no allocated id is known.
 
-        If a client may have deleted the node, the result is above all ids that earlier controllers could
-        allocate. If not, or in the first controller epoch, it is 0.
+        Either none was allocated, or a client of the metadata store has deleted the node with the last one.
+        If the store has other clients, the result is above all ids that controllers of earlier epochs could
+        allocate. If it has none, or in the first controller epoch, the result is 0.
         """
         is_shared = self._store.session_timeout > 0  # else no client could have deleted it
         return self._writes.epoch * _IDS_OF_AN_EPOCH if is_shared and self._writes.epoch > 1 else 0

@@ -103,7 +103,10 @@ _KEYS = {kind.value: kind for kind in QuotaKind}
 
 
 def _parents(group: Mapping[QuotaEntity, object]) -> list[str]:
-    """Return the paths of the parent nodes that quotas of users' client ids require."""
+    """Return the paths of the parent nodes of those quotas in `group` that are for a client id of a user.
+
+    Some of these nodes may exist already.
+    """
     users = {
         entity.user: None for entity in group if entity.user is not None and entity.client_id is not None
     }

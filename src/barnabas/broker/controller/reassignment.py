@@ -57,9 +57,9 @@ def cancel(state: PartitionState) -> PartitionState:
 def is_complete(state: PartitionState, min_isr: int) -> bool:
     """Whether the old replicas can be removed. False if the partition has no reassignment.
 
-    All added replicas must be in sync. Also, at least `min_isr` of the replicas that stay must be in sync, or
-    all of them if these are fewer. So a replica that stays and is out of sync can delay the reassignment only
-    if `min_isr` requires it (as in Kafka since KRaft).
+    All added replicas must be in sync. Also, at least `min_isr` replicas of the target must be in sync, or
+    the whole target if it has fewer replicas. So a replica that stays and is out of sync can delay the
+    reassignment only if `min_isr` requires it (as in Kafka since KRaft).
     """
     if not is_moving(state):
         return False
@@ -70,10 +70,10 @@ def is_complete(state: PartitionState, min_isr: int) -> bool:
 
 
 def finish(state: PartitionState, min_isr: int, electable: Container[BrokerId]) -> PartitionState | None:
-    """Return the state after the end of a reassignment; None while it cannot end.
+    """Return the state after the end of a reassignment; None while it cannot end (`is_complete`).
 
-    If the leader must leave, the first in-sync replica in `electable` becomes leader, in a new epoch. If
-    there is none, the reassignment waits.
+    `min_isr` is the topic's ``min.insync.replicas``. If the leader must leave, the first in-sync replica of
+    the target in `electable` becomes leader, in a new epoch. If there is none, the result is None.
     """
     if not is_complete(state, min_isr):
         return None

@@ -39,7 +39,7 @@ class ReassignmentControl:
     continues them.
 
     Args:
-        writes: the writes of this broker as the controller.
+        writes: writes to the metadata store while this broker is the controller.
         loader: loads this broker's image (copy) of the metadata.
         configs: resolves the effective settings of topics.
         caught_up: waits until the controller has processed all changes of brokers.
@@ -167,7 +167,7 @@ class ReassignmentControl:
     ) -> PartitionState | None:
         """Return the state after the reassignment; None if the partition has none, or if it cannot end yet.
 
-        The function first removes replicas that may not be in sync from the ISR (`settle`).
+        The function first removes replicas that may not be in sync by `eligible` from the ISR (`settle`).
         """
         if not is_moving(state):
             return None

@@ -1,4 +1,7 @@
-"""A broker's registration: an ephemeral node that shows that the broker is alive, and its state."""
+"""A broker's registration: an ephemeral node of the metadata store, which shows that the broker is alive.
+
+The node also has the broker's addresses, state and other data (`BrokerImage`).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ async def check_registered(loader: MetadataLoader, broker: BrokerId, epoch: int)
     """Return the metadata image if the broker is registered in this epoch.
 
     If the image does not show that, this function first reads the latest registrations from the metadata
-    store. An error makes the broker give up all its leaderships, so it must not come from an old image.
+    store. A broker that gets one of these errors gives up all its leaderships. So an old image must not cause
+    the error.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED, no such broker is registered; STALE_BROKER_EPOCH, the broker is
@@ -52,7 +56,7 @@ class Registration:
     Args:
         store: metadata store of the cluster.
         broker: the broker to register.
-        view: has the clock; its broker epoch is set at each new registration.
+        view: the broker's view, with its clock. Each new registration sets the broker epoch in the view.
     """
 
     def __init__(self, store: MetadataStore, broker: BrokerImage, view: MutableView) -> None:
@@ -135,7 +139,7 @@ class Registration:
         await stop_tasks(*self._announcing)
 
     async def _withdraw(self) -> None:
-        """Delete the given-up node, if this session still owns it."""
+        """Delete the registration node that `give_up` has given up, if this session still owns it."""
         node = await self._store.exists(self._path)
         if node is not None and node.owner == self._store.session_id and node.created == self._broker.epoch:
             with contextlib.suppress(NoNodeError):

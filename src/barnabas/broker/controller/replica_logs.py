@@ -66,7 +66,11 @@ async def reaches(
 async def failed_replicas(
     ask: Ask, image: ClusterImage, broker: BrokerId
 ) -> frozenset[TopicPartition] | None:
-    """Return the partitions whose replica a broker cannot use; None if it does not answer for all."""
+    """Ask a broker which of its replicas it cannot use, and return their partitions.
+
+    The broker's log directories with these replicas have failed. Return None if the broker does not answer
+    for all of its replicas in `image`.
+    """
     partitions = [
         TopicPartition(name, number)
         for name, topic in sorted(image.topics.items())

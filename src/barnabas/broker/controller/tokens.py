@@ -30,7 +30,7 @@ class TokenControl:
     """The part of the controller that manages delegation tokens.
 
     Args:
-        writes: the writes of this broker as the controller.
+        writes: writes to the metadata store while this broker is the controller.
         view: settings and clock of this broker.
         keys: makes the HMACs; None if tokens are disabled.
         random: makes ids.
@@ -119,7 +119,9 @@ class TokenControl:
             return await self._expire_in(await self._find(image, principal, mac), period_ms)
 
     async def expire(self, principal: Principal, mac: bytes, period_ms: int) -> int:
-        """Set a token's expiry to a period from now, in milliseconds. A negative period deletes the token.
+        """Set the expiry of the token with the HMAC `mac`, for `principal`.
+
+        The token expires in `period_ms` milliseconds from now. A negative period deletes the token.
 
         Returns:
             The new expiry time, in milliseconds since the epoch; for a deleted token the present time.

@@ -176,7 +176,7 @@ class TopicControl:
             return errors
 
     async def _missing(self, topic: TopicImage) -> Collection[str]:
-        """Return the paths of the nodes that a damaged topic lacks."""
+        """Return the paths of the topic's nodes that the metadata store lacks; usually there are none."""
         if not any(state.is_missing for state in topic.partitions):
             return ()
         paths = [znodes.partitions(topic.name)]

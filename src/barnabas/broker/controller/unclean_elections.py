@@ -39,7 +39,7 @@ class UncleanElections:
     accept the loss.
 
     Args:
-        writes: the writes of this broker as the controller.
+        writes: writes to the metadata store while this broker is the controller.
         loader: loads this broker's image (copy) of the metadata.
         configs: resolves the effective settings of topics.
         ask: sends a request to a broker, also to this one.
@@ -62,7 +62,10 @@ class UncleanElections:
         self._told: dict[tuple[BrokerId, ...], int] = {}
 
     def begin(self) -> None:
-        """Start a task that holds the possible elections, and repeats while some partitions need one."""
+        """Start a task that elects leaders where an election is possible, while some partitions need one.
+
+        If the task already runs, it begins another attempt at once.
+        """
         self._is_due = True
         self._news.set()
         if self._electing is None or self._electing.done():
@@ -132,7 +135,7 @@ class UncleanElections:
                 delay = min(2 * delay, _LAST_RETRY)
 
     def _wanted(self, image: ClusterImage) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-        """Return the partitions that can get a leader, and the brokers to ask."""
+        """Return the partitions that can get a leader, and the brokers to ask for the ends of their logs."""
         electable = eligibility_of(image).in_sync
         incomplete = incomplete_replicas(image)
         leaderless = sorted(
@@ -151,7 +154,10 @@ class UncleanElections:
         return wanted
 
     def _report_awaited(self, image: ClusterImage) -> None:
-        """Log the brokers that must come back, once after each change."""
+        """Log the brokers for which partitions without a leader wait.
+
+        The broker logs this again only when these brokers or the number of their partitions have changed.
+        """
         electable = eligibility_of(image).in_sync
         incomplete = incomplete_replicas(image)
         waiting: dict[tuple[BrokerId, ...], list[TopicPartition]] = {}

@@ -97,8 +97,9 @@ class ControllerWrites:
         """Enter a context like `deciding`, for a response that must be true even without a write.
 
         A broker that does not know yet that it was replaced has an old image of the metadata. In this image,
-        a deleted topic still exists, for example. So a decision without a write is valid only if this broker
-        is still the controller. Afterwards this broker's image shows the decision.
+        a deleted topic still exists, for example. So at the end of the context, and after a KafkaError in it,
+        this method checks that this broker is still the controller. It then waits until this broker's image
+        shows the decision.
 
         Raises:
             KafkaError: the errors of `deciding`; NOT_CONTROLLER, this broker is not the controller, or no
@@ -164,8 +165,8 @@ class ControllerWrites:
 
         Return the version of each Create and Set, -1 for other operations.
 
-        The order of the operations stays the same. Several transactions are under way at once. The event loop
-        can run other tasks after each transaction.
+        The metadata store executes the operations in their order. The method sends several transactions
+        before it waits for the first one. The event loop can run other tasks after each transaction.
 
         Raises:
             KafkaError, StoreError: the first error of `write`, after all transactions have ended. Some of

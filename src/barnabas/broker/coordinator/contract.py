@@ -43,8 +43,8 @@ class Result(Generic[T]):
     The runtime returns `response` when the records are committed and replayed. `response` can be a future
     that a later operation resolves.
 
-    If `then` is set, its return value is the response instead. The runtime calls `then` after the replay with
-    None, or after a failed append with the error. Without `then`, the caller gets that error.
+    If `then` is set, its return value is the response instead. The runtime calls ``then(None)`` after the
+    replay, or ``then(error)`` after a failed append. Without `then`, the caller gets that error.
     """
 
     response: MaybeAwaitable[T] | None = None

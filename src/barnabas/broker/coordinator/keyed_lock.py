@@ -48,7 +48,10 @@ class KeyedLock:
         self.keys[key].waiting.append((shared, run))
 
     def acquire(self, key: Hashable, shared: bool) -> None:
-        """Take the lock for an operation that has just run, until `release`. Never waits."""
+        """Take the lock until `release`, for an operation that has run and that is not committed yet.
+
+        The method never waits, and does not check whether the lock is free.
+        """
         state = self.keys.setdefault(key, _Key())
         if shared:
             state.shared += 1
@@ -56,7 +59,10 @@ class KeyedLock:
             state.exclusive = True
 
     def release(self, key: Hashable, shared: bool) -> None:
-        """Release the lock of an operation, and run the waiting operations that can now run."""
+        """Release the lock of an operation, and run the waiting operations that can now run.
+
+        `shared` is the value that was passed to `acquire`.
+        """
         state = self.keys[key]
         if shared:
             state.shared -= 1

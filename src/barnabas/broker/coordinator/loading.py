@@ -161,7 +161,11 @@ async def load(
 def _with_additions(
     latest: Mapping[bytes, bytes | None], added: Mapping[bytes, Sequence[tuple[bytes, bytes | None]]]
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the last record of each key, followed by its additions. A deleted key has no additions."""
+    """Yield the last record of each key, followed by its additions. A deleted key has no additions.
+
+    `latest` has the last value of each key; None for a deleted key. `added` has the additions as (key,
+    value), by the key of the record that they add to.
+    """
     for key, value in latest.items():
         yield key, value
         if added and value is not None:
@@ -198,8 +202,9 @@ def _damaged(offset: Offset, end: Offset, reason: str) -> KafkaError:
 def _supersede(pending: dict[ProducerId, dict[bytes, _Pending]], key: bytes, value: bytes | None) -> None:
     """Mark the writes of `key` in open transactions as superseded by a later record outside of transactions.
 
-    These writes must not replace the later record when their transactions commit. If the later record deletes
-    the key (`value` is None), remove these writes.
+    `pending` has the writes of open transactions by producer id and key; it is changed. The marked writes
+    must not replace the later record when their transactions commit. If the later record deletes the key
+    (`value` is None), remove the writes.
     """
     for written in pending.values():
         if key not in written:

@@ -67,7 +67,7 @@ class PatternSearch:
 
 
 def _match(matches: Callable[[str], Any], names: Sequence[str]) -> tuple[list[str], float]:
-    """Return the names that match, and the CPU time of the search in seconds."""
+    """Return the names for which `matches` is true, and the CPU time of the search in seconds."""
     began = thread_seconds()
     return _matching(matches, names), thread_seconds() - began
 
@@ -77,9 +77,10 @@ def _matching(matches: Callable[[str], Any], names: Sequence[str]) -> list[str]:
 
 
 def _pieces(names: Sequence[str], size: int, most: int) -> Iterator[Sequence[str]]:
-    """Yield slices of `names`: each takes at most `most` steps, but has at least one name.
+    """Yield slices of `names` for each of which a match takes at most `most` steps.
 
-    `size` is the number of instructions in the compiled expression.
+    The steps of a name are its number of characters times `size`, the number of instructions in the compiled
+    expression. A slice has at least one name, and at most `_NAMES` names.
     """
     start, steps = 0, 0
     for end, name in enumerate(names):

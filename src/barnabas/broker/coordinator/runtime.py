@@ -108,7 +108,9 @@ class CoordinatorRuntime(Generic[S]):
         clock: gives the timestamps of records.
         make_shard: called with the context of a partition; returns a new shard without state.
         write_timeout_ms: time limit of an append; after it the client gets a retriable error.
-        extends: see `load`.
+        extends: called with the key of each loaded record; returns the key of the record that it adds to, or
+            None if it replaces earlier records with its own key. Without `extends`, each record replaces
+            them.
         compression: the compression of appended batches.
     """
 

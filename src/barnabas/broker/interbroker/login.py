@@ -14,8 +14,8 @@ RunElsewhere: TypeAlias = Callable[[Callable[[], bytes | None]], Awaitable[bytes
 class PeerLogin(NamedTuple):
     """A SASL login to other brokers.
 
-    `begin` starts an exchange of messages. `run` executes a function in a thread pool, because keys take long
-    to derive.
+    `begin` is called without arguments, and starts the exchange of messages on a connection. `run` executes a
+    function in a thread pool, because keys take long to derive.
     """
 
     mechanism: str

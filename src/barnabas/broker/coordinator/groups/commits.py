@@ -91,7 +91,8 @@ class Commits:
     def commit(self, request: OffsetCommitRequest) -> Result[OffsetCommitResponse]:
         """Return the response to OffsetCommit, and the records that store the offsets.
 
-        Every topic of the request must have its name and its id.
+        Every topic of the request must have its name and its id. The method does not check the sender. An
+        offset whose metadata is too long gets OFFSET_METADATA_TOO_LARGE in the response, and no record.
         """
         now = self._view.clock.now_ms()
         retention = request.retention_time_ms
@@ -118,7 +119,8 @@ class Commits:
     ) -> Result[TxnOffsetCommitResponse]:
         """Return the response to TxnOffsetCommit, and the offset records for the producer's transaction.
 
-        `topic_ids` must have every topic of the request.
+        `topic_ids` must have every topic of the request, by name. The method does not check the sender. An
+        offset whose metadata is too long gets OFFSET_METADATA_TOO_LARGE in the response, and no record.
         """
         now = self._view.clock.now_ms()
         records: list[OffsetRecord] = []

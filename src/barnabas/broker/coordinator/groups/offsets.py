@@ -2,11 +2,10 @@
 
 Offsets of topics that members subscribe to do not expire. While a classic group with members rebalances, or
 has another protocol type than "consumer", none of its offsets expires. Other offsets expire
-`offsets.retention.minutes`
-after one of these events:
+``offsets.retention.minutes`` after one of these events:
 
 - the last member left: all offsets of a classic group without members;
-- the commit: a topic without subscribers, and consumers that assign partitions to themselves.
+- the commit: offsets of topics without subscribers, and of consumers that assign partitions to themselves.
 """
 
 from __future__ import annotations
@@ -100,5 +99,8 @@ def _expiry(committed: CommittedOffset, idle_since: int, offsets_retention_ms: i
 
 
 def _same_topic(stored: TopicId, asked: TopicId) -> bool:
-    """Whether two ids can belong to the same topic. Older commits and requests have no id (all zeros)."""
+    """Whether a commit's topic id (`stored`) and a request's topic id (`asked`) can be of the same topic.
+
+    An older commit or request has no id (all zeros), which matches every topic.
+    """
     return ZERO_TOPIC_ID in (stored, asked) or stored == asked

@@ -32,9 +32,9 @@ class PendingOffsets:
         written[key] = committed
 
     def supersede(self, key: OffsetKey) -> None:
-        """Drop the pending offsets of `key`, because a later commit outside of transactions replaces them.
+        """Make the pending offsets of `key` void: a later commit outside of transactions replaces them.
 
-        The key stays pending until the transactions end.
+        The key still counts as pending until the transactions end.
         """
         for written in self._producers.values():
             if key in written:

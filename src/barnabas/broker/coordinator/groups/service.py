@@ -170,7 +170,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
                     )
 
     def forget_topics(self, topics: set[str]) -> None:
-        """Begin to delete the offsets of deleted topics, by name."""
+        """Begin to delete the offsets of deleted topics. `topics` are their names."""
         for partition, shard in self.active_shards():
             for group_id in list(shard.groups):
                 if shard.commits.has_offsets_of(group_id, topics):
@@ -244,7 +244,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
     ) -> MaybeAwaitable[ConsumerGroupHeartbeatResponse]:
         """Handle ConsumerGroupHeartbeat: check the request, and run `GroupShard.consumer_heartbeat`.
 
-        A request without a member id gets a new one.
+        If the request has no member id, set a new one in the request.
 
         Raises:
             KafkaError: UNSUPPORTED_VERSION, the consumer protocol is disabled; INVALID_REQUEST, a field is
@@ -391,9 +391,10 @@ class _ShareShards:
 
 
 def _is_deleted(topic: str, delta: ImageDelta) -> bool:
-    """Whether `delta` deletes a topic.
+    """Whether `delta` deletes the topic that had the name `topic` before it.
 
-    A topic that is missing from the later image is not deleted unless `delta` lists its id as deleted.
+    A topic can be missing from the image after `delta` without a deletion. So `delta` must list the topic's
+    id as deleted.
     """
     before, after = delta.before.topics.get(topic), delta.after.topics.get(topic)
     if before is None or (after is not None and after.id == before.id):

@@ -294,7 +294,10 @@ class GroupShard:
         return result
 
     def make_way(self, group_id: str) -> Result[None]:
-        """Delete an empty consumer group, so that a classic group can replace it."""
+        """Delete an empty consumer group, so that a classic group can replace it.
+
+        Do nothing if the group does not exist, has members, or has another type.
+        """
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:
             return Result(records=group.tombstones())
@@ -368,6 +371,8 @@ class GroupShard:
     def commit(self, request: OffsetCommitRequest, api_version: int) -> Result[OffsetCommitResponse]:
         """Handle OffsetCommit: store offsets. Every topic of the request must have its name and its id.
 
+        `api_version` is the version of the request: from v9 on, members of the consumer protocol can commit.
+
         Raises:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
                 REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION; or
@@ -392,6 +397,8 @@ class GroupShard:
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
     ) -> Result[TxnOffsetCommitResponse]:
         """Handle TxnOffsetCommit: store offsets that become valid when the producer's transaction commits.
+
+        `topic_ids` must have every topic of the request, by name.
 
         Raises:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,

@@ -4,8 +4,9 @@ If a record is in an older and in a newer batch, the one with the higher deliver
 At equal counts the later delivery state remains, in the order available, archiving, acknowledged, archived. A
 record's count and state never fall. So a late duplicate of a write changes nothing.
 
-Unlike in Kafka, acknowledged comes after archiving. The write of a rejection can be stored although its
-answer is lost. The member then still has the record. If it accepts the record, there must be no dead letter.
+Unlike in Kafka, acknowledged comes after archiving. When a member rejects a record, the state archiving can
+be stored although the member gets an error. The member then still has the record, and can accept it. The
+broker must not write an accepted record to a dead letter queue.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def combine(
 def _laid_over(older: Sequence[StateBatch], newer: Sequence[StateBatch]) -> Iterator[StateBatch]:
     """Yield the batches of both arguments, ordered by offset.
 
-    Where two batches overlap, yield what `combine` keeps.
+    Where two batches overlap, yield the one with the higher delivery count, or else with the later state.
     """
     olds, news = iter(older), iter(newer)
     old, new = next(olds, None), next(news, None)

@@ -145,7 +145,7 @@ def _decode_key(cls: _KeyClass, data: bytes) -> SharePartitionKey:
 
 
 def _encode_batches(batches: Sequence[StateBatch]) -> list[stored.StateBatch]:
-    """Encode the batches at once: an update can have one for each record."""
+    """Encode all batches in one step, because an update can have one batch for each record."""
     return cast(list[stored.StateBatch], EncodedItems(len(batches), b"".join(starmap(_BATCH.pack, batches))))
 
 

@@ -93,6 +93,9 @@ class SharePersister(Protocol):
         write changes nothing. The start offset never falls; -1 keeps it. Writes of one key are stored in the
         order of the calls.
 
+        `delivery_complete_count` is the number of finished records from the start offset on; -1 for an
+        unknown number (KIP-1226). It replaces the stored number.
+
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher; FENCED_LEADER_EPOCH, a later
                 leader has read or written the state; INVALID_REQUEST, the state is not initialized, or the

@@ -139,6 +139,8 @@ class ShareCoordinator(Coordinator[ShareShard]):
     ) -> MaybeAwaitable[None]:
         """Run `ShareShard.write`, and count the call in `writes`.
 
+        The arguments are those of `SharePersister.write`.
+
         Raises:
             KafkaError: the errors of `ShareShard.write`, and of every routed operation.
         """

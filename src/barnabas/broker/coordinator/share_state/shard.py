@@ -122,7 +122,8 @@ class ShareShard:
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> Result[None]:
         """Replace the state by a new one: see `SharePersister.initialize`.
 
-        A state epoch of -1 is not checked, and keeps the stored state epoch.
+        A state epoch of -1 is not checked, and keeps the stored state epoch. If `start_offset` is -1, the
+        partition's leader chooses the start offset later.
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher; UNKNOWN_TOPIC_OR_PARTITION, the
@@ -169,13 +170,14 @@ class ShareShard:
     ) -> Result[None]:
         """Combine batches with the stored ones: see `SharePersister.write`.
 
-        Epochs of -1 are not checked.
+        Epochs of -1 are not checked. `delivery_complete_count` is the number of finished records from the
+        start offset on; -1 for an unknown number.
 
         Raises:
             KafkaError: INVALID_REQUEST, the state is not initialized, or the batches overlap, are not in the
                 order of their offsets, or are too many; FENCED_STATE_EPOCH, the stored state epoch is higher;
-                FENCED_LEADER_EPOCH, a later leader has read or written the state;
-                UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image of the metadata.
+                FENCED_LEADER_EPOCH, a later leader has read or written the state; UNKNOWN_TOPIC_OR_PARTITION,
+                the partition is not in the broker's image of the metadata.
         """
         held = self._find(key)
         state = held.state

@@ -114,7 +114,10 @@ class MarkerQueue:
         self._failures.pop(transactional_id, None)
 
     def retry(self, transactional_id: str, reason: object) -> None:
-        """Call `done` again after a pause, because the completion record could not be stored."""
+        """Call `done` again after a pause, because the completion record could not be stored.
+
+        `reason` is the error, for the log.
+        """
         pause_ms = self._failed(transactional_id, reason)
         self._timers.set((transactional_id, "done"), pause_ms, lambda: self._done(transactional_id))
 

@@ -127,6 +127,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     ) -> ProducerIdentity:
         """Handle InitProducerId: check the transaction timeout, and run `TransactionShard.init_producer`.
 
+        `expected` is the identity of a producer that continues after an error (KIP-360); None for a new one.
+
         Raises:
             KafkaError: INVALID_REQUEST, the id is empty or too long; INVALID_TRANSACTION_TIMEOUT,
                 `timeout_ms` is not between 1 and ``transaction.max.timeout.ms``; the errors of
@@ -178,6 +180,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, version: int
     ) -> MaybeAwaitable[ProducerIdentity]:
         """Handle EndTxn: run `TransactionShard.end`, with an unused producer id if the operation needs one.
+
+        `version` is the version of transactions that the producer uses.
 
         Raises:
             KafkaError: INVALID_REQUEST, the id is empty or too long; the errors of `TransactionShard.end`;

@@ -115,7 +115,7 @@ class TransactionShard:
     # --- the producer's identity ---
 
     def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether the next operation needs a new producer id.
+        """Whether the next InitProducerId or EndTxn of a transactional id needs a new producer id.
 
         It needs one if the transactional id is new, or if the epochs of its producer id are used up.
         """
@@ -131,12 +131,12 @@ class TransactionShard:
             transactional_id: the id.
             timeout_ms: transaction timeout, in milliseconds.
             expected: the identity of a producer that continues after an error (KIP-360); None for a new one.
-            fresh: an unused producer id if `needs_producer_id`.
+            fresh: an unused producer id if `needs_producer_id`; NO_PRODUCER_ID if not.
 
         Raises:
             KafkaError: PRODUCER_FENCED, `expected` may no longer use the id; CONCURRENT_TRANSACTIONS, the
-                last transaction must end first, or a new producer id is necessary and `fresh` is none. If the
-                last transaction is still open, this operation aborts it.
+                last transaction must end first, or a new producer id is necessary and `fresh` is
+                NO_PRODUCER_ID. If the last transaction is still open, this operation aborts it.
         """
         now = self._clock.now_ms()
         transaction = self.transactions.get(transactional_id) or new_transaction(fresh, timeout_ms, now)
@@ -206,7 +206,9 @@ class TransactionShard:
         """Return NONE for each partition that is in the transaction, TRANSACTION_ABORTABLE for the others.
 
         Raises:
-            KafkaError: the errors of `add_partitions`.
+            KafkaError: INVALID_PRODUCER_ID_MAPPING, the transactional id is unknown or has another producer
+                id; PRODUCER_FENCED, the producer has another epoch; CONCURRENT_TRANSACTIONS, the last
+                transaction is prepared.
         """
         transaction = self._of_producer(transactional_id, producer)
         return {
@@ -263,11 +265,12 @@ class TransactionShard:
             producer: the producer id and epoch in the request.
             commit: whether to commit.
             version: version of transactions that the producer uses.
-            fresh: an unused producer id if `needs_producer_id`.
+            fresh: an unused producer id if `needs_producer_id`; NO_PRODUCER_ID if not, or before version 2.
 
         Raises:
             KafkaError: INVALID_PRODUCER_ID_MAPPING, the transactional id is unknown; the errors of
-                `must_end`; CONCURRENT_TRANSACTIONS, a new producer id is necessary and `fresh` is none.
+                `must_end`; CONCURRENT_TRANSACTIONS, a new producer id is necessary and `fresh` is
+                NO_PRODUCER_ID.
         """
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
@@ -292,7 +295,10 @@ class TransactionShard:
         return self._end(transactional_id, following, answer)
 
     def abort_timed_out(self, transactional_id: str) -> Result[None]:
-        """Abort the transaction and fence its producer, if the transaction has timed out."""
+        """Abort the transaction and fence its producer, if the transaction has timed out.
+
+        If not, or if the transactional id is unknown, do nothing.
+        """
         transaction = self.transactions.get(transactional_id)
         now = self._clock.now_ms()
         if transaction is None or not transaction.is_timed_out(now):
@@ -306,14 +312,20 @@ class TransactionShard:
         return self._fence(transactional_id, transaction, aborted)
 
     def expire(self, transactional_id: str, expiration_ms: int) -> Result[None]:
-        """Delete the transactional id if it was unused for `expiration_ms`."""
+        """Delete the transactional id if it was unused for `expiration_ms`.
+
+        If the id is unknown, or has an open or prepared transaction, do nothing.
+        """
         transaction = self.transactions.get(transactional_id)
         if transaction is None or not transaction.is_expired(self._clock.now_ms(), expiration_ms):
             return Result()
         return Result(records=[transaction_record(transactional_id, None)])
 
     def resume(self, transactional_id: str) -> Result[None]:
-        """Begin to write the markers of a transaction that was loaded in a prepared state."""
+        """Begin to write the markers of a transaction that was loaded in a prepared state.
+
+        If no transaction of the id is prepared, do nothing.
+        """
         transaction = self.transactions.get(transactional_id)
         if transaction is not None and transaction.state.is_prepared:
             self._markers.add(transactional_id, transaction)

@@ -96,7 +96,10 @@ class Transaction(NamedTuple):
     def with_partitions(
         self, added: Iterable[TopicPartition], client_version: int, now_ms: int
     ) -> Transaction:
-        """Return the state with more partitions. If no transaction is open, one begins at `now_ms`."""
+        """Return the state with more partitions. If no transaction is open, one begins at `now_ms`.
+
+        `client_version` is the version of transactions that the producer uses.
+        """
         return self._replace(
             updated_ms=now_ms,
             state=TransactionState.ONGOING,

@@ -94,7 +94,10 @@ class _Draft:
     def _kept(
         self, partitions: Sequence[_Partition], members: Sequence[int]
     ) -> tuple[dict[int, set[_Partition]], dict[_Partition, set[int]]]:
-        """Return which of `partitions` each member had before, and the members that had each of them."""
+        """Return which of `partitions` each member had in its last target assignment, by member.
+
+        Also return the members that had each of `partitions`, by partition.
+        """
         holders: dict[_Partition, set[int]] = {partition: set() for partition in partitions}
         topics = {topic for topic, _ in partitions}
         owned: dict[int, set[_Partition]] = {}
@@ -160,8 +163,8 @@ def _hand_out(
 ) -> None:
     """Add members to partitions until each partition has `sharing` members, and each member its quota.
 
-    The caller must have made both totals equal, with no member above its quota and no partition above
-    `sharing`.
+    The sum of the quotas must be `sharing` times the number of partitions. No member may be above its quota,
+    and no partition above `sharing`. `owned` and `holders` are changed.
     """
     takers = deque(member for member, mine in owned.items() if len(mine) < quotas[member])
 

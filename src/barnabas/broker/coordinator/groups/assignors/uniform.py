@@ -3,8 +3,8 @@
 If all members subscribe to the same topics, their numbers of partitions differ by at most one, and no
 partition moves without need. Members with one partition more than others keep it if the numbers cannot be
 equal. If subscriptions differ, each partition goes to the subscriber with the fewest partitions. Then, topic
-by topic, partitions move from subscribers with the most to those with the fewest. In this case, Apache Kafka
-4.2 assigns each partition in the same way.
+by topic, partitions move from subscribers with the most to those with the fewest. If subscriptions differ,
+Apache Kafka 4.2 also gives each partition to the subscriber with the fewest.
 
 Apache Kafka 4 ignores racks. Here, if all members subscribe to the same topics, a member in the rack of a
 replica comes first. Racks decide only between members that balance and stickiness do not distinguish.
@@ -119,7 +119,10 @@ def _hand_out(draft: AssignmentDraft, topic: str) -> None:
 
 
 def _balance(draft: AssignmentDraft, order: list[str]) -> None:
-    """Balance topic by topic, until one pass over all topics moves no partition, or after `MAX_ROUNDS`."""
+    """Balance topic by topic, until one pass over all topics moves no partition, or after `MAX_ROUNDS`.
+
+    `order` are the topics, in the order in which they are balanced.
+    """
     still = 0
     for _ in range(MAX_ROUNDS):
         for topic in order:
@@ -152,10 +155,11 @@ def _balance_topic(draft: AssignmentDraft, topic: str) -> bool:
 
 
 def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield without end the member that gets the next partition, with its number of partitions.
+    """Yield without end the member that gets the next partition, with its present number of partitions.
 
-    `members` must be sorted by their numbers of partitions. Members with the fewest come in turn, then also
-    those that had one more, and so on. The caller must give each member a partition before the next step.
+    `members` must be sorted by their numbers of partitions. First each member with the fewest partitions
+    comes once. Then these members and those that had one partition more come once, and so on. The caller must
+    give each member a partition before the next step.
     """
     end = 0
     for level in count(draft.loads[members[0]]):
@@ -168,11 +172,11 @@ def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, i
 def _givers(
     draft: AssignmentDraft, members: list[int], owned: dict[int, list[int]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the member that gives up the next partition, with its number of partitions.
+    """Yield the member that gives up the next partition, with its present number of partitions.
 
     Members with the most partitions come first. `members` must be sorted by their numbers of partitions, and
-    `owned` has the topic's partitions of each member. The caller must take a partition from each yielded
-    member, there and in the draft.
+    `owned` has the topic's partitions of each member. Before the next step, the caller must take a partition
+    from the yielded member, both in `owned` and in `draft`.
     """
     start = end = len(members)
     level = draft.loads[members[-1]]

@@ -135,7 +135,10 @@ class Members:
         return len(self._joined)
 
     def park_join(self, member: ClassicMember, reply: asyncio.Future[JoinGroupResponse]) -> None:
-        """Delay a member's JoinGroup. Answer an earlier delayed one with REBALANCE_IN_PROGRESS."""
+        """Delay a member's JoinGroup, whose future is `reply`.
+
+        Answer an earlier delayed JoinGroup of the member with REBALANCE_IN_PROGRESS.
+        """
         repeated = ErrorCode.REBALANCE_IN_PROGRESS
         self.answer_join(member, JoinGroupResponse(error_code=repeated, member_id=member.member_id))
         member.join = reply

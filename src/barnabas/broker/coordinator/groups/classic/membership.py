@@ -240,7 +240,8 @@ class ClassicMembership:
     def _remove(self, group: ClassicGroup, leaver: MemberIdentity) -> bool:
         """Remove a member or a pending member.
 
-        Return True for a member, and False for a pending member, which leaves without a rebalance.
+        `leaver` names it by its member id or, if that is empty, by its instance id. Return True for a member,
+        and False for a pending member, which leaves without a rebalance.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_INSTANCE_ID, another member has the
@@ -270,8 +271,8 @@ class ClassicMembership:
 
         If the sender is a member, restart its session timeout.
 
-        A sender with a negative `generation` may commit while the group is empty. In a transaction, a sender
-        without a generation, a member id and an instance id may always commit.
+        A sender outside the group sends a negative `generation`. It may commit while the group is empty. In a
+        transaction, it may always commit if it sends no member id and no instance id.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, the sender is not a member; FENCED_INSTANCE_ID, another member has

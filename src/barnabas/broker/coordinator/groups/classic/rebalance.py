@@ -3,7 +3,7 @@
 A rebalance begins when the membership or a member's metadata changes. Its join phase waits for all members,
 at most for the longest rebalance timeout. At the end of the phase, the coordinator removes dynamic members
 that have not joined. The leader gets the list of members. The coordinator stores the leader's assignment
-before any member gets its part: only the replay of that record makes the group STABLE.
+before any member gets its partitions: only the replay of that record makes the group STABLE.
 
 If the assignment cannot be stored, the rebalance ends with an error for all members, as in Kafka. The
 coordinator delays the next rebalance, for longer after each failure, even if members retry sooner.
@@ -46,7 +46,8 @@ class Rebalance:
         view: settings and clock of the broker.
         timers: the timers of the shard.
         most_bytes: returns the size of the largest batch that can be appended, in bytes.
-        write: runs a step under a group's lock, and appends the records that it returns.
+        write: called with a group id and a function without arguments. It calls the function under the
+            group's lock, and appends the records that the function returns.
         sessions: the session timeouts of members.
     """
 
@@ -67,11 +68,17 @@ class Rebalance:
     # --- join ---
 
     def advance(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
-        """Handle `Event.MEMBERS_CHANGED`: begin a rebalance, or continue the one in progress."""
+        """Handle `Event.MEMBERS_CHANGED`: begin a rebalance, or continue the one in progress.
+
+        `reason` is the cause of a new rebalance, for the log.
+        """
         return self.act(group, group.react(Event.MEMBERS_CHANGED), reason)
 
     def act(self, group: ClassicGroup, action: Action, reason: str) -> list[GroupRecord]:
-        """Execute PREPARE (begin a rebalance) or CHECK_JOINED. Ignore any other action."""
+        """Execute PREPARE (begin a rebalance) or CHECK_JOINED. Ignore any other action.
+
+        `reason` is the cause of a new rebalance, for the log.
+        """
         if action is Action.PREPARE:
             return self._prepare(group, reason)
         if action is Action.CHECK_JOINED:
@@ -79,9 +86,9 @@ class Rebalance:
         return []
 
     def _prepare(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
-        """Begin a rebalance: all members must join again.
+        """Begin a rebalance: all members must join again. `reason` is its cause, for the log.
 
-        If all have done so already, complete the join phase.
+        If all members have already joined again, complete the join phase.
         """
         logger.log(
             _level(group),
@@ -105,9 +112,9 @@ class Rebalance:
         return []
 
     def _prepare_held(self, group: ClassicGroup, error: KafkaError) -> None:
-        """Begin a rebalance, because an assignment could not be stored.
+        """Begin a rebalance, because an assignment could not be stored. `error` is the cause, for the log.
 
-        Its join phase lasts at least for a pause that grows with each failure.
+        The join phase of the rebalance lasts at least for a pause that grows with each failure.
         """
         group.store_failures += 1
         pause_ms = backoff_ms(group.store_failures)

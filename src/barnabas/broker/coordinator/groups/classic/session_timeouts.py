@@ -22,8 +22,10 @@ class SessionTimeouts:
 
     Args:
         timers: the timers of the shard.
-        write: runs an operation under a group's lock, and appends the records that it returns.
-        expire: removes the member with an id from a group, and returns the records to append.
+        write: called with a group id and a function without arguments. It calls the function under the
+            group's lock, and appends the records that the function returns.
+        expire: called with a group and the id of a member whose session has timed out. It removes the member,
+            and returns the records to append.
     """
 
     def __init__(
@@ -38,7 +40,10 @@ class SessionTimeouts:
         self.watch(group, member.member_id, member.session_timeout_ms)
 
     def watch(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Restart the session timeout of a member or a pending member. When it expires, remove the member."""
+        """Restart the session timeout of a member or a pending member.
+
+        When `timeout_ms` milliseconds have passed without another restart, remove the member.
+        """
         key = _key(group, member_id)
 
         def expire() -> list[GroupRecord]:

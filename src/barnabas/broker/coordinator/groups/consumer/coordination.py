@@ -118,7 +118,11 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, GroupDraft]):
     def _upgrade(
         self, group: ClassicGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """Convert a classic group to a consumer group, and let the requesting member join it."""
+        """Convert a classic group to a consumer group, and let the requesting member join it.
+
+        Raises:
+            KafkaError: the errors of `upgrade` and of `ConsumerMembership.heartbeat`.
+        """
         draft = upgrade(group, self._topics, self._view.config)
         result = self._membership.heartbeat(draft, request, caller)
         finish = result.then

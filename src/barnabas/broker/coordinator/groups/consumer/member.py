@@ -123,7 +123,9 @@ class ConsumerMember(NamedTuple):
     def _without_unsubscribed(self, owned: Partitions | None, subscribed: Set[TopicId]) -> ConsumerMember:
         """Return a copy of the member without partitions of topics that it no longer subscribes to.
 
-        If the member may still own such partitions, it must revoke them before it gets a new target.
+        `subscribed` are its topics, and `owned` the partitions that it reports as owned; None if it reports
+        nothing. If the member may still own partitions of other topics, it must revoke them before it gets a
+        new target.
         """
         kept = {topic: partitions for topic, partitions in self.assigned.items() if topic in subscribed}
         if len(kept) == len(self.assigned):
@@ -157,5 +159,8 @@ def union(one: Partitions, other: Partitions) -> Partitions:
 
 
 def _may_own(owned: Partitions | None, partitions: Partitions) -> bool:
-    """Whether a member that reports `owned` may own any of `partitions`."""
+    """Whether a member that reports `owned` may own any of `partitions`.
+
+    If the member reports nothing (None), the result is True.
+    """
     return owned is None or bool(common(partitions, owned))

@@ -146,7 +146,8 @@ class ConsumerMembership:
     ) -> ConsumerMember:
         """Return the member as it was before the request, or a new one that joins.
 
-        If a static member joins again with a new member id, replace it.
+        If a static member joins again with a new member id, replace it. `owned` are the partitions that the
+        member reports as owned; None if it reports nothing.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_MEMBER_EPOCH (`_check_epoch`);
@@ -218,7 +219,8 @@ class ConsumerMembership:
     ) -> Result[ConsumerGroupHeartbeatResponse]:
         """Handle the heartbeat of a member that leaves.
 
-        A static member that leaves only for a restart (`LEAVE_STATIC_EPOCH`) keeps its place in the group.
+        A static member that leaves only for a restart (epoch `LEAVE_STATIC_EPOCH`) stays in the group, and
+        keeps its assigned partitions. Any other member is removed.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_INSTANCE_ID, another member has the
@@ -241,7 +243,8 @@ class ConsumerMembership:
     ) -> Result[T]:
         """Remove members, and return `response` when their removal is stored.
 
-        If only members of the classic protocol remain, the group can become classic: see `may_downgrade`.
+        `reason` is for the log. If only members of the classic protocol remain, the group can become classic:
+        see `may_downgrade`. If the removal cannot be stored, the caller gets the error.
         """
         leavers = {member.member_id for member in gone}
         if not leavers:
@@ -306,7 +309,7 @@ class ConsumerMembership:
 
 
 def _classic_without(group: ConsumerGroup, leavers: Collection[str]) -> list[ConsumerMember]:
-    """Return the members except `leavers`; an empty list if one of these uses the consumer protocol."""
+    """Return the members except `leavers`; an empty list if one of the others uses the consumer protocol."""
     staying: list[ConsumerMember] = []
     for member in group.members.values():
         if member.member_id not in leavers:
@@ -346,6 +349,8 @@ def _updated(
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
     """Raise KafkaError FENCED_MEMBER_EPOCH if a member must not use this epoch.
+
+    `owned` are the partitions that the member reports as owned; None if it reports nothing.
 
     A member may use 0 (to join), its current epoch, or its previous one. With the previous epoch, the member
     must report the partitions that it owns, and only such partitions as the coordinator has assigned to it. A

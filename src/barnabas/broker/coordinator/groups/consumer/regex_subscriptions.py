@@ -150,7 +150,8 @@ class RegexSubscriptions:
     def refresh(self, group: ConsumerGroup, may_see: Callable[[str], bool]) -> None:
         """Start a search for the group's topics in the background.
 
-        Do nothing if no search is due, or one is running for the group.
+        Do nothing while a search runs for the group, while its last results are new enough, or during the
+        pause after a failure.
 
         The search finds only topics that the client may describe (`may_see`).
         """

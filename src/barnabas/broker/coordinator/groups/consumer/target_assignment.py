@@ -42,7 +42,7 @@ class ConsumerAssignmentInputs(NamedTuple):
         return changed
 
     def put(self, targets: Mapping[str, Partitions], draft: GroupDraft) -> None:
-        """Store `targets`, except those of members that have left since the computation.
+        """Write `targets` into the draft, except those of members that have left since the computation.
 
         If a static member has restarted with a new member id meanwhile, the member with the new id gets the
         target.
@@ -62,7 +62,8 @@ class ConsumerTargetAssigner(TargetAssigner[ConsumerGroup, GroupDraft]):
     Args:
         topics: the topics of the cluster.
         assignors: returns the names of the enabled assignors, the default first.
-        put_off: see `TargetAssigner`.
+        put_off: called with the id of a large group. It begins to compute the group's target assignment, and
+            stores it later.
     """
 
     def __init__(
@@ -85,7 +86,9 @@ class ConsumerTargetAssigner(TargetAssigner[ConsumerGroup, GroupDraft]):
     ) -> ConsumerMember:
         """Advance a member by one step towards its target: see `ConsumerMember.reconciled`.
 
-        Write the change into the draft, and return the new member.
+        Write the change into the draft, and return the new member. `owned` are the partitions that the member
+        reports as owned; None if it reports nothing. `subscription_changed` says whether the member's request
+        changed its topics.
         """
         group = draft.group
         member = group.members[member_id]

@@ -29,8 +29,8 @@ class Timeouts:
     def __init__(self, timers: Timers, fence: Callable[[Late], None]) -> None:
         """Create the timeouts.
 
-        `fence` is called when a timeout expires. `fence` must remove the member under the group's lock, if
-        the member is still late then.
+        `fence` is called with a late member when its timeout expires. `fence` must take the group's lock, and
+        then remove the member if `Late.still_is` still returns true.
         """
         self._timers = timers
         self._fence = fence
@@ -42,9 +42,9 @@ class Timeouts:
         self._set("session", group_id, member_id, timeout_ms, "its session has expired")
 
     def expect_revocation(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """Start the rebalance timeout.
+        """Start the rebalance timeout of a member.
 
-        If the member has not revoked its partitions when the timeout ends, fence the member.
+        If the member has not revoked its partitions after `timeout_ms` milliseconds, fence the member.
         """
         self._set("rebalance", group_id, member_id, timeout_ms, "it did not revoke partitions in time")
 
@@ -52,7 +52,10 @@ class Timeouts:
         self._cancel("rebalance", group_id, member_id)
 
     def expect_join(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """Start the timeout within which a classic member must join again, unless it has started already."""
+        """Start the timeout within which a classic member must join again, unless it has started already.
+
+        If the member has not joined after `timeout_ms` milliseconds, fence the member.
+        """
         if ("join", group_id, member_id) not in self._timers:
             self._set("join", group_id, member_id, timeout_ms, "it did not rejoin in time")
 

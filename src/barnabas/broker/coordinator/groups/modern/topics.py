@@ -114,7 +114,10 @@ class Topics:
 
 
 def topic_hash(topic: TopicImage, brokers: Mapping[BrokerId, BrokerImage]) -> int:
-    """Return the hash of one topic: its id, name, partitions and their racks."""
+    """Return the hash of one topic: its id, name, partitions and their racks.
+
+    `brokers` has the racks of the replicas.
+    """
     high, low = struct.unpack(">qq", topic.id)
     parts = [
         bytes([_HASH_FORMAT]),

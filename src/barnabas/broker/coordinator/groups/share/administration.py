@@ -28,7 +28,7 @@ _AT_ONCE = 100
 class Shards(Protocol):
     """Accesses the share groups of the shard that coordinates a group.
 
-    Both methods raise KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+    `read` and `write` raise KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
     """
 
     def read(self, group_id: str) -> ShareGroups: ...

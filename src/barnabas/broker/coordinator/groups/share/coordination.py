@@ -185,7 +185,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         return Result(records=group.tombstones())
 
     def forget_topics(self, group_id: str, topics: Collection[TopicId]) -> Result[None]:
-        """Remove deleted topics from a group. The share coordinator itself deletes their states."""
+        """Remove deleted topics from a group. The share coordinator itself deletes their states.
+
+        If the group does not exist, do nothing.
+        """
         group = self._group(group_id)
         if group is None:
             return Result()

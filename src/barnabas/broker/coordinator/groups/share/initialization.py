@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 class StateTopic(NamedTuple):
-    """A topic's name, and those of its partitions that are in one state: initializing, or initialized."""
+    """A topic's name, and the numbers of its partitions in one state: initializing, or initialized."""
 
     name: str
     partitions: frozenset[int]

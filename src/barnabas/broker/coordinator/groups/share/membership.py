@@ -99,7 +99,10 @@ class ShareMembership:
         return Result(records=self._removal(group, member).records, then=then)
 
     def fence(self, group: ShareGroup, late: Late) -> Result[None]:
-        """Remove a member whose session has expired, unless it has sent a heartbeat meanwhile."""
+        """Remove the member of `late`, whose session has expired, unless it has sent a heartbeat meanwhile.
+
+        If the removal cannot be stored, try again later.
+        """
         member = group.members.get(late.member_id)
         if member is None or not late.still_is():
             return Result()

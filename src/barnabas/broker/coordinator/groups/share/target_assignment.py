@@ -41,7 +41,7 @@ class ShareAssignmentInputs(NamedTuple):
         }
 
     def put(self, targets: Mapping[str, Partitions], draft: ShareGroupDraft) -> None:
-        """Store `targets`, except those of members that have left."""
+        """Write `targets` into the draft, except those of members that have left since the computation."""
         for member_id, target in targets.items():
             if member_id in draft.group.members:
                 draft.put_target(member_id, target)
