@@ -119,6 +119,22 @@ def test_too_few_records_are_said(servers, topic):
         consumer.take(1, timeout=0.2)
 
 
+def test_records_that_arrived_for_a_take_that_timed_out_are_not_processed(servers, barnabas_broker, topic):
+    barnabas_broker.produce(topic, "a")
+    with Consumer(servers, topic, group=f"late-{topic}") as consumer:
+        consumer.take(1, 60)
+    barnabas_broker.produce(topic, "b")
+    with Consumer(servers, topic, group=f"late-{topic}") as consumer:
+        while not consumer._pending:
+            with pytest.raises(ClientError, match="of 2 records"):
+                consumer.take(2, timeout=1)
+        consumer.commit()
+        assert list(barnabas_broker.admin().group_offsets(f"late-{topic}").values()) == [1]
+        barnabas_broker.produce(topic, "c")
+        assert texts(consumer.take(2, 60)) == ["b", "c"]
+    assert list(barnabas_broker.admin().group_offsets(f"late-{topic}").values()) == [3]
+
+
 def test_reading_up_to_given_ends_stops_there(servers, barnabas_broker):
     barnabas_broker.create_topic("in-parts", 3)
     with Producer(servers) as producer:

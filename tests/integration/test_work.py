@@ -122,6 +122,32 @@ def test_only_the_present_job_can_be_released(broker, queue):
         assert (again.text, again.attempt) == (second.text, 2)
 
 
+def test_jobs_that_arrived_for_a_take_that_timed_out_come_with_the_next_calls(broker, queue, caplog):
+    send(broker, queue, "a", "b")
+    with Worker(broker.bootstrap_servers, queue, group=queue) as worker:
+        first = worker.poll(PATIENCE)
+        with pytest.raises(ClientError, match="only 1 of 3 records"):
+            worker.take(3, 1)
+        send(broker, queue, "c")
+        taken = worker.take(2, PATIENCE)
+        assert sorted(job.text for job in [first, *taken]) == ["a", "b", "c"]
+        assert worker.poll(0.5) is None
+    assert not caplog.records
+
+
+def test_a_worker_says_that_nobody_got_the_jobs_of_a_take_that_timed_out(broker, queue, caplog):
+    send(broker, queue, "a", "b")
+    with Worker(broker.bootstrap_servers, queue, group=queue) as worker:
+        while True:
+            try:
+                worker.take(3, 1)
+            except ClientError as error:
+                if "only 2 of 3" in str(error):
+                    break
+    (warning,) = caplog.records
+    assert "2 records count as done, and nobody has processed them" in warning.getMessage()
+
+
 def test_a_topic_that_is_not_there_is_an_error_at_once(broker):
     with pytest.raises(KafkaError, match="there is no topic missing"):
         Worker(broker.bootstrap_servers, "missing", group="g")

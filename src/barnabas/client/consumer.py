@@ -13,11 +13,11 @@ import confluent_kafka
 from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.client.asking import ask
-from barnabas.client.errors import translate
+from barnabas.client.errors import ClientError, translate
 from barnabas.client.keep_alive import KeepAlive
 from barnabas.client.outages import OutageWarning
 from barnabas.client.reach import explain_silence
-from barnabas.client.record import Record, take_records
+from barnabas.client.record import Record
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
 from barnabas.client.topic_check import not_a_name
@@ -224,13 +224,13 @@ class Consumer:
             raise translate(error) from None
 
     def _read_ahead(self, timeout: float) -> None:
-        """Fill the empty buffer with fetched records. Wait at most `timeout` seconds for the first."""
+        """Add fetched records to the buffer. Wait at most `timeout` seconds for the first."""
         try:
             with self._keeper.reading() as messages:
                 self._fetch(messages, timeout, _BATCH)
                 records = self._take_records(messages, _BATCH)
                 with self._keeper.changed:
-                    self._pending = records[::-1]
+                    self._pending = records[::-1] + self._pending
         except confluent_kafka.KafkaException as error:
             raise translate(error) from None
 
@@ -285,13 +285,25 @@ class Consumer:
             yield [record for record in batch if record.offset < ends.get(record.topic_partition, 0)]
 
     def take(self, count: int, timeout: float = 30.0) -> list[Record]:
-        """Return exactly `count` records.
+        """Return exactly `count` records. All of them but the last count as processed.
 
         Raises:
-            ClientError: fewer records have arrived within `timeout` seconds. The call does not return those
-                that have arrived; in a group, they count as processed.
+            ClientError: fewer records have arrived within `timeout` seconds. Those that have arrived are not
+                processed: the next call of `take` or `poll` returns them.
+            KafkaError: the broker answered with an error.
         """
-        return take_records(self.poll, count, timeout)
+        self._put_down_taken()
+        deadline = time.monotonic() + timeout
+        is_late = False
+        while True:
+            with self._keeper.changed:  # no rebalance takes a record away before `poll` has it
+                arrived = len(self._pending)
+                if arrived >= count:
+                    return [record for _ in range(count) if (record := self.poll(0)) is not None]
+            if is_late:
+                raise ClientError(f"only {arrived} of {count} records came within {timeout:g} s")
+            self._read_ahead(max(deadline - time.monotonic(), 0))
+            is_late = time.monotonic() >= deadline
 
     def commit(self) -> None:
         """Commit the offsets of all records that the caller has taken, and wait for the answer.

@@ -61,23 +61,3 @@ class Record:
     def json(self) -> Any:
         """Return the value read as JSON; None for a null value. Raises ValueError if it is not JSON."""
         return None if self.value is None else json.loads(self.value)
-
-
-def take_records(poll: Callable[[float], R | None], count: int, timeout: float) -> list[R]:
-    """Return exactly `count` records from calls of `poll`.
-
-    The argument of `poll` is its time limit in seconds. It returns the next record; None if none has arrived
-    in this time.
-
-    Raises:
-        ClientError: fewer records have arrived within `timeout` seconds.
-    """
-    records: list[R] = []
-    deadline = time.monotonic() + timeout
-    while len(records) < count:
-        record = poll(max(deadline - time.monotonic(), 0))
-        if record is not None:
-            records.append(record)
-        elif time.monotonic() >= deadline:
-            raise ClientError(f"only {len(records)} of {count} records came within {timeout:g} s")
-    return records

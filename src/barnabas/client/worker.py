@@ -16,7 +16,7 @@ from barnabas import __version__
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.client.brokers import Brokers
 from barnabas.client.errors import ClientError, translate
-from barnabas.client.record import Record, take_records
+from barnabas.client.record import Record
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
 from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
@@ -101,6 +101,8 @@ class Worker:
             _check_share_groups(brokers)
             _check_topics(brokers, topics)
         self._pending: list[confluent_kafka.Message] = []
+        #: jobs that arrived for a `take` that failed; they are acknowledged
+        self._kept: list[Job] = []
         #: the last job, and its message; None if it is acknowledged
         self._taken: tuple[Job, confluent_kafka.Message] | None = None
         self._committed_at = time.monotonic()
@@ -125,6 +127,8 @@ class Worker:
         Raises:
             KafkaError, ClientError: the broker answered with an error, or librdkafka reports one.
         """
+        if self._kept:
+            return self._kept.pop(0)
         self._finish_taken(_ACCEPT)
         try:
             if not self._pending:
@@ -147,20 +151,42 @@ class Worker:
     def take(self, count: int, timeout: float = 30.0) -> list[Job]:
         """Return exactly `count` jobs. All of them but the last count as done.
 
+        librdkafka fetches more jobs only when all earlier ones are acknowledged. So the jobs that arrive
+        count as done while the call waits for more.
+
         Raises:
-            ClientError: fewer jobs have arrived within `timeout` seconds. The call does not return those that
-                have arrived, but they count as done.
+            ClientError: fewer jobs have arrived within `timeout` seconds. The next calls of `take` and `poll`
+                return those that have arrived, but they count as done already.
+            KafkaError: the broker answered with an error.
         """
-        return take_records(self.poll, count, timeout)
+        jobs: list[Job] = []
+        deadline = time.monotonic() + timeout
+        try:
+            while len(jobs) < count:
+                job = self.poll(max(deadline - time.monotonic(), 0))
+                if job is not None:
+                    jobs.append(job)
+                elif time.monotonic() >= deadline:
+                    raise ClientError(f"only {len(jobs)} of {count} records came within {timeout:g} s")
+        except BaseException:
+            self._kept = jobs + self._kept
+            raise
+        return jobs
 
     def close(self) -> None:
         """Release the jobs that are not done, commit those that are done, and leave the group.
 
         If the broker does not store that a record is done, log a warning: the record can be delivered again.
+        Also log a warning if records of a failed `take` count as done, and the caller did not get them.
 
         Raises:
             KafkaError, ClientError: the broker answered with an error, or did not answer.
         """
+        if self._kept:
+            logger.warning(
+                "%d records count as done, and nobody has processed them: `take` timed out, and no call followed",
+                len(self._kept),
+            )
         try:
             self._finish_taken(_RELEASE)
             for message in self._pending:
