@@ -376,6 +376,13 @@ class InFlight:
         self._advance()
         return acquired
 
+    def undo(self, acquired: Sequence[Acquired]) -> None:
+        """Make records available again that `acquire` has just returned. Their delivery does not count."""
+        for each, _ in self._overlapping(acquired):
+            each.deliveries -= 1
+            self._change(each, AVAILABLE)
+        self._join(acquired[0].first, acquired[-1].last)
+
     def _plan_gap(self, plan: _Plan, first: Offset, last: Offset) -> None:
         plan.end = max(plan.end, last + 1)
         plan.gaps += [(a, b) for a, b, _ in self._available(first, last)]

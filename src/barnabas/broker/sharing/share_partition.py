@@ -271,6 +271,12 @@ class SharePartition:
         return None
 
     def _acquire(self, member: str, limits: FetchLimits, *, may_wait: bool) -> AcquiredRecords | None:
+        try:
+            return self._read_and_acquire(member, limits, may_wait)
+        except OSError as error:
+            raise self.partition.log.failed(error) from error
+
+    def _read_and_acquire(self, member: str, limits: FetchLimits, may_wait: bool) -> AcquiredRecords | None:
         flight, partition_log, config = self._in_flight, self.partition.log, self.config
         assert flight is not None
         flight.limits = self._limits
@@ -304,8 +310,12 @@ class SharePartition:
         if not acquired:
             self._store_gaps()
             return None
+        try:
+            records = read.part(acquired[0].first, acquired[-1].last)
+        except BaseException:
+            flight.undo(acquired)
+            raise
         self._watch_locks()
-        records = read.part(acquired[0].first, acquired[-1].last)
         traffic.bytes_out += len(records)
         return AcquiredRecords(records, acquired)
 

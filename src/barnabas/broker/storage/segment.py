@@ -240,11 +240,13 @@ class LogSegment:
     def write(self, chunks: Sequence[Buffer]) -> None:
         """Write bytes after the segment's end.
 
-        They belong to the segment only after the caller has updated the index and `size`.
+        They belong to the segment only after the caller has called `index_batch` for each batch, which then
+        raises nothing, and has updated `size`.
 
         Raises:
             OSError: nothing was written; TornError if the file could not be restored.
         """
+        _ = self.latest, self.times.last_timestamp  # read now what `index_batch` would read after the write
         if self.surplus_end:
             self.cut_surplus()
         try:

@@ -141,9 +141,8 @@ class Queue:
             ClusterImage(group_configs={GROUP: settings}, features=features), clock=self.clock
         )
         environment = simulated_environment(clock=self.clock)
-        directory = LogDirectory.open(
-            OpenFiles(FaultyDisk()), "/data", environment, cluster_id="c", node_id=ME
-        )
+        self.disk = FaultyDisk()
+        directory = LogDirectory.open(OpenFiles(self.disk), "/data", environment, cluster_id="c", node_id=ME)
         log = directory.create(TopicPartition("t", 0), TOPIC, TopicConfig())
         self.partition = Partition(log, LED, ME, on_flush_due=lambda partition: None)
         self.replicas = Replicas(self.partition)
@@ -164,10 +163,10 @@ class Queue:
     def share_partition(self):
         return self.partitions.find(GROUP, *TARGET)
 
-    def append(self, count: int = 1, **header: Any) -> None:
-        """Append a batch of `count` records. The value of each is its offset."""
+    def append(self, count: int = 1, value: bytes | None = None, **header: Any) -> None:
+        """Append a batch of `count` records. The value of each is `value`, or its offset."""
         end = self.partition.log.log_end_offset
-        records = [Record(None, b"%d" % (end + n), self.clock.now_ms()) for n in range(count)]
+        records = [Record(None, value or b"%d" % (end + n), self.clock.now_ms()) for n in range(count)]
         self.partition.append(encode_batch(records, **header), -1, Origin.CLIENT)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:

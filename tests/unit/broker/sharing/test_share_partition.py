@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 from simulation.virtual_time import run_virtual
@@ -13,6 +14,7 @@ from barnabas.broker.coordinator.share_state.persister import ShareState, StateB
 from barnabas.broker.sharing.in_flight import RELEASE, RENEW
 from barnabas.broker.sharing.sessions import Member
 from barnabas.broker.storage import ColdRead
+from barnabas.broker.storage.open_files import SLICE_BYTES
 
 
 def scenario(test):
@@ -113,6 +115,20 @@ async def test_a_lock_ends_after_its_time_and_the_record_goes_to_another_member(
     with pytest.raises(KafkaError) as refused:
         queue.acknowledge(0, 1)
     assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
+
+
+@scenario
+async def test_records_that_the_disk_does_not_give_are_not_locked_and_the_fetch_gets_the_error():
+    queue = Queue()
+    for _ in range(3):
+        queue.append(1, value=bytes(SLICE_BYTES // 2))  # the chunk stays in the file, and the batch does not
+    await queue.acquire("a", max_records=1)  # the state is loaded
+    reads = iter([None, None, OSError(errno.EIO, "the disk is broken")])  # the third one is of the batch
+    queue.disk.refuse = lambda operation, path: next(reads, None) if operation == "read" else None
+    with pytest.raises(KafkaError) as refused:
+        await queue.acquire("b", max_records=1)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert await queue.acquire("b", max_records=1) == [(1, 1, 1)]
 
 
 @scenario

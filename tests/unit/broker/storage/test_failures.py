@@ -350,3 +350,23 @@ def test_append_that_cannot_open_the_time_index_leaves_no_bytes_in_the_log(bench
     assert len(read_file(bench.disk, segment.log.path)) == segment.size
     assert bench.restart().log_end_offset == 3
     assert bench.append(Record(None, b"after", NOW)).base_offset == 3
+
+
+def test_a_followers_append_that_cannot_open_the_time_index_leaves_no_bytes_in_the_log(bench, refused):
+    bench.configure(index_interval_bytes=1)
+    bench.fill(4)
+    log = bench.restart()
+    truncate_to(log, 2)  # the last entry of the time index must be read again
+    bench.append(Record(None, b"kept", NOW))
+    segment = log.files.segments.active
+    for file in segment.all_files():
+        file.close()
+    copied = encode_batch([Record(None, b"copied", NOW)], base_offset=3)
+    bench.disk.refuse = refuse(errno.EMFILE, "open", path=".timeindex")
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        log.append_as_follower(copied)
+    bench.disk.mend()
+    assert not log.is_offline
+    assert len(read_file(bench.disk, segment.log.path)) == segment.size
+    assert bench.restart().log_end_offset == 3
+    assert bench.log.append_as_follower(copied).base_offset == 3

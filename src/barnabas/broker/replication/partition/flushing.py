@@ -41,6 +41,7 @@ class FlushSchedule(Generic[P]):
         "_due",
         "_durable",
         "_every",
+        "_is_cancelled",
         "_is_telling_of_cut",
         "_log",
         "_on_due",
@@ -60,6 +61,7 @@ class FlushSchedule(Generic[P]):
         #: whether a flush is under way that makes a truncation durable
         self._is_telling_of_cut = False
         self._durable: asyncio.Future[None] | None = None
+        self._is_cancelled = False
         self._timer: asyncio.TimerHandle | None = None
 
     def safe_end(self) -> Offset:
@@ -136,7 +138,7 @@ class FlushSchedule(Generic[P]):
         return self._durable
 
     def _tell_durable(self) -> None:
-        if self._durable is not None and not self._durable.done() and self.is_durable:
+        if self._durable is not None and not self._durable.done() and (self._is_cancelled or self.is_durable):
             self._durable.set_result(None)
 
     async def flush(self, disk: Pool) -> None:
@@ -185,12 +187,12 @@ class FlushSchedule(Generic[P]):
     def cancel(self) -> None:
         """Stop the timer for flushes, because the log accepts no more writes.
 
-        A future that `durable` has returned is then done.
+        The futures of `durable` are then done, also those that it returns later.
         """
+        self._is_cancelled = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._durable is not None and not self._durable.done():
-            self._durable.set_result(None)
+        self._tell_durable()
 
     def _wait(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._time_is_up)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -50,6 +51,30 @@ async def delete_offsets(groups, *names, group="g"):
 
 
 # --- initialization ---
+
+
+def test_a_change_of_a_group_that_raises_ends_the_call_that_waits_for_it(coordinate):
+    def fail(_draft):
+        raise ZeroDivisionError
+
+    def run_later(_group, operation):  # as while another operation holds the lock; errors are only logged
+
+        def run():
+            with suppress(ZeroDivisionError):
+                operation(None)
+
+        asyncio.get_running_loop().call_soon(run)
+
+    async def scenario(groups):
+        groups.topics(t=1)
+        await join(groups, "a", "t")
+        shares = groups.coordinator.share_groups._shards.read("g")
+        shares._context = replace(shares._context, write=run_later)
+        async with asyncio.timeout(1):
+            with pytest.raises(ZeroDivisionError):
+                await shares._change("g", fail)
+
+    coordinate(scenario)
 
 
 def test_partitions_are_initialized_without_a_start_offset_in_the_group_epoch(coordinate):

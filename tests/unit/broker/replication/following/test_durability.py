@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 
+from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.replication.following.fetcher import _FSYNC_PATIENCE
 from barnabas.broker.storage import segment
 
@@ -301,6 +302,22 @@ def test_whoever_waits_until_a_log_is_on_disk_has_it_fsynced(scenario):
         async with asyncio.timeout(10):
             await follower.partition().follower(0).durable()
         assert follower.log.recovery_point == 1
+
+    scenario(story)
+
+
+def test_nobody_waits_for_the_fsync_of_a_log_that_accepts_no_more_writes(scenario):
+    async def story(cluster):
+        (leader,) = cluster.add(1)
+        (follower,) = cluster.add(2, barnabas_acks_fsync=True)
+        cluster.elect(1, 0)
+        leader.produce(b"a")
+        await cluster.settle()
+        follower.log.files.lower_recovery_point(0)
+        partition = follower.partition()
+        partition.refuse_writes(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+        async with asyncio.timeout(10):
+            await partition.follower(0).durable()
 
     scenario(story)
 

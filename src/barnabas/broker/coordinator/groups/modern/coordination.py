@@ -77,10 +77,7 @@ class ModernGroups(Generic[G, D]):
         If the group no longer exists, do nothing.
 
         Raises:
-            KafkaError: the records cannot be stored.
-
-        `change` receives the draft, changes it, and must raise nothing. The runtime would only log its error,
-        and this call would wait until its task is cancelled.
+            KafkaError: the records cannot be stored; or the error of `change`, and nothing has changed.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -90,7 +87,11 @@ class ModernGroups(Generic[G, D]):
                 done.set_result(None)
                 return Result()
             draft = self._draft_class(group)
-            change(draft)
+            try:
+                change(draft)
+            except Exception as error:
+                done.set_exception(error)
+                return Result()
 
             def then(error: KafkaError | None) -> None:
                 if error is None:
