@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import select
+import selectors
 import socket
 import ssl
 import struct
+import time
 from typing import Any, Protocol, Self
 
 from barnabas.base.errors import ProtocolError
@@ -68,7 +69,11 @@ class Security(Protocol):
         ...
 
 
+#: `PollSelector` has no limit for file descriptors, but Windows does not have it
+_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 _CORRELATION_ID = struct.Struct(">i")
+#: seconds for a piece of an answer whose time is over: with 0, the socket would not block at all
+_LEAST_S = 0.001
 #: position of the correlation id in a request: after the size, the API key and the API version
 _IN_REQUEST = 8
 
@@ -79,11 +84,11 @@ class BrokerConnection:
     The constructor connects and, with `security`, makes the TLS handshake and logs in.
 
     Args:
-        timeout: seconds for the connection, for each send, and for each piece of an answer.
+        timeout: seconds for the connection, for each request, and for each answer.
         security: encryption and login; None for neither.
 
     Raises (the constructor and the methods that send or receive):
-        ClientError: the broker refuses the connection, is silent for `timeout` seconds, or answers wrongly.
+        ClientError: the broker refuses the connection, needs more than `timeout` seconds, or answers wrongly.
             The connection cannot be used any more.
         UnservedError: the broker does not serve the API of the request.
         AuthenticationError: the client rejects the broker, or the broker rejects the client.
@@ -100,6 +105,7 @@ class BrokerConnection:
     ) -> None:
         self._address = f"{host}:{port}"
         self._client_id = client_id
+        self._timeout = timeout
         self._ids = itertools.count(1)
         #: the header of the last request, and the request if it is a repeated one
         self._asked: tuple[RequestHeader, Repeated | None]
@@ -130,7 +136,8 @@ class BrokerConnection:
         return self._socket.fileno()
 
     def wait_for(self, timeout: float) -> None:
-        """Let each later send, and each piece of a later answer, take at most `timeout` seconds."""
+        """Let each later request, and each later answer, take at most `timeout` seconds."""
+        self._timeout = timeout
         self._socket.settimeout(timeout)
 
     def ask(self, request: Request | Repeated, *, at_most: int | None = None) -> Any:
@@ -168,9 +175,9 @@ class BrokerConnection:
 
     def is_usable(self) -> bool:
         """Whether an idle connection is still open: the broker has neither sent bytes nor closed it."""
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return not poll.poll(0)
+        with _Selector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            return not selector.select(0)
 
     def close(self) -> None:
         self._socket.close()
@@ -231,18 +238,23 @@ class BrokerConnection:
 
     def _receive(self) -> bytearray:
         """Return a response frame. Raises OSError and ProtocolError."""
-        size = int.from_bytes(opening := self._read(4), "big")
-        if size > LARGEST_RESPONSE:
-            raise NotKafkaError(bytes(opening))
-        return self._read(size)
+        deadline = time.monotonic() + self._timeout
+        try:
+            size = int.from_bytes(opening := self._read(4, deadline), "big")
+            if size > LARGEST_RESPONSE:
+                raise NotKafkaError(bytes(opening))
+            return self._read(size, deadline)
+        finally:
+            self._socket.settimeout(self._timeout)
 
     def _no_answer(self, error: Exception) -> ClientError:
         return ClientError(f"the broker at {self._address} does not answer: {error}")
 
-    def _read(self, size: int) -> bytearray:
+    def _read(self, size: int, deadline: float) -> bytearray:
         data = bytearray(size)
         rest = memoryview(data)
         while rest:
+            self._socket.settimeout(max(deadline - time.monotonic(), _LEAST_S))
             received = self._socket.recv_into(rest)
             if not received:
                 raise ConnectionError("the connection was closed")

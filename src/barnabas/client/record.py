@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from barnabas.base.types import TopicPartition
-from barnabas.client.errors import ClientError
-
-R = TypeVar("R", bound="Record")
 
 
 @dataclass(slots=True)  # not frozen: making one would take three times as long

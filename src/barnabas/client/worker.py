@@ -184,7 +184,7 @@ class Worker:
         """
         if self._kept:
             logger.warning(
-                "%d records count as done, and nobody has processed them: `take` timed out, and no call followed",
+                "%d records count as done, and nobody has processed them: `take` timed out before",
                 len(self._kept),
             )
         try:

@@ -29,7 +29,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.types import TopicPartition
 from barnabas.client import Admin
 from barnabas.client.errors import translate
-from barnabas.client.settings import librdkafka_settings
+from barnabas.client.settings import create_client, librdkafka_settings
 from barnabas.registry.decision import Decision
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.records import Record
@@ -56,7 +56,7 @@ _LONGEST_BACKOFF_S = 1.0
 
 
 class SchemasLog:
-    """The topic of one registry. All methods are called from one event loop, which also replays the records.
+    """The topic of one registry. One event loop makes it, calls its methods, and replays the records.
 
     Args:
         replay: receives the key and the value of each record, in order.
@@ -71,6 +71,7 @@ class SchemasLog:
         replay: Callable[[bytes | None, bytes | None], None],
         admin: Admin,
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._servers = bootstrap_servers
         self._topic = topic
         self._replay = replay
@@ -91,21 +92,19 @@ class SchemasLog:
         """Replay the topic, and return when its present end is reached.
 
         A thread then reads new records, which are also replayed, until `close`. While no broker answers, wait
-        without a time limit. Raises confluent_kafka.KafkaException if librdkafka rejects a setting.
+        without a time limit. Raises SettingError if librdkafka rejects a setting.
         """
-        self._loop = asyncio.get_running_loop()
-        self._consumer = confluent_kafka.Consumer(
-            librdkafka_settings(
-                self._servers,
-                {
-                    "group.id": "schema-registry",  # librdkafka requires a group id; no group is joined
-                    "enable.auto.commit": False,
-                    "auto.offset.reset": "earliest",
-                    "isolation.level": "read_committed",
-                    "enable.partition.eof": True,
-                    "fetch.wait.max.ms": 100,
-                },
-            )
+        self._consumer = create_client(
+            confluent_kafka.Consumer,
+            self._servers,
+            {
+                "group.id": "schema-registry",  # librdkafka requires a group id; no group is joined
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 100,
+            },
         )
         self._consumer.assign([confluent_kafka.TopicPartition(self._topic, 0, 0)])
         self._reader = threading.Thread(target=self._read, name="registry-reader", daemon=True)

@@ -8,7 +8,7 @@ import logging
 from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.client import Admin
 from barnabas.client.addresses import parse_servers
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import AuthenticationError, ClientError
 from barnabas.client.reach import require_broker
 
 logger = logging.getLogger(__name__)
@@ -24,10 +24,9 @@ class TopicUnfitError(BarnabasError):
 async def wait_for_broker(bootstrap_servers: str) -> None:
     """Wait until a broker answers. If none does at first, log this once.
 
-    A broker that rejects the login counts as one that does not answer: the call then waits, too.
-
     Raises:
         ClientError: an address is not HOST:PORT.
+        AuthenticationError: the broker rejects the login, or the client the broker's certificate.
     """
     parse_servers(bootstrap_servers)
     waited = False
@@ -35,6 +34,8 @@ async def wait_for_broker(bootstrap_servers: str) -> None:
         try:
             await asyncio.to_thread(require_broker, bootstrap_servers, _LOOK_S)
             return
+        except AuthenticationError:
+            raise
         except ClientError:
             pass
         if not waited:

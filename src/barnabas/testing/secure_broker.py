@@ -28,6 +28,7 @@ from barnabas.testing.broker import TEST_SETTINGS
 from barnabas.testing.cluster import TemporaryCluster
 
 _ADMIN = "admin"
+_CLUSTER = ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL
 _HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
@@ -100,22 +101,17 @@ class SecureBroker(TemporaryCluster):
         group: str | None = None,
         deny: bool = False,
     ) -> None:
-        """Allow a user operations such as "READ" on a topic, on a group, or (without both) on the cluster.
+        """Allow a user operations such as "READ" on a topic and on a group, or (without both) on the cluster.
 
         If `deny` is true, deny the operations instead. A name that ends in * matches every name with that
-        prefix. If both `topic` and `group` are given, only `topic` counts.
+        prefix.
         """
-        kind, name = ResourceType.BROKER, "kafka-cluster"
-        if topic is not None:
-            kind, name = ResourceType.TOPIC, topic
-        elif group is not None:
-            kind, name = ResourceType.GROUP, group
-        pattern = ResourcePatternType.LITERAL
-        if name.endswith("*") and name != "*":
-            pattern, name = ResourcePatternType.PREFIXED, name[:-1]
+        named = [(ResourceType.TOPIC, topic), (ResourceType.GROUP, group)]
+        resources = [_resource(kind, name) for kind, name in named if name is not None]
         permission = AclPermissionType.DENY if deny else AclPermissionType.ALLOW
         bindings = [
-            AclBinding(kind, name, pattern, f"User:{user}", "*", AclOperation[operation.upper()], permission)
+            AclBinding(*resource, f"User:{user}", "*", AclOperation[operation.upper()], permission)
+            for resource in resources or [_CLUSTER]
             for operation in operations
         ]
         admin = AdminClient(librdkafka_settings(self.bootstrap_servers, {}))
@@ -139,3 +135,9 @@ class SecureBroker(TemporaryCluster):
             "sasl.password": self._passwords[user],
             "ssl.ca.location": str(self.certificates.authority),
         }
+
+
+def _resource(kind: ResourceType, name: str) -> tuple[ResourceType, str, ResourcePatternType]:
+    if name.endswith("*") and name != "*":
+        return kind, name[:-1], ResourcePatternType.PREFIXED
+    return kind, name, ResourcePatternType.LITERAL

@@ -18,6 +18,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from barnabas.base.errors import ConfigError
+from barnabas.client.errors import AuthenticationError
 from barnabas.client.servers import Servers
 from barnabas.registry.access import ClusterAccess, _try_login, topic_of
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
@@ -123,6 +124,15 @@ def _is_denied(attempt: Any, operation: str) -> None:
     with pytest.raises(SchemaRegistryError, match=f"denied operation {operation}") as denied:
         attempt()
     assert denied.value.http_status_code == 403 and denied.value.error_code == 40301
+
+
+def test_a_registry_whose_login_the_broker_rejects_says_so_and_ends(registry: Secured) -> None:
+    servers = Servers(
+        str(registry.broker.bootstrap_servers), {**registry.broker.client("admin"), "sasl.password": "guess"}
+    )
+    server = RegistryServer(RegistrySettings(servers), claim("127.0.0.1:0")).start()
+    with pytest.raises(AuthenticationError, match="rejects the login"):
+        server.wait_until_ready()
 
 
 @pytest.mark.parametrize("path", ["/", "/subjects", "/schemas/ids/1", "/config", "/no/such/address"])

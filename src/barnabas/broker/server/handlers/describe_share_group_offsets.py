@@ -177,7 +177,7 @@ async def _bounds(
     """Return the bounds of those partitions in `states` that have a start offset.
 
     If this broker does not lead a partition, ask its leader. Leave out partitions whose leader does not
-    answer. If the leader answers only for the high watermark, the log start offset is 0.
+    answer for both bounds.
     """
     bounds: dict[TopicPartition, Bounds] = {}
     unknown = []
@@ -193,7 +193,11 @@ async def _bounds(
         starts, ends = await asyncio.gather(
             ask_starts(ports.peers, image, unknown), ask_ends(ports.peers, image, unknown)
         )
-        bounds |= {partition: Bounds(starts.get(partition, 0), end) for partition, end in ends.items()}
+        bounds |= {
+            partition: Bounds(starts[partition], end)
+            for partition, end in ends.items()
+            if partition in starts
+        }
     return bounds
 
 

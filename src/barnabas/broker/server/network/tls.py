@@ -31,14 +31,7 @@ def tls_context(config: BrokerConfig) -> ssl.SSLContext:
         raise ConfigError("ssl.enabled.protocols is empty: name TLSv1.2, TLSv1.3 or both")
     context.minimum_version = _VERSIONS[min(enabled)]
     context.maximum_version = _VERSIONS[max(enabled)]
-    if config.ssl_cipher_suites:
-        try:
-            context.set_ciphers(":".join(config.ssl_cipher_suites))
-        except ssl.SSLError:
-            raise ConfigError(
-                f"ssl.cipher.suites={','.join(config.ssl_cipher_suites)} is not allowed: OpenSSL knows none "
-                "of them; `openssl ciphers` lists their names"
-            ) from None
+    _set_ciphers(context, config)
     _load_key(context, config)
     _load_trust(context, config)
     if config.ssl_client_auth != "none" and not has_trust(config):
@@ -62,6 +55,7 @@ def peer_context(config: BrokerConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = _VERSIONS[min(config.ssl_enabled_protocols)]
     context.maximum_version = _VERSIONS[max(config.ssl_enabled_protocols)]
+    _set_ciphers(context, config)
     _load_key(context, config)
     if not has_trust(config):
         raise ConfigError(
@@ -70,6 +64,17 @@ def peer_context(config: BrokerConfig) -> ssl.SSLContext:
         )
     _load_trust(context, config)
     return context
+
+
+def _set_ciphers(context: ssl.SSLContext, config: BrokerConfig) -> None:
+    if config.ssl_cipher_suites:
+        try:
+            context.set_ciphers(":".join(config.ssl_cipher_suites))
+        except ssl.SSLError:
+            raise ConfigError(
+                f"ssl.cipher.suites={','.join(config.ssl_cipher_suites)} is not allowed: OpenSSL knows none "
+                "of them; `openssl ciphers` lists their names"
+            ) from None
 
 
 def renew_key(context: ssl.SSLContext, config: BrokerConfig) -> None:

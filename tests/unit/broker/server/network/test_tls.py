@@ -116,6 +116,15 @@ def test_brokers_trust_each_other_only_by_the_trust_store(certificates: Certific
     assert len(context.get_ca_certs()) == 1
 
 
+def test_a_broker_offers_other_brokers_only_the_cipher_suites_that_are_set(
+    certificates: Certificates,
+) -> None:
+    suite = "ECDHE-ECDSA-AES256-GCM-SHA384"
+    trust = {"ssl.truststore.location": str(certificates.authority), "ssl.enabled.protocols": "TLSv1.2"}
+    context = peer_context(config(certificates, **{"ssl.cipher.suites": suite}, **trust))
+    assert [each["name"] for each in context.get_ciphers() if each["protocol"] == "TLSv1.2"] == [suite]
+
+
 def test_a_file_without_a_key_is_told(certificates: Certificates) -> None:
     with pytest.raises(ConfigError, match="must be a PEM file with a private key"):
         tls_context(config(certificates, **{"ssl.keystore.location": str(certificates.authority)}))
