@@ -35,7 +35,7 @@ class OwnRequests:
 
     @property
     def is_served(self) -> bool:
-        """Whether the broker has started far enough to answer requests."""
+        """Whether `send` works: the broker has started the dispatcher (`serve_with`)."""
         return self._dispatcher is not None
 
     def serve_with(self, dispatcher: Dispatcher) -> None:
@@ -94,7 +94,7 @@ class ToController:
 
         Raises:
             KafkaError: NOT_CONTROLLER, there is no controller now, or this broker is the controller and
-                still starts.
+                cannot answer requests yet.
             ChannelError: the controller cannot be reached, or does not respond in time.
         """
         controller = self.controller_id

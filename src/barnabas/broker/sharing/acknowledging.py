@@ -49,7 +49,10 @@ class Acknowledging:
 
     @property
     def elements(self) -> int:
-        """The work of the request: its number of acknowledgements plus the number of types in all of them."""
+        """The size of the request: the number of its acknowledgements, plus that of their types.
+
+        An acknowledgement has one type for all of its records, or one type for each record.
+        """
         return sum(_elements(acknowledgements) for _, acknowledgements in self._by_target)
 
     @property
@@ -58,9 +61,11 @@ class Acknowledging:
         return not self._unstored
 
     def steps(self) -> Iterator[None]:
-        """Apply all acknowledgements, one partition a step, and begin to store them.
+        """Apply all acknowledgements, and begin to store them.
 
-        `outcomes` has the error of each partition, None without an error. The iterator raises no KafkaError.
+        The iterator yields None after each partition, so that the caller can let the event loop serve
+        requests. Each partition gets its error in `outcomes`; None without an error. The iterator raises no
+        KafkaError.
         """
         for target, acknowledgements in self._by_target:
             try:

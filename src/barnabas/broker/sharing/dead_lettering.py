@@ -27,9 +27,13 @@ class LetterWriter(Protocol):
     """Writes the dead letters of one share partition to the dead-letter queue of its group."""
 
     async def write(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
-        """Write dead letters for some of the records in `due`.
+        """Write dead letters for the first of the records in `due`.
 
-        The records are given up and their state is stored.
+        One call may write only some of them. The caller calls again with the records that are left.
+
+        Args:
+            due: records that the group has given up, in the order of their offsets. Their state ARCHIVING is
+                stored.
 
         Returns:
             First and last offset of each span of records that the caller can archive. Each of the records has
@@ -44,8 +48,8 @@ class DeadLettering:
     """Writes the dead letters of one share partition. The event loop owns this object.
 
     One call of the writer is in progress at a time, and the next one begins when `InFlight.due_letters` has
-    records again. If a call fails, the next call follows after a back-off, without a limit. If the group has
-    no dead-letter queue any more, the records are archived without dead letters.
+    records again. After a call that fails, the next one follows after a back-off; the number of attempts has
+    no limit. If the group has no dead-letter queue any more, the records are archived without dead letters.
 
     Args:
         name: the share partition, for logs.

@@ -94,10 +94,13 @@ class ShareFetch:
         return sum(1 for each in self.results if each.acquired)
 
     def steps(self) -> Iterator[None]:
-        """Acquire records from the targets, 64 targets a step, until one of the `limits` is reached.
+        """Acquire records from the fetch's partitions, in their order, until one of the `limits` is reached.
 
-        If all targets together have fewer bytes than the `min_bytes` of the fetch and none has an error,
-        acquire nothing. `results` gets the records, and the errors of targets.
+        `results` gets the records, and the errors of partitions. If the partitions together have fewer bytes
+        than the `min_bytes` of the fetch, and none has an error, acquire nothing.
+
+        The iterator yields None after each 64 partitions, so that the caller can let the event loop serve
+        requests.
         """
         for targets in _in_steps(self._targets):
             for target in targets:
@@ -114,14 +117,15 @@ class ShareFetch:
         return self._records >= limits.max_records or (0 < self._bytes >= limits.max_bytes)
 
     def _acquire_all(self, uncounted: Iterable[SharePartition]) -> Iterator[None]:
-        """Acquire records from all share partitions if they have enough bytes together.
+        """Acquire records from all share partitions, if they have `min_bytes` together.
 
-        Each step processes 64 share partitions.
+        After `end_wait`, or if `results` has an entry already, any number of bytes is enough. If there are
+        not enough bytes, only count them. When this ends with a result, call `on_result`.
 
-        After `end_wait`, or if `results` has an entry already, any number of bytes is enough.
+        The iterator yields None after each 64 share partitions.
 
         Args:
-            uncounted: the share partitions that may have bytes. Their bytes are counted first.
+            uncounted: the share partitions whose bytes to count first; all others count as empty.
         """
         self._is_acquiring = True
         self._available.clear()
@@ -166,13 +170,14 @@ class ShareFetch:
             self._available[source] = size
 
     def wait(self, on_result: Callable[[], object], run: Callable[[Iterator[None]], object]) -> None:
-        """Wait for records of all share partitions. Call `on_result` when `results` has got an entry.
+        """Register the fetch with all its share partitions, and return. They later call `try_now`.
 
         The caller must call `leave` when the wait ends.
 
         Args:
-            on_result: also called after `end_wait` if there are no records.
-            run: executes the rest of an iterator of steps in later turns of the event loop.
+            on_result: called when `results` has got an entry, and after `end_wait` even if it has none.
+            run: called with an iterator; exhausts it in later turns of the event loop. It is only called if
+                the fetch waits for `min_bytes`.
         """
         self._on_result, self._run = on_result, run
         for source in self._sources:
@@ -183,9 +188,10 @@ class ShareFetch:
             self._begin(list(self._sources))  # between the `steps`, share partitions may have changed
 
     def end_wait(self) -> None:
-        """End the wait at its time limit. Call `on_result` also if `results` is empty.
+        """End the wait at its time limit, and call `on_result` even if `results` is empty.
 
-        If the fetch waits for `min_bytes`, acquire all available records before that.
+        If the fetch waits for `min_bytes`, first acquire all available records. This can need later turns of
+        the event loop.
         """
         self._is_late = True
         if not self.waits_for_bytes:

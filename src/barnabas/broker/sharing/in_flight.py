@@ -159,7 +159,10 @@ class Range:
         return self.last - self.first + 1
 
     def cut_head(self, offset: Offset) -> Range:
-        """Remove the records before `offset`, and return them as a range. This range must have no target."""
+        """Remove the records before `offset` from this range, and return them as a new range.
+
+        This range must not have an acknowledgement that is not stored yet (`target`).
+        """
         head = Range(self.first, offset - 1, self.state, self.deliveries, self.member, self.until)
         head.is_rejected = self.is_rejected
         self.first = offset
@@ -288,11 +291,12 @@ class InFlight:
 
     @property
     def _room(self) -> int:
-        """The number of further records that can come in flight.
+        """The number of records that can still come in flight until the limit of record locks is reached.
 
-        The result can be negative after a change of the limit. While records wait for dead letters, the
-        finished records before the first available or acquired record do not count. To limit the memory, the
-        result is then 0 if there are `_RANGES_A_LOCK` or more ranges for each lock.
+        The result can be negative after a change of that limit. While records wait for their dead letters,
+        finished records before the first available or acquired record do not count against the limit. To
+        limit the memory, the result is then 0 if there are `_RANGES_A_LOCK` ranges or more for each record
+        lock.
         """
         locks = self.limits.record_locks
         if not self._archiving:
@@ -302,10 +306,10 @@ class InFlight:
         return locks - max(self._archiving, self.size - self._settled())
 
     def _settled(self) -> int:
-        """Return the number of settled records: those before the first available or acquired one.
+        """Return the number of records before the first available or acquired one, without gaps.
 
-        Gaps do not count. A settled record never becomes available again. So this method counts each record
-        once, until the start offset moves.
+        None of these records can become available again. So each call counts only the records after those of
+        the earlier calls. When the start offset has moved, it counts all of them again.
         """
         start, position, count = self._counted
         if start != self.start:
@@ -390,8 +394,8 @@ class InFlight:
     def _plan_batch(self, plan: _Plan, position: Offset, batch: ReadBatch) -> bool:
         """Add the batch's available records from `position` on to the plan.
 
-        Return False if the plan can take no further batch: a limit is reached, or its records must be
-        delivered without others.
+        Return False if the plan can take no further batch. Then a limit is reached, or some of these records
+        have failed so often that they must be delivered without other records (`_throttled`).
         """
         throttled = self._throttled
         for first, last, deliveries in self._available(position, batch.last):
@@ -630,9 +634,10 @@ class InFlight:
         return StateWrite(start, finished, self._stored(spans))
 
     def _stored(self, spans: Sequence[tuple[Offset, Offset]]) -> tuple[StateBatch, ...]:
-        """Return the states to store for the records in `spans`.
+        """Return the states to store for the records in `spans`, pairs of first and last offset.
 
-        Acquired records get their state before the delivery.
+        A record with an acknowledgement is stored with the state after it. An acquired record is stored as
+        available, and without its present delivery.
         """
         batches: list[StateBatch] = []
         before = StateBatch(-2, -2, AVAILABLE, 0)  # no neighbour of an offset
@@ -709,9 +714,10 @@ class InFlight:
     def due_letters(self) -> list[DeadLetters]:
         """Return the records whose dead letters can be written now, in the order of their offsets.
 
-        These are the archiving records whose state is stored, so that another leader also knows of them. As
-        long as the archived state of records with earlier dead letters is not stored, return an empty list.
-        So after a failover, only the last dead letters can be written twice.
+        They are the records in the state ARCHIVING, if this state is stored: then another leader knows of
+        them, too. After `letters_written`, the result is empty until the state ARCHIVED of those records is
+        stored. So after a failover, only the dead letters of the last call of the writer can be written
+        twice.
         """
         if not self._archiving:
             return []
@@ -775,9 +781,10 @@ class InFlight:
         return index
 
     def _overlapping(self, parts: Iterable[Part]) -> Iterator[tuple[Range, Part]]:
-        """Yield each range that overlaps with one of `parts`, and that part.
+        """Yield each range that overlaps with one of `parts`, together with that part.
 
-        The parts are in flight and in the order of their offsets. They do not overlap with each other.
+        A part is a tuple that begins with a first and a last offset. Both offsets are in flight. The parts
+        are in the order of their offsets, and do not overlap with each other.
         """
         ranges, index = self._ranges, -1
         for part in parts:
@@ -792,9 +799,10 @@ class InFlight:
                 yield ranges[index], part
 
     def _divided(self, parts: Sequence[Part]) -> list[tuple[Range, Part]]:
-        """Return the ranges in each part, as `_overlapping`. Split the ranges that reach beyond their part.
+        """Split the ranges at the bounds of `parts`, and return (range, part) for each range inside a part.
 
-        All changes of the list are made at once, because an acknowledgement can have a part for each record.
+        `_overlapping` explains the parts. This method changes the list of ranges once for all parts, because
+        an acknowledgement can have a part for each record.
         """
         if not parts:
             return []
@@ -834,7 +842,7 @@ class InFlight:
             self._join(first, last)
 
     def _change(self, each: Range, state: int) -> None:
-        """Set the state of a range, and remove its member, its lock and its target."""
+        """Set the state of a range. Remove its member, its lock and its unstored acknowledgement."""
         size = each.last - each.first + 1
         self._counts[each.state] -= size
         each.state = state
@@ -854,7 +862,10 @@ class InFlight:
             self._gaps += size
 
     def _extend(self, last: Offset) -> None:
-        """Make `last` the last offset in flight. The offsets that come in flight are available."""
+        """Add the offsets from `end` to `last` to the records in flight, as available records.
+
+        If `last` is below `end`, do nothing.
+        """
         if last >= self.end:
             self._append(Range(self.end, last, AVAILABLE, 0))
 

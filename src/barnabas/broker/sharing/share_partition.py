@@ -108,10 +108,10 @@ class Dependencies:
 class SharePartition:
     """A partition as one share group consumes it, for one leader epoch. The event loop owns this object.
 
-    The constructor begins to load the stored state, and fetches wait until it is loaded. If the load fails
-    for now, the share partition repeats it while a fetch waits. If no fetch waits, the share partition ends.
-    Acknowledgements are answered when they are stored. One write is in progress at a time. The next write
-    contains all changes that are made during this one.
+    The constructor begins to load the stored state, and fetches wait until it is loaded. After a retriable
+    error, the share partition loads the state again after a back-off, while a fetch waits. If no fetch waits,
+    or after any other error, the share partition ends. Acknowledgements are answered when they are stored.
+    One write is in progress at a time. The next write contains all changes that are made during this one.
 
     Args:
         key: group, topic id and partition index.
@@ -618,8 +618,8 @@ class SharePartition:
     def _told(error: KafkaError) -> KafkaError:
         """Return the error that clients get for `error`, an error of the persister.
 
-        If `error` says that another leader or a new state has replaced this one, return
-        NOT_LEADER_OR_FOLLOWER. Return any other error unchanged.
+        If `error` says that a later leader has the share partition, or that the stored state was created
+        again, return NOT_LEADER_OR_FOLLOWER. Return any other error unchanged.
         """
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) if error.code in _FENCED else error
 

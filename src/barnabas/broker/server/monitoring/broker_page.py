@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The data for one response of ``/metrics``."""
+    """The values and the parts of the broker from which one response of ``/metrics`` is made."""
 
     sources: Sources
     census: Census
@@ -328,13 +328,14 @@ _ESCAPES = str.maketrans({"\\": r"\\", ",": r"\,"})
 
 
 def telemetry_samples(clients: TelemetryClients, *, is_sum: bool) -> Iterator[Sample]:
-    """Yield a sample for each series of one kind that clients have pushed.
+    """Yield a sample of each sum that clients have pushed, or of each gauge if `is_sum` is false.
 
-    If `is_sum` is true, these are the sums; if it is false, the gauges.
+    The labels are, in this order:
 
-    The labels are the metric's name, the client id, the client instance id, the name of the client software,
-    and the series' attributes in `_OWN`. A missing attribute is empty. The last label has all other
-    attributes of the series, as ``name=value,name=value``.
+    - the metric's name;
+    - the client id, the client instance id and the name of the client software;
+    - the attributes ``topic``, ``partition`` and ``node_id``, "" for a missing one;
+    - all other attributes, as ``name=value,name=value``.
     """
     for client in clients.shown():
         about = client.about

@@ -22,7 +22,11 @@ _PROTOCOLS: Mapping[type, str] = {ClassicGroup: "classic", ConsumerGroup: "consu
 
 
 class Census:
-    """Counts for the metrics, complete after all `steps`. Each step takes less than a millisecond."""
+    """Counts partitions, groups and transactions of a broker, for one response of ``/metrics``.
+
+    The caller must first exhaust the iterator `steps`. The attributes then have the counts. At the
+    controller, they include the counts of the cluster's topics and partitions.
+    """
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -44,7 +48,11 @@ class Census:
         self.cluster_topics = self.cluster_partitions = self.without_leader = self.not_preferred = 0
 
     def steps(self) -> Iterator[None]:
-        """Count, and yield between the steps so that the event loop can serve requests."""
+        """Add the counts to the attributes of this object, part by part.
+
+        The iterator yields None after each part, so that the caller can let the event loop serve requests. A
+        part takes less than a millisecond.
+        """
         for partition in list(self._sources.replicas):
             self._count(partition)
             yield

@@ -37,12 +37,15 @@ _MOST_PARTITIONS = 100_000
 async def ask_ends(
     peers: BrokerClient, image: ClusterImage, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Offset]:
-    """Ask the leaders of `partitions` for the high watermarks, and return these.
+    """Request the high watermarks of partitions from their leaders, and return them by partition.
 
-    Other brokers must lead the partitions. `image` says which.
+    The result lacks a partition without a leader. It also lacks a partition whose leader answers with an
+    error, or not within 2 seconds. It has at most the first 50,000 of `partitions`.
 
-    Leave out a partition if its leader does not answer within 2 seconds or answers with an error, and all
-    partitions after the first 50,000.
+    Args:
+        peers: the other brokers.
+        image: cluster image, which has the leader of each partition.
+        partitions: partitions that other brokers lead, not this one.
     """
     return await _ask(peers, image, partitions, _LATEST)
 
@@ -50,9 +53,9 @@ async def ask_ends(
 async def ask_starts(
     peers: BrokerClient, image: ClusterImage, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Offset]:
-    """Ask the leaders of `partitions` for the log start offsets, and return these.
+    """Request the log start offsets of partitions from their leaders, and return them by partition.
 
-    Other brokers must lead the partitions. `image` says which. Leave out the same partitions as `ask_ends`.
+    The arguments, and the partitions that the result lacks, are those of `ask_ends`.
     """
     return await _ask(peers, image, partitions, _EARLIEST)
 
@@ -105,22 +108,28 @@ def known_end(replicas: ReplicaManager, partition: TopicPartition) -> Offset | N
 
 
 class EndHistory:
-    """Keeps up to 32 earlier end offsets of each partition, with their times."""
+    """Keeps up to 32 high watermarks of each partition with their times, to compute the lag in seconds."""
 
     def __init__(self) -> None:
         #: by partition: (seconds, end), oldest first, each end above the one before
         self._seen: dict[TopicPartition, list[tuple[float, Offset]]] = {}
 
     def keep_only(self, partitions: Mapping[TopicPartition, object]) -> None:
-        """Remove all partitions except `partitions`: no group has offsets in the removed ones any more."""
+        """Remove the history of every partition that is not a key of `partitions`."""
         for partition in [each for each in self._seen if each not in partitions]:
             del self._seen[partition]
 
     def note(self, partition: TopicPartition, end: Offset, now: float) -> None:
-        """Store that the partition ends at `end` at the time `now` (in seconds), if the end has changed.
+        """Store the high watermark `end` of a partition with the time `now`, if it has changed.
 
-        If the end has decreased, first remove the earlier ends: the log was truncated, or the topic created
-        again. With `_MOST_PARTITIONS` partitions, ignore further ones.
+        If the high watermark has decreased, first remove the partition's earlier ones: the log was truncated,
+        or the topic was created again. If this object already has `_MOST_PARTITIONS` partitions, ignore a
+        partition that it does not have.
+
+        Args:
+            partition: the partition.
+            end: the partition's high watermark.
+            now: time in seconds, of a clock that never goes back.
         """
         seen = self._seen.get(partition)
         if seen is None:
@@ -135,16 +144,16 @@ class EndHistory:
                 del seen[1:-1:2]  # coarser, and as far back as before
 
     def seconds_behind(self, partition: TopicPartition, offset: Offset, end: Offset, now: float) -> float:
-        """Return an estimate of the seconds since the partition ended at `offset`.
+        """Return an estimate of the seconds since the partition's high watermark was `offset`.
 
-        Return 0 if the partition ends there now, or if no earlier end is known. The estimate assumes that the
-        partition grew evenly between two stored ends. Before the first stored end, the estimate assumes the
-        average rate since that end.
+        Return 0 if `offset` is not below `end`, or if this object has no high watermark of the partition. The
+        estimate assumes that the partition grew evenly between two stored high watermarks. If `offset` is
+        below the oldest stored one, it assumes that the partition grew at the same average rate before.
 
         Args:
             partition: the partition.
             offset: the offset, for example the committed offset of a group.
-            end: present end of the partition.
+            end: present high watermark of the partition.
             now: present time in seconds, by the clock of `note`.
         """
         if offset >= end:

@@ -11,9 +11,10 @@ STALL = 0.1
 
 
 class LoopWatch:
-    """Counts the stalls of the event loop: each time that code blocks the loop for `STALL` seconds or longer.
+    """Counts in `stalls` how often code blocks the event loop for 0.1 seconds (`STALL`) or longer.
 
-    The watch sets a timer, and measures how late the event loop calls the timer's callback.
+    Every 0.05 seconds, a timer measures how late the event loop calls it. `stalled` is the sum of these
+    delays in seconds, without those below 0.1 seconds.
     """
 
     def __init__(self) -> None:

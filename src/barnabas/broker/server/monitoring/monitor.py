@@ -22,9 +22,10 @@ class Monitor:
 
     Args:
         listener: HOST:PORT to listen on.
-        environment: provides the network, and values of the volumes and the process.
+        environment: provides the network, and for the metrics the sizes of the volumes and the resources
+            that the process uses.
         health: health of the broker.
-        long_work: makes long pages in slices.
+        long_work: lets the event loop serve requests while a long page is made.
 
     Raises:
         ConfigError: `listener` is not an address.

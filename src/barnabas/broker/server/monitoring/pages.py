@@ -31,12 +31,12 @@ _SHORTEST_SPAN = 1.0
 
 
 class Pages:
-    """Makes the pages of metrics of one broker.
+    """Makes the pages of metrics of one broker, in Prometheus' text format.
 
     Args:
         sources: parts of the broker from which the pages read their values.
-        long_work: makes the pages in slices.
-        environment: provides values of the volumes and the process.
+        long_work: lets the event loop serve requests while a long page is made.
+        environment: provides the sizes of the volumes, and the resources that the process uses.
     """
 
     def __init__(self, sources: Sources, long_work: LongWork, environment: Environment) -> None:
@@ -112,9 +112,10 @@ class Pages:
         ]
 
     async def _ends(self, partitions: set[TopicPartition]) -> dict[TopicPartition, Offset | None]:
-        """Return the high watermark of each partition; None if the partition's leader does not answer.
+        """Return the high watermark of each partition; None if it is not known.
 
-        Ask other brokers for the partitions that they lead.
+        If another broker leads the partition, request the high watermark from that broker. `ask_ends` lists
+        the cases in which that fails.
         """
         replicas = self._sources.replicas
         ends: dict[TopicPartition, Offset | None] = {}
@@ -135,10 +136,11 @@ class Pages:
         return Committed(group, topic, str(index), offset, max(0, end - offset), round(seconds, 3))
 
     async def _ask_system(self) -> tuple[ProcessUse | None, dict[str, Volume]]:
-        """Ask the operating system for the resources of the process, and for the volumes of log directories.
+        """Return the resources that the process uses, and the volumes of the log directories by their paths.
 
-        Return the used resources, and the volumes by path. If a disk hangs, return None and no volumes: after
-        one second, or while an earlier call still waits.
+        A thread asks the operating system. If a disk hangs and there is no result after one second, return
+        None and no volumes. Until that thread has a result, later calls return the same at once. The
+        resources are also None on a system that does not report them.
         """
         if self._is_asking_system:
             return None, {}

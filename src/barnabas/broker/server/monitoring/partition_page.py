@@ -30,7 +30,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReading:
-    """The data for one response of ``/metrics/partitions``."""
+    """The partitions, group offsets and parts of the broker for one response of ``/metrics/partitions``."""
 
     sources: Sources
     partitions: list[Partition]
@@ -43,23 +43,30 @@ Sampler = Callable[[PartitionReading], Iterator[Sample]]
 
 
 def _local(value: Callable[[Partition], float]) -> Sampler:
-    """Return a sampler: a function that yields labels and `value(replica)` of each replica on this broker."""
+    """Return a sampler: a function that yields a sample for each replica on this broker.
+
+    The labels are the topic and the partition number. The sampler calls `value` with the replica's
+    `Partition`, to get the sample's value.
+    """
     return lambda reading: ((_labels(each), value(each)) for each in reading.partitions)
 
 
 def _led(value: Callable[[Partition], float]) -> Sampler:
-    """Return a sampler: a function that yields (labels, `value` of a partition).
+    """Return a sampler: a function that yields a sample for each partition that this broker leads.
 
-    It does so for each partition that this broker leads.
+    The labels are the topic and the partition number. The sampler calls `value` with the partition, to get
+    the sample's value.
     """
     return lambda reading: ((_labels(each), value(each)) for each in reading.partitions if each.is_leader)
 
 
 def _state(value: Callable[[PartitionState], float]) -> Sampler:
-    """Return a sampler: a function that yields (labels, `value` of a partition's state in the image).
+    """Return a sampler: a function that yields a sample for each partition that this broker leads.
 
-    It does so for each partition that this broker leads.
-    On the controller, the sampler also yields partitions without a leader.
+    On the controller, the sampler also yields a sample for each partition without a leader.
+
+    The labels are the topic and the partition number. The sampler calls `value` with the partition's state in
+    the cluster image, to get the sample's value.
     """
 
     def sample(reading: PartitionReading) -> Iterator[Sample]:
@@ -73,9 +80,10 @@ def _state(value: Callable[[PartitionState], float]) -> Sampler:
 
 
 def _shared(value: Callable[[SharePartition], float]) -> Sampler:
-    """Return a sampler: a function that yields (labels, `value` of a share partition).
+    """Return a sampler: a function that yields a sample for each share partition in use on this broker.
 
-    It does so for each share partition in use on this broker.
+    The labels are the share group, the topic and the partition number. The sampler calls `value` with the
+    share partition, to get the sample's value.
     """
     return lambda reading: (
         ((each.key.group, *_labels(each.partition)), value(each)) for each in reading.sources.share_partitions

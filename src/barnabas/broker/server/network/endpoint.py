@@ -133,14 +133,14 @@ def advertised_endpoints(
 
 
 def check_protection(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> None:
-    """Reject settings for TLS, SASL or a listener's name that no listener uses.
+    """Reject settings for TLS or SASL that have no effect, because no listener uses them.
 
     With such settings, the broker would be less protected than its operator expects.
 
     Raises:
-        ConfigError: there is a setting for TLS or SASL, and no listener uses this protocol. Or the setting
-            names one listener, which does not exist or does not use this protocol. Or the users for
-            SASL/PLAIN are invalid.
+        ConfigError: there is an ``ssl.`` or ``sasl.`` setting, and no listener uses TLS or SASL. Or there is
+            such a setting for one listener (``listener.name.NAME.``), and that listener does not exist or
+            does not use the protocol. Or the users for SASL/PLAIN are invalid.
     """
     has_tls = any(endpoint.has_tls for endpoint in endpoints)
     has_sasl = any(endpoint.has_sasl for endpoint in endpoints)
@@ -209,7 +209,11 @@ def inter_broker_listener(config: BrokerConfig, endpoints: list[Endpoint]) -> En
 
 
 def login_config(config: BrokerConfig, listener: str) -> BrokerConfig:
-    """Return the settings with which this broker logs in to other brokers at `listener`."""
+    """Return `config` with the settings for this broker's logins to other brokers.
+
+    The settings for the listener with the name `listener`, and for the mechanism in
+    ``sasl.mechanism.inter.broker.protocol``, override those for all listeners.
+    """
     return config.for_listener(listener, config.sasl_mechanism_inter_broker_protocol)
 
 

@@ -1,7 +1,7 @@
-"""Protocols of asyncio that receive data into their own buffers.
+"""Protocols of asyncio that give the transport a buffer, so that asyncio allocates none for received data.
 
-The rest of a large request goes directly into the request's buffer. Decrypted TLS data goes into a buffer
-that all connections share.
+When the first part of a large request has arrived, the transport writes the other parts directly into the
+request's buffer. It writes decrypted TLS data into one buffer, which all connections share.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class SharedReceiver(Receiver):
 
 
 class InPlaceReceiver(Receiver):
-    """Receives the rest of a large frame directly into the frame's buffer.
+    """Receives a large frame, of which the first part has arrived, directly into the frame's buffer.
 
     Small requests do not use this class, because it costs an additional call.
 
     Args:
         owner: protocol that this protocol replaces.
-        frame: the frame to receive.
-        on_more: called when a part of the frame has arrived.
+        frame: the frame, with the part that has arrived.
+        on_more: called when a further part of the frame has arrived.
         on_whole: called with the complete frame; it must set another protocol for the transport.
     """
 

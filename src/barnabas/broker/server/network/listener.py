@@ -170,10 +170,14 @@ class Connections:
         return self._delay(config, session.listener)
 
     def _delay(self, config: BrokerConfig, listener: str) -> float:
-        """Return the seconds of delay that ``max.connection.creation.rate`` requires (KIP-612).
+        """Count a new connection for ``max.connection.creation.rate``, and return its delay (KIP-612).
 
-        The broker-wide limit does not apply to the inter-broker listener. A listener's own limit applies to
-        all its connections, also to those from brokers.
+        The delay is in seconds. The limit for the whole broker does not apply to the inter-broker listener. A
+        listener's own limit applies to all its connections, also to those from brokers.
+
+        Args:
+            config: settings of the broker.
+            listener: name of the listener that has accepted the connection.
         """
         delay, limit = 0.0, config.max_connection_creation_rate
         if limit < INT_MAX and listener != self.protected:
@@ -230,7 +234,8 @@ class Listener:
         endpoint: address to bind.
         connections: counts the connections of all listeners.
         network: network of the broker.
-        tls: returns the TLS context for the next connection; None without TLS.
+        tls: called without arguments; returns the TLS context for the next connection. It is None if the
+            listener does not use TLS.
     """
 
     def __init__(

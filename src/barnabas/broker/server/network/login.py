@@ -130,10 +130,13 @@ class Login:
             raise ProtocolError(f"{type(request).__name__} before the client has logged in by SASL")
 
     def serve_again(self, frame: Readable, client: LoginClient) -> None:
-        """Handle a request of a client whose login has a time limit, or the messages of its next login.
+        """Handle a request of a client whose login has a time limit (KIP-368).
+
+        SaslHandshake begins the next login, and `serve` handles all requests until it is complete.
 
         Raises:
-            ProtocolError: the login has expired, and this is no request to log in again.
+            ProtocolError: the login has expired, and the client has not begun the next one. Or a request of
+                the next login is not allowed (`serve`).
         """
         key = _api_key(frame)
         if key == SaslHandshakeRequest.api_key or self._exchange is not None:

@@ -44,7 +44,11 @@ class Outbox:
         self._corked: list[Buffer] | None = None
 
     def cork(self) -> None:
-        """Keep small replies until `uncork`. Then one system call sends them together."""
+        """Keep replies of at most `_SMALL` bytes until `uncork`, which sends them in one system call.
+
+        A larger reply, or the `_MOST_CORKED`-th small one, sends the kept replies earlier. Replies keep their
+        order.
+        """
         if self._corked is None:
             self._corked = []
 

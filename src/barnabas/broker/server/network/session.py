@@ -43,11 +43,11 @@ _FAILED = "the broker failed to serve a request"
 
 
 def _nothing() -> None:
-    """Do nothing. This replaces the function that ends a connection after the connection has ended."""
+    """Do nothing: a session calls this in place of `give_up` when its connection has already ended."""
 
 
 class Unanswered:
-    """The place of an unanswered request in the order of replies."""
+    """A request without a sent reply. The queue of these objects has the order in which to send replies."""
 
     __slots__ = ("cancels", "chunks", "done", "future")
 
@@ -74,7 +74,10 @@ class Closings(Protocol):
 
 
 class Host(Protocol):
-    """The listener of a session, and the parts that all its connections share."""
+    """The listener of a session, as far as the session uses it.
+
+    It also has the objects that all connections of the broker share.
+    """
 
     endpoint: Endpoint
     busy_polling: BusyPolling | None
@@ -314,15 +317,17 @@ class ClientSession(asyncio.Protocol):
         cancel: bool,
         beside: int = NOTHING,
     ) -> None:
-        """Reserve the place of an unanswered request in the order of replies (`Client.park`).
+        """Send the reply to a request when `future` is done (`Client.park`).
 
-        If the future is cancelled, or if `finish` fails, close the connection.
+        The replies to later requests wait, so that replies keep the order of the requests. If the future is
+        cancelled, or if `finish` raises an exception, close the connection.
 
         Args:
             future: done when the request is executed.
             finish: called with the done future; returns the reply, or None if the request gets no reply.
             cancel: whether to cancel `future` when the connection ends.
-            beside: key of the API whose other requests can begin while this one waits; NOTHING for none.
+            beside: key of the API whose other requests on this connection can begin while this one waits.
+                With NOTHING, no request can begin.
         """
         waiting = Unanswered(future, cancel)
         self._unanswered.append(waiting)
@@ -386,7 +391,10 @@ class ClientSession(asyncio.Protocol):
         self._aborting = self._loop.call_later(CLOSE_GRACE, self._transport.abort)
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the connection has closed (`ClientConnection.when_closed`)."""
+        """Call `callback` when the open connection has closed (`ClientConnection.when_closed`).
+
+        If the connection has already closed, the callback is never called.
+        """
         self._on_closed.append(callback)
 
     def logged_in(self, principal: Principal, serve: Serve) -> None:
@@ -410,8 +418,8 @@ class ClientSession(asyncio.Protocol):
     def _let_go(self) -> None:
         """Remove the references to objects that refer to this session.
 
-        Without this, a reference cycle would keep the received data in memory for long, because Python rarely
-        collects old objects here (`broker/server/garbage.py`).
+        Without this, a reference cycle would keep the received data in memory for long, because a broker
+        rarely runs Python's collector of reference cycles (`broker/server/garbage.py`).
         """
         self._receiver = None
         self._give_up = _nothing
@@ -430,7 +438,10 @@ class ClientSession(asyncio.Protocol):
         self.last_active = self._loop.time()
 
     def _large_frame_received(self, frame: Readable) -> None:
-        """Serve a complete large frame or queue it, and receive further data in the usual way."""
+        """Serve the request in a complete large frame, or queue it behind the requests that wait.
+
+        The transport passes later data to this session again, not to `InPlaceReceiver`.
+        """
         self._frames.large = None
         self._transport.set_protocol(self._receiver or self)
         if self._closing:

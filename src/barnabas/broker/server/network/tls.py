@@ -145,7 +145,11 @@ def has_trust(config: BrokerConfig) -> bool:
 
 
 def key_source(config: BrokerConfig) -> str:
-    """Return the setting with the broker's key, for messages; with its value if the key is in a file."""
+    """Return a text for messages: the name of the setting that has the broker's key.
+
+    It is ``ssl.keystore.location=PATH`` for a key in a file, and ``ssl.keystore.key`` for a key in the
+    setting itself.
+    """
     path = config.ssl_keystore_location
     return "ssl.keystore.key" if path is None else f"ssl.keystore.location={path}"
 
@@ -176,12 +180,14 @@ def _load_key(context: ssl.SSLContext, config: BrokerConfig) -> None:
 
 @contextmanager
 def _explained(source: str, kind: str, password: str | None) -> Iterator[None]:
-    """Enter a context that raises ConfigError for the errors of a key or of certificates.
+    """Enter a context that converts the errors of a key or of certificates to ConfigError.
+
+    It converts ssl.SSLError, OSError and ValueError.
 
     Args:
-        source: the setting, with its file.
-        kind: what the setting must have.
-        password: the setting with the password of a PKCS12 file; None if `source` is no file.
+        source: text for the message: the setting that was read, for example ``ssl.keystore.location=PATH``.
+        kind: text for the message: what the setting must contain.
+        password: name of the setting with the file's password; None if `source` names no file.
     """
     try:
         yield

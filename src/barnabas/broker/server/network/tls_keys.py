@@ -60,7 +60,8 @@ class ListenerKeys:
 
         Args:
             threads: threads that read the files.
-            is_start: whether the broker starts: the certificates can then have any names.
+            is_start: whether the broker starts. If false, a new certificate must have the subject and the
+                names of the present one (KIP-978).
         """
         for keys in self._by_listener.values():
             await keys.check(threads, is_start=is_start)
@@ -115,9 +116,10 @@ class TlsKeys:
         return self._now.certificate
 
     def shown_by(self, context: ssl.SSLContext) -> None:
-        """Load each new key into `context`, too.
+        """Make each later `check` that finds a new key load it into `context`, too.
 
-        The broker uses `context` for its connections to other brokers.
+        The broker uses `context` for its connections to other brokers. This call does not load the present
+        key into it.
         """
         self._as_client.append(context)
 
@@ -197,7 +199,10 @@ class TlsKeys:
 def _load(config: BrokerConfig) -> _Loaded:
     """Load and test the key files.
 
-    Raises ConfigError if the files are invalid, or change during each attempt.
+    If a file changes meanwhile, try again, at most `_MOST_READINGS` times.
+
+    Raises:
+        ConfigError: the files are invalid, or they change during each attempt.
     """
     certificate = trial_certificate(config)
     for _ in range(_MOST_READINGS):

@@ -42,10 +42,10 @@ _SETTINGS = (
 
 
 class TokenKeys:
-    """Holds the identity provider's public keys, and reads them again from time to time, in a thread.
+    """Holds the identity provider's public keys, and reads them again periodically, in a thread.
 
-    A token with an unknown key also causes a new read (`ask_again`). If a read fails, the last keys stay in
-    use.
+    The period is ``sasl.oauthbearer.jwks.endpoint.refresh.ms``. A token with an unknown key also causes a new
+    read (`ask_again`). If a read fails, the last keys stay in use, and the task reads again after a back-off.
 
     Args:
         config: settings of the listener.

@@ -1,8 +1,9 @@
 """Answers Produce requests of the usual shape directly from their bytes (ADR 22).
 
-This module appends the batches of such a request with `Partition.append_plain`, and encodes the response
-itself. If `append_plain` cannot take a batch, the usual handler appends this batch and the rest of the
-request. Requests of another shape also go to the usual handler.
+A request of the usual shape has one topic, no transaction, acks 1 or all, and no tagged fields. This module
+appends its batches with `Partition.append_plain`, and encodes the response itself. `append_plain` returns
+None for a batch that is not plain: then the handler of Produce appends this batch and all batches after it.
+The handler also executes every request of another shape.
 """
 
 from __future__ import annotations
@@ -47,15 +48,18 @@ def _raise(error: KafkaError) -> None:
 
 
 class DirectProduce:
-    """Answers Produce requests of the usual shape from their bytes (`Direct`).
+    """Answers simple Produce requests from their bytes, without decoding them (`Direct`).
+
+    A simple request has one topic, no transaction, acks 1 or all, and no tagged fields.
 
     Args:
         replicas: finds the partitions of this broker.
-        long_work: provides the clock that limits the time of a turn of the event loop.
+        long_work: provides the clock for the time limit of one turn of the event loop.
         view: clock of the broker.
-        go_on: called with the context, the request, the results of the batches that were appended, and the
-            error of the next batch or None. It appends the other batches, and returns the response or an
-            awaitable of it.
+        go_on: continues with a request in the handler of Produce, if this class has begun it. It is called
+            with the context, the request, the results of the batches that were appended, and the error of
+            the next batch (None without an error). It appends the batches after these, if there are any. It
+            returns the response or an awaitable of the response.
     """
 
     def __init__(self, replicas: ReplicaManager, long_work: LongWork, view: BrokerView, go_on: GoOn) -> None:
@@ -106,10 +110,11 @@ class DirectProduce:
         partitions: Mapping[int, Partition],
         now_ms: int,
     ) -> Outcome:
-        """Append the only batch of a request, and return the response, or a future of it.
+        """Append the only batch of a request, and return the encoded response, or a future of it.
 
-        Return None, without any effect, if the usual handler must execute the request. If the disk fails, let
-        the usual handler answer with the error (`_begun`).
+        The result is a future if in-sync replicas must still get the batch. Return None, without any effect,
+        if the handler of Produce must execute the request. If the disk fails, return a `Begun`: the handler
+        makes the response with the error.
 
         Args:
             frame: bytes of the request.
@@ -150,10 +155,13 @@ class DirectProduce:
         partitions: Mapping[int, Partition],
         now_ms: int,
     ) -> Outcome:
-        """Append the batches of a request, until one needs the usual handler or the time slice is over.
+        """Append the batches of a request, in their order.
 
-        The usual handler then continues with the rest of the request, or waits for acknowledgements. Return
-        the response if neither is necessary. Return None if no batch was appended, and no error occurred.
+        Stop before a batch that is not plain, at a batch with an error, and at the end of the time slice.
+
+        Return the encoded response if all batches were appended and need no further acknowledgement. Return
+        None, without any effect, if the handler of Produce must execute the whole request. In all other cases
+        return a `Begun`: the handler appends the batches that are left, and waits for acknowledgements.
 
         Args:
             frame: bytes of the request.
@@ -205,9 +213,10 @@ class DirectProduce:
         appended: Sequence[AppendInfo],
         failure: KafkaError | None,
     ) -> Begun:
-        """Decode a request, and let the usual handler continue after the batches in `appended`.
+        """Decode a request, and let the handler of Produce continue after the batches in `appended`.
 
-        `failure` is the error of the next batch, if there is one.
+        Return the decoded request with the handler's result. `failure` is the error of the next batch; None
+        without an error.
         """
         header, request, _ = parse_counted(frame, DIRECT_ELEMENTS)
         assert isinstance(request, ProduceRequest)

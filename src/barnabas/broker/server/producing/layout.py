@@ -89,10 +89,11 @@ class Layout:
     def places(self, frame: Readable, position: int) -> list[Place] | None:
         """Return (partition index, start, end) of each batch in `frame`.
 
-        Return None if the rest of the frame does not have the usual shape, or has `DIRECT_ELEMENTS` batches
-        or more.
+        Return None if there is no batch, or if there are `DIRECT_ELEMENTS` or more. Also return None if a
+        batch is shorter than a batch header, or if the frame does not end after the last batch.
 
         Args:
+            frame: bytes of the request.
             position: position of the number of partitions.
         """
         (count,) = _unpack_count(frame, position)
@@ -247,7 +248,10 @@ class Opening:
 
 
 def opening_of(frame: Readable) -> Opening | None:
-    """Return the opening of the request in `frame`; None if the request has another shape.
+    """Return the opening of the Produce request in `frame`: the parsed bytes before its partitions.
+
+    Return None if the request does not have exactly one topic, is transactional, or has acks 0. Also return
+    None if it has tagged fields in its header, or a version without a `Layout`.
 
     Raises:
         struct.error, IndexError: the frame is too short.

@@ -64,7 +64,10 @@ DIRECT_ELEMENTS = 1000
 
 
 class Begun(NamedTuple):
-    """A request that a `Direct` has decoded and passed to its handler, with the handler's result."""
+    """A request that a `Direct` function has decoded and passed to the API's handler.
+
+    `answer` is the handler's result.
+    """
 
     header: RequestHeader
     context: RequestContext
@@ -78,12 +81,14 @@ Outcome: TypeAlias = bytes | Chunks | SecondPhase[bytes] | LongPoll[Chunks] | Be
 
 
 class Direct(Protocol):
-    """Answers requests of the usual shape directly from their bytes, without decoding them (ADR 22)."""
+    """A function that answers simple requests of an API from their bytes, without decoding them (ADR 22)."""
 
     def __call__(self, frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
-        """Answer a request. Return None, without any effect, if the handler must execute the request.
+        """Answer a request, if it is simple enough.
 
-        If the result is a future, an exception of this future makes the request fail.
+        Return the encoded response with its size in front, or a future of it. If the future raises an
+        exception, the request fails. Return a `Begun` if the function has begun the request, and the API's
+        handler continues with it. Return None, without any effect, if the handler must execute the request.
 
         Args:
             frame: bytes of the request.
@@ -146,7 +151,7 @@ class Api(Generic[Q]):
         """Types of the handler's dependencies.
 
         Raises:
-            TypeError: the handler's last argument is not this request.
+            TypeError: the handler's last argument does not have the type of the API's request.
         """
         *parts, _context, request, _answer = _hints(self.handle).values()
         if request is not self.request:
@@ -160,7 +165,10 @@ class Api(Generic[Q]):
         return any(get_origin(kind) is SecondPhase for kind in answers)
 
     def using(self, *parts: Any) -> Served:
-        """Return the API as a broker serves it, with `parts` as the handler's dependencies."""
+        """Return the API as a broker serves it, with `parts` as the first arguments of the handler.
+
+        The arguments have the types, and the order, of the property `parts`.
+        """
         direct = None if self.direct is None else self.direct(*parts)
         return Served(self, partial(self.handle, *parts), direct)
 
@@ -247,9 +255,10 @@ def handles(
         pieces: arrays by which a large request is divided; each item must have its own answer.
         is_heavy: counts the items of small frames too, because each item takes long.
         most_elements: largest number of elements in a request that is not divided.
-        listing: path of the arrays in the response that can be long even if the request is small.
+        listing: path of the arrays in the response that can be long even if the request is small, from
+            outside to inside: ``topics.partitions``; "" for none.
         is_held_back: whether a response can wait because its client, or other clients, asked for that.
-        order: whether requests of this API depend on each other; by default they do.
+        order: says which requests can begin while a request of this API is unanswered; `IN_TURN` for none.
         confirmed_by: leadership that the broker must confirm before it answers, if it may have lost it.
         unconfirmed: reason why a broker that may have lost its leadership can answer without confirmation.
         is_forwarded: whether the controller answers the request, even if a client sends it to another broker.
@@ -258,8 +267,8 @@ def handles(
         is_audited: whether the audit log records the request, because it changes topics, settings, users or
             ACLs.
         feature: name in `barnabas.broker.metadata.features`; at its level 0 the API is unknown to clients.
-        direct: makes the function that answers usual requests, from the handler's dependencies. Only the
-            authorizer checks a request before it.
+        direct: called with the handler's dependencies; returns a function that answers simple requests from
+            their bytes (`Direct`). Only the authorizer checks a request before it.
 
     Raises:
         TypeError: none or more than one of `confirmed_by`, `unconfirmed` and `is_forwarded` is given; or

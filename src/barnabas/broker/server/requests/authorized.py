@@ -152,6 +152,9 @@ def _with_refused(
 ) -> Response | None:
     """Return the handler's response, with a failed answer for each rejected item added at the end.
 
+    If `response` is None, return a new response with only the failed answers. `refused` is never empty, so
+    the result is not None.
+
     Args:
         api: the API, which makes the failed answers.
         each: names the arrays of the items and of the answers.

@@ -26,8 +26,8 @@ class Confirmation(Protocol):
     def confirm(self, partitions: Iterable[TopicPartition]) -> asyncio.Future[bool] | None:
         """Prove that this broker leads these partitions at the time of this call.
 
-        Return a future that is done when the proof is complete; None if no proof is necessary. The future
-        raises KafkaError if the proof fails (`ReadIndex.confirm`).
+        Return a future with the result True, which is done when the proof is complete. Return None if no
+        proof is necessary. The future raises KafkaError if the proof fails (`ReadIndex.confirm`).
         """
 
 

@@ -68,13 +68,16 @@ class Client(ClientConnection, Protocol):
         cancel: bool,
         beside: int = NOTHING,
     ) -> None:
-        """Reserve the place of an unanswered request in the order of replies.
+        """Send the reply to a request when `future` is done.
+
+        The replies to later requests wait, so that replies keep the order of the requests.
 
         Args:
             future: done when the reply can be made. If it is a `LongPoll`, a later request can end the wait.
-            finish: makes the reply from the finished future; None for no reply.
+            finish: called with the done future; returns the reply, or None if the request gets no reply.
             cancel: whether to cancel the future if the connection ends before the future is done.
-            beside: key of the API whose requests can begin on this connection meanwhile; all others wait.
+            beside: key of the API whose requests can begin on this connection before `future` is done. With
+                NOTHING, no request can begin.
         """
 
     def mute(self, seconds: float) -> None:
@@ -92,7 +95,7 @@ class Metered(Protocol):
 
     @property
     def most_fetched(self) -> float:
-        """Number of bytes that the client may fetch at once; infinite without a quota."""
+        """Largest number of bytes in one response to Fetch or ShareFetch; infinite without a quota."""
 
     def admits_fetch(self, size: int) -> bool:
         """Whether the client's quota allows `size` bytes of records now.

@@ -56,7 +56,10 @@ class LongWork:
                 end = await self.next_slice()
 
     async def finish(self, steps: Iterable[object]) -> None:
-        """Execute all steps in slices. The first step is in a later turn of the event loop."""
+        """Exhaust the iterable `steps` in slices. The first step is in a later turn of the event loop.
+
+        A step is the work that the iterable does to yield one item. The items are ignored.
+        """
         await self.next_slice()
         async for _ in self.slices(steps):
             pass

@@ -133,8 +133,8 @@ class Each(Need):
         operation: operation that must be allowed.
         request: name of the array in the request.
         response: name of the array of answers, if it differs.
-        name: field that names the resource; "" if the items are names. A topic without a name has a
-            `topic_id`; the handler answers an unknown id.
+        name: field of an item that has the resource's name; "" if the items are names. If the field is
+            empty, the item's `topic_id` selects the topic. `sort_out` leaves an unknown id to the handler.
         unless: operation on the cluster that makes this permission unnecessary.
         text: text for the documentation, if the declaration alone is not enough.
     """
@@ -163,9 +163,10 @@ class Each(Need):
         pass
 
     def sort_out(self, access: Access, request: Request, topic_names: TopicNames) -> list[Refused]:
-        """Return the items that the client is not authorised for, grouped by their error.
+        """Return the items of `request` that the client is not authorised for, grouped by their error.
 
-        Items with an unknown topic id are left out. The result is empty if the client may use all items.
+        The request does not change. The result is empty if the client may use all items. It never has an item
+        with an unknown topic id: the handler answers these items.
 
         Args:
             access: permissions of the client.

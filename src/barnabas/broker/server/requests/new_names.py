@@ -26,8 +26,8 @@ _CHECKED = 100
 class NewNames:
     """Counts the names of one kind that each principal has created since the start of this broker.
 
-    The broker rejects a principal with too many names only when it creates another one. A principal can
-    always use names that exist.
+    When a principal has too many names, the broker rejects its requests that would create another name. A
+    principal can always use names that exist.
 
     Args:
         what: kind of the names, for messages.

@@ -58,7 +58,16 @@ class Parts:
         return kind(**{name: self.of(types[name], f"{whose}.{name}") for name in given})
 
     def of(self, annotation: Any, whose: str) -> object:
-        """Return the part for an annotation (`get`). For `X | None`, return None if there is no such part."""
+        """Return the part for a type annotation, as `get` does for a class.
+
+        Args:
+            annotation: a class, or ``X | None``. For ``X | None``, the result is None if no part has the
+                type X.
+            whose: what requires the part, for the error message.
+
+        Raises:
+            TypeError: no part has the type, or several have it.
+        """
         if isinstance(annotation, UnionType):
             kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
             if not self._found.keys() & kinds:

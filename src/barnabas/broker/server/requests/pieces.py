@@ -61,9 +61,9 @@ class Pieces:
         self._check = check
 
     def apply_to(self, request: Request) -> bool:
-        """Whether `request` has items in the arrays of this object.
+        """Whether `request` has items in the outermost array of this object's path.
 
-        In other versions, some APIs use other arrays.
+        Some APIs use different arrays in different versions: then only one of their `Pieces` applies.
         """
         return bool(getattr(request, self._request[0]))
 
@@ -100,7 +100,9 @@ class Pieces:
         Args:
             whole: the response that this method changes.
             part: the response to add.
-            continued: nesting depth at which the piece continues the previous one (`Piece.continued`).
+            continued: the number of levels on which the first item of the piece continues the last item of
+                the previous piece; 0 if the piece begins with a new item (`Piece.continued`). On these levels
+                the answers are joined.
         """
         if getattr(part, "error_code", 0) and not whole.error_code:
             whole.error_code = part.error_code
@@ -190,14 +192,14 @@ def _join(whole: Any, part: Any, path: Sequence[str], continued: int) -> None:
 def _fail(
     items: Sequence[Any], whole: Any, inner: Sequence[str], answers: Sequence[str], error: KafkaError
 ) -> None:
-    """Add an answer with `error` for each item, and for the items in it, to the response `whole`.
+    """Add an answer for each item, with the error on the innermost level, to `whole`.
 
     Args:
         items: items of the request at one level.
-        whole: the response, or an answer in it.
-        inner: path of the arrays inside an item.
-        answers: path of the arrays with the answers, from `whole`.
-        error: the error for each item.
+        whole: the response, or the answer to the item that contains `items`.
+        inner: path of the arrays inside an item; empty on the innermost level.
+        answers: path of the arrays with the answers, relative to `whole`.
+        error: the error for each item of the innermost level.
     """
     cls: Any = next(f.type for f in whole.__fields__ if f.name == answers[0])
     names = [f.name for f in cls.__fields__ if not f.name.startswith("error")]

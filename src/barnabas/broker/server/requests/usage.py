@@ -61,7 +61,10 @@ class Usage:
 
     @property
     def most_fetched(self) -> float:
-        """Number of bytes that the client may fetch at once; infinite without a quota."""
+        """Largest number of bytes in one response to Fetch or ShareFetch; infinite without a quota.
+
+        It is the number of bytes that the client's quota allows in one whole window.
+        """
         return self._quotas.most_at_once(QuotaKind.FETCH, self._user, self._client_id)
 
     def admits_fetch(self, size: int) -> bool:

@@ -1,4 +1,4 @@
-"""Limits the number of changes by one request: of partitions (KIP-599), settings, ACLs and quotas."""
+"""Limits how many partitions (KIP-599), settings, ACLs or quotas one request can change."""
 
 from __future__ import annotations
 
@@ -48,14 +48,16 @@ def limit_changes(*path: str) -> Callable[[Any], None]:
 
 
 class MutationBudget:
-    """Limits the partitions that one request can create or delete by the client's quota (KIP-599).
+    """Applies the client's quota ``controller_mutation_rate`` to one request (KIP-599).
 
-    Requests of the broker itself and requests that only validate have no limit.
+    The quota limits how many partitions the client creates and deletes. Requests of the broker itself, and
+    requests that only validate, have no limit.
 
     Args:
         quotas: quotas of clients.
         context: context of the request.
-        strict_since: first version of the API that knows THROTTLING_QUOTA_EXCEEDED.
+        strict_since: first version of the API that knows THROTTLING_QUOTA_EXCEEDED. In earlier versions,
+            `spend` charges the quota and never rejects: the client waits after the response.
         validate_only: whether the request only validates.
     """
 
@@ -73,7 +75,8 @@ class MutationBudget:
         """Charge this number of partitions, to be created or deleted, to the client's quota.
 
         Raises:
-            KafkaError: THROTTLING_QUOTA_EXCEEDED, the quota is used up.
+            KafkaError: THROTTLING_QUOTA_EXCEEDED, the quota is used up. Nothing is charged then. Requests
+                before version `strict_since` do not get this error.
         """
         if self._left is not None and not self._left.admit(partitions):
             raise KafkaError(

@@ -155,8 +155,9 @@ class TopicMaker:
 
         Args:
             topic: the topic in the image.
-            last: an earlier image of the topic and the result for it, whose unchanged partitions are used
-                again; None to make all partitions.
+            last: an earlier image of the topic, and the result of this method for that image. The new result
+                has the same partition objects for all partitions that have not changed since. With None, all
+                partitions are made.
         """
         states, answers = ((), ()) if last is None else (last[0].partitions, last[1].partitions)
         errors, offline = self._errors, self._offline

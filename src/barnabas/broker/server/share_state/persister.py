@@ -280,9 +280,10 @@ class CoordinatorPersister:
         return state.leader
 
     async def _ask(self, coordinator: BrokerId, api: _Api, key: SharePartitionKey, data: Any) -> Any:
-        """Send a share partition's operation to another broker, and return its part of the response.
+        """Send a share partition's operation to another broker, and return that partition's result.
 
-        In one turn of the event loop, several operations on the same group go into one request.
+        The result is the element of the response for the share partition. Several calls in one turn of the
+        event loop, for the same group, API and coordinator, share one request.
 
         Args:
             coordinator: broker to which the operation goes.
@@ -292,7 +293,8 @@ class CoordinatorPersister:
 
         Raises:
             KafkaError: the error in the response; NETWORK_EXCEPTION, there is no response;
-                COORDINATOR_NOT_AVAILABLE, the response lacks the share partition.
+                COORDINATOR_NOT_AVAILABLE, the response lacks the share partition; UNKNOWN_SERVER_ERROR, the
+                request failed otherwise.
         """
         loop = asyncio.get_running_loop()
         purpose = coordinator, api, key.group

@@ -71,7 +71,8 @@ async def open_binding(closing: Closing, foundation: Foundation) -> Binding:
     The listeners accept no connections yet.
 
     Raises:
-        ConfigError: a setting is invalid, an address cannot be bound, or a folder cannot be used.
+        ConfigError: a setting is invalid, an address cannot be bound, another broker uses a folder of
+            ``log.dirs``, or no folder of ``log.dirs`` can be used.
     """
     environment, view, config = foundation.environment, foundation.view, foundation.view.config
     authorizer = open_authorizer(config, view)

@@ -29,7 +29,9 @@ class Logs:
 
 @stage
 async def open_logs(closing: Closing, foundation: Foundation, binding: Binding, metadata: Metadata) -> Logs:
-    """Open the logs of all partitions that the image assigns to this broker. Recover them if necessary.
+    """Open the logs of all partitions that the cluster image assigns to this broker.
+
+    After a stop that was not clean, also recover the logs.
 
     Raises:
         ConfigError: a log directory cannot be used.

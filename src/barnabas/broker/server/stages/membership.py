@@ -24,7 +24,10 @@ _ASKED_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The parts of the fourth stage: the controller on this broker, and the part that ends leaderships."""
+    """The parts of the fourth stage: the controller on this broker, and `Leadership`.
+
+    `Leadership` ends this broker's leaderships of partitions when it may no longer lead.
+    """
 
     controller: Controller
     leadership: Leadership

@@ -117,13 +117,20 @@ class _Reader:
             raise OtlpError("a field reaches beyond its message")
 
     def parts(self, at: int, end: int, wanted: int) -> Iterator[tuple[int, int]]:
-        """Yield (start, end) of each submessage in field number `wanted` of the message in `at` to `end`."""
+        """Yield (start, end) of each submessage that a message has in its field `wanted`.
+
+        `at` and `end` are the positions of the message's first byte and of the byte after its last one. The
+        results are such positions, too. `wanted` is a protobuf field number.
+        """
         for number, kind, start, stop in self.fields(at, end):
             if number == wanted and kind == _BYTES:
                 yield start, stop
 
     def text(self, at: int, end: int) -> str:
-        """Return the text at `at` to `end`, cut to `_LONGEST` characters, with ? for unprintable ones."""
+        """Return the text in the bytes from `at` up to, but without, `end`.
+
+        The text is cut to `_LONGEST` characters. If one of them is unprintable, it becomes ?.
+        """
         text = self._data[at : min(end, at + 4 * _LONGEST)].decode("utf-8", "replace")[:_LONGEST]
         return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 

@@ -34,7 +34,8 @@ class MarkerSender:
 
     Args:
         view: settings of this broker, and its image (copy) of the cluster's metadata.
-        synced: awaited; returns an image with all changes of the metadata until the call.
+        synced: awaited without arguments; returns a cluster image that has all changes of the metadata made
+            before the call.
         local: appends markers to the partitions that this broker leads.
         peers: the other brokers.
     """
@@ -54,8 +55,13 @@ class MarkerSender:
     def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> MaybeAwaitable[Outcomes]:
         """Write a marker to partitions on all brokers, and return an error code for each partition.
 
-        The code is NONE if all in-sync replicas of the partition have the marker. It is LEADER_NOT_AVAILABLE
-        if the partition has no leader now. If the result is not known at once, return an awaitable of it.
+        If the result is not known at once, return an awaitable of it. These are the codes:
+
+        - NONE: all in-sync replicas of the partition have the marker.
+        - UNKNOWN_TOPIC_OR_PARTITION: the partition was deleted.
+        - LEADER_NOT_AVAILABLE: the partition has no leader now, or its leader does not know the partition.
+        - NETWORK_EXCEPTION: the leader did not respond.
+        - Any other: the leader's error.
         """
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
         missing: list[TopicPartition] = []
@@ -126,10 +132,10 @@ class MarkerSender:
 
 
 def _not_unknown(outcomes: Outcomes) -> Outcomes:
-    """Replace the error code UNKNOWN_TOPIC_OR_PARTITION of partitions by the retriable LEADER_NOT_AVAILABLE.
+    """Return the error codes, with LEADER_NOT_AVAILABLE in place of UNKNOWN_TOPIC_OR_PARTITION.
 
-    This broker's image has the partition. So the leader's image of the metadata is stale, and the leader has
-    written no marker.
+    LEADER_NOT_AVAILABLE makes the caller retry. `outcomes` does not change. The partitions are in this
+    broker's image. So a leader that does not know one has a stale image, and has written no marker.
     """
     unknown, retried = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
     if unknown not in outcomes.values():

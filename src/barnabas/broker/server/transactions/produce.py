@@ -95,9 +95,15 @@ def _refusals(
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """Convert a transaction coordinator's error to one that a producer understands.
+    """Return the error for the producer to a transaction coordinator's error `code`.
 
-    `version` is the version of the Produce request.
+    An error of the coordinator's state becomes the retriable NOT_ENOUGH_REPLICAS, and PRODUCER_FENCED becomes
+    INVALID_PRODUCER_EPOCH. In versions of Produce whose clients do not know them, CONCURRENT_TRANSACTIONS
+    becomes NOT_ENOUGH_REPLICAS, and TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE.
+
+    Args:
+        code: error code of the coordinator.
+        version: version of the Produce request.
     """
     if code in _RETRIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _IMPLICIT_FROM):
         return ErrorCode.NOT_ENOUGH_REPLICAS

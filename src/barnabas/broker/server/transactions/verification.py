@@ -131,8 +131,9 @@ class TransactionVerifier:
         CONCURRENT_TRANSACTIONS: the previous transaction has not ended yet. A write that adds no partitions
         is always allowed if ``transaction.partition.verification.enable`` is false.
 
-        If the codes are not known at once, or if an earlier write of the transactional id waits for its own,
-        return an awaitable.
+        If the codes are not known at once, or if an earlier write of the transactional id still waits for its
+        codes, return an awaitable. No KafkaError is raised: if the coordinator rejects the whole request, or
+        cannot be found, each partition gets that error's code.
 
         The caller must await the result in the task that then writes. If another task writes, the next write
         of the same transactional id can come first.
