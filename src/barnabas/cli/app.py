@@ -66,9 +66,9 @@ class Root(LazyGroup):
 
 @contextmanager
 def _told_in_one_line() -> Iterator[None]:
-    """Turn every error into an exception that click shows in one line, or into an exit with a code.
+    """Convert every error to a click.ClickException, which click shows in one line.
 
-    These are click.ClickException and click.exceptions.Exit.
+    KeyboardInterrupt, and a closed stdout, become a click.exceptions.Exit with an exit code.
     """
     try:
         yield

@@ -19,7 +19,10 @@ _PATIENCE = 1.0
 
 
 def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of topics that begin with the typed text; internal ones only if it begins with _."""
+    """Return the names of topics that begin with the typed text; none if the broker does not answer in 1 s.
+
+    Names of internal topics are included only if the typed text begins with ``_``.
+    """
     return _ask(ctx, incomplete, lambda admin: admin.topics(internal=incomplete.startswith("_")))
 
 

@@ -23,7 +23,7 @@ class CleanedTransactions:
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         """Create the object.
 
-        `aborted` must have every aborted transaction that begins before the end of the cleaning.
+        `aborted` must have every aborted transaction that begins in the offsets that the cleaning reads.
         """
         self._coming = sorted(aborted, key=lambda aborted: -aborted.first_offset)
         #: aborted transactions that have begun and whose marker is still ahead

@@ -355,7 +355,7 @@ class Cleaning:
         return found + [aborted for aborted in self._unstored if aborted.first_offset < self._dirtiness.end]
 
     def _source_end(self, number: int) -> Offset:
-        """Return the offset after the range of the source with the index `number`."""
+        """Return the offset at which the segment with the index `number` ends, of the segments to clean."""
         following = number + 1
         return self._sources[following].base_offset if following < len(self._sources) else self._dirtiness.end
 

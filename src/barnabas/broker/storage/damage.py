@@ -62,10 +62,16 @@ def keep_damaged(fs: FileSystem, path: str) -> None:
 
 
 def keep_cut_off(files: LogFiles, segment: LogSegment, size: int, end: Offset) -> str:
-    """Copy the bytes from `segment.size` to `size` to a ``.damaged`` file, if they have whole batches.
+    """Copy the damaged end of a segment's file to a ``.damaged`` file, if it has whole batches.
 
-    Only batches from the offset `end` on count, the end of the undamaged part. The caller then cuts the bytes
-    off. Return a text about the copy for the log message; empty without a copy.
+    The caller then cuts these bytes off. Return a text about the copy, to append to a log message; "" without
+    a copy.
+
+    Args:
+        files: files of the log.
+        segment: the segment. `segment.size` is the size of its undamaged part, in bytes.
+        size: size of the segment's file in bytes.
+        end: offset after the undamaged part. Batches that begin before it do not count.
 
     Raises:
         OSError: the disk failed.

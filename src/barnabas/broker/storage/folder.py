@@ -35,6 +35,11 @@ def find_deleted_segments(env: LogEnvironment, path: str, listed: Sequence[Entry
     """Return the end offset, by base offset, of each segment whose deletion a crash has interrupted.
 
     If a segment cannot be read, its end offset is its base offset.
+
+    Args:
+        env: environment of the log directory.
+        path: folder of the log.
+        listed: all entries of that folder.
     """
     sizes = {entry.name: entry.size for entry in listed}
     ends: dict[Offset, Offset] = {}
@@ -61,10 +66,11 @@ def find_deleted_segments(env: LogEnvironment, path: str, listed: Sequence[Entry
 def removed_up_to(
     deleted: Mapping[Offset, Offset], start: Offset, first: Offset, *, has_holes: bool
 ) -> Offset:
-    """Return the offset up to which deleted segments held the records from `start` on; `start` if none did.
+    """Return the offset before which all records from `start` on were in deleted segments.
 
-    In a compacted log, the deleted segments held all offsets up to `first`, if one of them began at or before
-    `start`.
+    The result is `start` if the record at `start` was in no deleted segment. In a compacted log, offsets
+    between two segments have no records. So the result is then `first`, if a deleted segment begins at or
+    before `start`.
 
     Args:
         deleted: end offset of each deleted segment, by base offset.
@@ -81,9 +87,10 @@ def removed_up_to(
 
 
 def clear_folder(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dict[str, Entry]:
-    """Finish interrupted swaps and deletions. Return the remaining entries of the folder by name.
+    """Finish interrupted swaps and deletions in the folder of a log. Return the remaining entries by name.
 
-    Also remove temporary files, and indexes without a segment. Ignore segment files with a wrong name.
+    Also remove temporary files, and indexes without a segment. The result lacks segment files with a wrong
+    name, which stay in the folder. `listed` has all entries of the folder `path`.
 
     Raises:
         OSError: the disk failed.
@@ -102,7 +109,10 @@ def clear_folder(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dic
 
 
 def _is_known(folder: str, name: str) -> bool:
-    """Whether `name` may be a file of a log: the names of a segment's files begin with an offset."""
+    """Whether `name` is not a segment file with a wrong name. Log a warning if it is.
+
+    The correct name of a segment's file or of a snapshot begins with an offset in 20 digits.
+    """
     stem, dot, kind = name.partition(".")
     if dot + kind not in _OF_SEGMENTS:
         return True
@@ -120,6 +130,8 @@ def open_segments(
     env: LogEnvironment, path: str, entries: dict[str, Entry], config: TopicConfig, log_start_offset: Offset
 ) -> Segments:
     """Return the log's segments. If the folder has none, create an empty one at `log_start_offset`.
+
+    `entries` are those of the folder `path`, by file name (`clear_folder`).
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, a folder has the name of a segment file.

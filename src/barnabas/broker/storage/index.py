@@ -120,7 +120,8 @@ class Index:
     def replace(self, count: int, content: bytes) -> None:
         """Replace the first `count` entries with those in `content`, which has the format of the file.
 
-        A later entry stays if both of its numbers are higher than those of the entry before it.
+        Of the other entries, keep those whose two numbers are both higher than those of the entry before
+        them. Remove the rest, because the entries must ascend.
 
         If the file cannot be written now, the entries wait in memory, as new entries do.
         """

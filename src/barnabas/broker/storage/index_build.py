@@ -17,8 +17,8 @@ _READ_BYTES = 64 * 1024
 class IndexBuild:
     """Rebuilds both sparse indexes of a segment from its batches. Any thread can call `run`.
 
-    The segment owns this object. `built` has no entries for batches that were appended after the object was
-    created: the segment adds those.
+    The segment owns this object. `run` stores the content of both index files in `built`. It has no entries
+    for batches that were appended after this object was created: the segment adds those.
     """
 
     def __init__(
@@ -39,9 +39,10 @@ class IndexBuild:
         self.built: tuple[bytes, bytes] | None = None
 
     def run(self) -> None:
-        """Compute `built` from the segment's batch headers, in any thread. The file must be pinned.
+        """Compute `built` from the segment's batch headers, in any thread. The segment's file must be pinned.
 
-        If the segment is damaged, too, `built` stays None, and `is_over` becomes true.
+        If a batch header is damaged, the indexes cannot be rebuilt: `built` stays None, and `is_over` becomes
+        true.
 
         Raises:
             OSError: the disk failed.
@@ -52,7 +53,12 @@ class IndexBuild:
             self.is_over = self.built is None
 
     def _build(self) -> tuple[bytes, bytes] | None:
-        """Return the content of both indexes; None if the segment is damaged, too (a read reports that)."""
+        """Return the content of `.index` and of `.timeindex`; None if a batch header is damaged.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, a batch header cannot be parsed.
+            OSError: the disk failed.
+        """
         offsets, times = bytearray(), bytearray()
         position, indexed_at = 0, -_INTERVAL
         latest = indexed = (-1, 0)
@@ -82,7 +88,10 @@ class IndexBuild:
 
 
 class DamagedIndex(ColdRead):
-    """The indexes of a segment do not match it. Call `warm` to rebuild them, then repeat the look-up."""
+    """Raised by the search for a batch in a segment whose indexes do not match the segment.
+
+    Call `warm` in a thread to rebuild the indexes. Then repeat the search.
+    """
 
     def __init__(self, build: IndexBuild) -> None:
         super().__init__(build.log, build.size, 0)

@@ -149,8 +149,9 @@ class PartitionLog:
     def last_stable_offset(self) -> Offset:
         """The end for read_committed consumers (KIP-98): the last stable offset.
 
-        It is the first offset of the oldest transaction without a committed end. Without such a transaction,
-        it is the high watermark. It is never before the log's start or after the high watermark.
+        It is the first offset of the oldest transaction whose marker is not below the high watermark. Without
+        such a transaction, it is the high watermark. It is never before the log start offset or after the
+        high watermark.
         """
         unstable = self.producers.first_unstable_offset
         if unstable is None:
@@ -235,7 +236,12 @@ class PartitionLog:
         """Append the one batch in `records` to the log.
 
         If the log already has the batch, append nothing, and return the earlier offsets (`duplicate`).
-        `valid` is the result of an earlier `validate_batch`, if there was one.
+
+        Args:
+            records: the batch.
+            leader_epoch: leader epoch to write into the batch.
+            origin: source of the batch, which decides how completely it is checked.
+            valid: result of an earlier `validate_batch` for this batch; None to validate it now.
 
         Raises:
             LongValidation: the validation of a client's batch would take too long for the event loop. Nothing
@@ -357,7 +363,8 @@ class PartitionLog:
         """Seal the active segment, and begin a new one at the log's end.
 
         Raises:
-            OSError: the disk failed. The caller must handle it, because it may have changed other things.
+            OSError: the disk failed, and the active segment is still active. The caller must pass the error
+                to `failed`, or call this method inside `guarded`.
         """
         return self.files.roll(self.log_end_offset, self.producers, self.config)
 
@@ -537,9 +544,10 @@ class PartitionLog:
             self.complete_flush(flush)
 
     def prepare_close(self) -> Flush | None:
-        """Write all files that a quick start needs. Return the task that makes them durable, or None.
+        """Write a producer snapshot and the whole indexes, so that the next start need not read the batches.
 
-        If many sealed segments are not durable, this call makes the first ones durable.
+        Return the task that makes these files and the batches durable; None if everything is durable. If many
+        sealed segments are not durable, this call makes the first ones durable itself.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -551,7 +559,7 @@ class PartitionLog:
         return self._flush_to_last_part()
 
     def close(self) -> None:
-        """Flush everything that a quick start needs, and close the files.
+        """Make the log durable, with the files of `prepare_close`, and close its files.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; the files are closed.

@@ -185,7 +185,10 @@ class LogFiles:
         return segment
 
     def seal_again(self, place: int) -> None:
-        """Complete the rebuilt indexes of the sealed segments from index `place` on."""
+        """Seal the sealed segments from index `place` on again, after recovery has rebuilt their indexes.
+
+        This adds the last entries of the indexes, and writes them. The next flush makes them durable.
+        """
         for segment in self.segments.from_place(place):
             if segment is not self.segments.active:
                 segment.seal()
@@ -312,8 +315,8 @@ class LogFiles:
     def settle_swap(self) -> Removal | None:
         """Complete the swap if it has begun to rename the old files. If it has not, cancel it.
 
-        Return the task that removes the replaced files; None if there are none. The caller must then fsync
-        the folder, and call `forget_cancelled_swap`.
+        Return the task that removes the replaced files; None if there are none. In both cases, the caller
+        must fsync the folder, and after that call `forget_cancelled_swap`.
         """
         if self.swap is None:
             return None
@@ -499,7 +502,10 @@ class LogFiles:
             self.segments[place].close()
 
     def seal_active(self) -> None:
-        """Complete the active segment's indexes, for the next start after a clean stop."""
+        """Add the last entries of the active segment's indexes, and write the indexes to their files.
+
+        After a clean stop, the next start then need not read the segment. The next flush makes them durable.
+        """
         active = self.segments.active
         if active.size:
             active.seal()

@@ -175,7 +175,11 @@ class LogFile:
         (self.handle or self.open()).sync()
 
     def rename(self, path: str, *, must_exist: bool = False) -> None:
-        """Rename the file, open or not. A file that was never written gets only the new path in memory."""
+        """Rename the file, open or not.
+
+        If the file does not exist, change only the path in memory. With `must_exist`, raise FileNotFoundError
+        in this case, and change nothing.
+        """
         try:
             self._files.fs.rename(self.path, path)
         except FileNotFoundError:
@@ -262,7 +266,8 @@ class ColdRead(Exception):
 class FileSlice:
     """A part of a log's file: `size` bytes from `position` on. They are read when they are sent.
 
-    The file stays open as long as this object exists, even if it is deleted.
+    As long as this object exists, the file stays open. So the bytes can be read even after the file was
+    deleted.
     """
 
     __slots__ = ("_file", "_position", "_size")

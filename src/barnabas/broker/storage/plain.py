@@ -1,8 +1,8 @@
 """Appends a plain batch by a short path.
 
 Nearly every batch is plain: it is valid, and the active segment has room for it. The leader changes only its
-offset and, with LogAppendTime, its timestamp. `PartitionLog.append_as_leader` appends the others
-(docs/adr/0019-plain-batches-take-one-short-path.md).
+offset and, with LogAppendTime, its timestamp. `PartitionLog.append_as_leader` appends all batches that are
+not plain (docs/adr/0019-plain-batches-take-one-short-path.md).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def append_plain(
         records: the batch; as a memoryview, it is written without a copy.
         leader_epoch: the leader epoch to append it in.
         limits: limits from the topic's settings.
-        flags: bits of the batch attributes that this request may set.
+        flags: bits that the attributes of a plain batch can have. A batch with any other bit is not plain.
         now_ms: present time, in milliseconds.
 
     Raises:

@@ -40,9 +40,13 @@ class LogFiles(Protocol):
 def note_producer(
     producers: Producers, header: BatchHeader, data: Buffer, base_offset: Offset
 ) -> AbortedTransaction | None:
-    """Update the producers' state with a batch of an idempotent producer, which is at `base_offset`.
+    """Update the producers' state with an idempotent producer's batch.
 
-    `data` is the whole batch; for a batch that is not a control batch it may be empty.
+    Args:
+        producers: the producers' state.
+        header: header of the batch.
+        data: the whole batch, if it is a control batch; any other batch is not read.
+        base_offset: offset of the batch in the log.
 
     Returns:
         The transaction that the batch aborts, for the segment's transaction index; None for other batches.

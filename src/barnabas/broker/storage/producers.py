@@ -152,8 +152,8 @@ class Producers:
     def first_unstable_offset(self) -> int | None:
         """First offset of the oldest open transaction; None if no transaction is open.
 
-        Read_committed consumers stop there. A transaction counts as open until its marker is committed: if
-        the leader is lost, the marker may be lost, too.
+        Read_committed consumers stop there. A transaction counts as open until its marker is below the high
+        watermark: until then, the marker may be lost with the leader.
         """
         opened = self._open_transactions
         first_open = next(iter(opened.values())) if opened else None
@@ -186,12 +186,14 @@ class Producers:
         `producer` and `coordinator_epoch` are the producer id, its epoch and the coordinator's epoch in the
         marker.
 
-        With transactions v2 (`must_raise_epoch`) a marker has a higher epoch than the transaction that it
-        ends. A marker of the same epoch is a repeated one: it must not end a later, open transaction.
+        With transactions v2 (`must_raise_epoch`), a marker has a higher epoch than the transaction that it
+        ends. If the epochs are the same, the marker repeats that of an earlier transaction. It must not end
+        the open transaction.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, the marker's epoch is too low; TRANSACTION_COORDINATOR_FENCED,
-                a later coordinator has written a marker.
+            KafkaError: INVALID_PRODUCER_EPOCH, the marker's epoch is too low, or the marker is repeated while
+                a transaction is open; TRANSACTION_COORDINATOR_FENCED, a later coordinator has written a
+                marker.
         """
         known = self._producers.get(producer.producer_id)
         if known is None:
@@ -271,11 +273,11 @@ class Producers:
     def refuse(self, header: BatchHeader, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
         """Store that a valid batch was rejected with `code`.
 
-        The producer must send this batch again before later ones: until then, these get the same error.
+        Until the producer has sent this batch again, its later batches get the same error. Do nothing for a
+        marker, for a batch that is not the producer's next one, or if an earlier batch was rejected.
 
-        Without this, a log that does not know the producer would accept the next batch in flight as the first
-        one. librdkafka then treats the first batch as delivered when the second one is. Do nothing for
-        markers, for a batch that is not the producer's next one, and if an earlier batch was rejected.
+        Without this, a log that does not know the producer would accept a later batch that is already on its
+        way. librdkafka treats the rejected batch as delivered when that later batch is delivered.
         """
         if header.is_control:
             return
@@ -302,9 +304,10 @@ class Producers:
     def _check_after_refusal(self, header: BatchHeader) -> None:
         """Raise KafkaError if the producer must send an earlier, rejected batch first.
 
-        All batches that the producer may have in flight get the same error, so that it sends them again in
-        order. After OUT_OF_ORDER_SEQUENCE_NUMBER, librdkafka would begin a new epoch and repeat all
-        unanswered batches of all partitions in it. The log could not recognize the repetition.
+        The code is that of the rejected batch for as many batches as a producer may have in flight. Then the
+        producer sends them again in order. Later batches get OUT_OF_ORDER_SEQUENCE_NUMBER. This code makes
+        librdkafka begin a new epoch, in which it repeats the unanswered batches of all partitions. The log
+        does not recognize batches that are repeated in a new epoch.
         """
         refused = self._refused.get(header.producer_id)
         if refused is None or refused.epoch != header.producer_epoch:

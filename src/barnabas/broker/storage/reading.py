@@ -34,7 +34,7 @@ def read_batches(
     Raises:
         OSError: the disk failed.
         KafkaError: CORRUPT_MESSAGE, a batch is damaged.
-        ColdRead: the read would wait for the disk, and may not.
+        ColdRead: the read would wait for the disk, inside `OpenFiles.without_waiting`.
     """
     segment = segments.active
     place = len(segments) - 1
@@ -57,14 +57,14 @@ def read_batches(
 def find_aborted_transactions(
     segments: list[LogSegment], log_end_offset: Offset, offset: Offset, size: int
 ) -> list[AbortedTransaction]:
-    """Return the aborted transactions that overlap the `size` bytes from `offset` on, by first offset.
+    """Return the aborted transactions that overlap the `size` bytes from `offset` on.
 
-    `segments` begins with the segment that contains `offset`, and has all later ones. This function may
-    remove segments from the list.
+    The result is in the order of the first offsets. `segments` begins with the segment that contains
+    `offset`, and has all later ones. This function may remove segments from the list.
 
     Raises:
         OSError: the disk failed.
-        ColdRead: the look-up would wait for the disk, and may not.
+        ColdRead: the look-up would wait for the disk, inside `OpenFiles.without_waiting`.
     """
     while (position := segments[0].position_of(offset)) == segments[0].size and len(segments) > 1:
         del segments[0]  # compaction left nothing from `offset` on, so it was read from the next

@@ -34,9 +34,11 @@ def find_first_suspect(
 ) -> int:
     """Return the index of the first segment that recovery must read.
 
-    It is the segment with the last record before the recovery point, even if that record is the last one of
-    the segment. The flush of an active segment leaves out its indexes, and the segment may have been sealed
-    since. If the segment is listed as sealed, the result is the next segment.
+    It is the segment with the last record before the recovery point. If `sealed` has this segment, it is the
+    next one.
+
+    Recovery reads the segment even if all of its records are before the recovery point. When the segment was
+    flushed, it may have been the active one, whose indexes a flush leaves out.
     """
     place = segments.place_of(max(recovery_point - 1, 0))
     return place + 1 if is_listed(segments, place, sealed) else place
@@ -51,9 +53,9 @@ def recover(
     config: TopicConfig,
     topic_partition: TopicPartition,
 ) -> Producers:
-    """Recover the segments from index `first` on. Return the state of the producers at the log's real end.
+    """Recover the segments from index `first` on. Return the state of the producers at the log's new end.
 
-    Rebuild their indexes, and cut the log off at the first damage.
+    Rebuild the indexes of these segments, and cut the log off at the first damage.
 
     Args:
         files: files of the log.

@@ -13,10 +13,10 @@ logger = logging.getLogger(__name__)
 
 
 def prepare_deletion(log: PartitionLog, now_ms: int) -> LogSegment | None:
-    """Prepare `delete_old_segments`. Return the active segment if the log's folder must be fsynced before.
+    """Prepare a call of `delete_old_segments`: seal the active segment if it has expired.
 
-    Seal the active segment if it has expired. Return None if there is nothing to delete, or if all file names
-    are durable already.
+    Return the active segment if the caller should first fsync the log's folder, which can be done in a
+    thread. Return None if there is nothing to delete, or if all file names are durable already.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the log is offline, or its active segment cannot be sealed.
@@ -39,7 +39,8 @@ def delete_old_segments(log: PartitionLog, now_ms: int, synced: LogSegment | Non
             longer the active segment, this call fsyncs the folder when names are not durable.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR, the segments could not be removed, or only the oldest ones.
+        KafkaError: KAFKA_STORAGE_ERROR, not all of the segments could be removed. Some of the oldest ones may
+            be removed.
     """
     count = _prepare_expired(log, now_ms)
     if not count:

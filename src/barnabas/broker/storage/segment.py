@@ -200,7 +200,9 @@ class LogSegment:
         max_timestamp: int,
         index_interval: int,
     ) -> None:
-        """Write one batch at the end, and add index entries if they are due.
+        """Write one batch at the end of the segment.
+
+        If more than `index_interval` bytes were written since the last index entries, add new entries.
 
         Args:
             chunks: the bytes of the batch, in parts.
@@ -265,9 +267,10 @@ class LogSegment:
         max_timestamp: int,
         index_interval: int,
     ) -> None:
-        """Record that there is a batch at `position`, and write index entries if they are due.
+        """Update the indexes for a batch at `position`, which is already in the file.
 
-        The other arguments are as in `append`.
+        If more than `index_interval` bytes were written since the last index entries, add new entries. The
+        other arguments are as in `append`.
 
         Raises:
             OSError: an index could not be read; nothing has changed.
@@ -318,7 +321,7 @@ class LogSegment:
         If no batch contains it, return the position of the next batch. If there is none, return `size`.
 
         Raises:
-            ColdRead: the search would wait for the disk, and may not.
+            ColdRead: the search would wait for the disk, inside `OpenFiles.without_waiting`.
             KafkaError: CORRUPT_MESSAGE, a batch in the searched part is damaged.
             OSError: the disk failed.
         """
@@ -357,7 +360,10 @@ class LogSegment:
         return self.size
 
     def _is_far(self, scanned: int) -> bool:
-        """Whether an undamaged index would have an entry within the last `scanned` bytes."""
+        """Whether a search has read so many bytes after an index entry that the next entry must be missing.
+
+        `scanned` is the number of these bytes.
+        """
         return scanned > _FAR_TIMES * (self.size // (len(self.offsets) + 1))
 
     def _indexed_block(self, offset: int) -> tuple[int, bytes]:
@@ -388,7 +394,8 @@ class LogSegment:
         offset.
 
         Raises:
-            ColdRead: the index must be rebuilt, or the search would wait for the disk, and may not.
+            ColdRead: inside `OpenFiles.without_waiting`, the index must be rebuilt, or the search would wait
+                for the disk.
             KafkaError: CORRUPT_MESSAGE, a batch in the searched part is damaged.
             OSError: the disk failed.
         """
@@ -421,7 +428,7 @@ class LogSegment:
         Return whether this call replaced them, so that the search must start again.
 
         Raises:
-            DamagedIndex: the indexes must be rebuilt, and this read may not wait for the disk.
+            DamagedIndex: the indexes must be rebuilt, and this call is inside `OpenFiles.without_waiting`.
         """
         build = self._build
         if build is None:
@@ -448,8 +455,8 @@ class LogSegment:
         """Whether the last entries of both indexes match the segment.
 
         Args:
-            are_complete: whether both indexes are known to have their last entries. If not, also check every
-                batch after the last entry of the time index.
+            are_complete: whether it is certain that no entry is missing at the end of the indexes. If not,
+                also check that no batch after the last entry of the time index has a later timestamp.
 
         Raises:
             OSError: the disk failed.
@@ -503,7 +510,7 @@ class LogSegment:
         than `max_bytes`, the result is that whole batch (with `min_one`) or empty.
 
         Raises:
-            ColdRead: the read would wait for the disk, and may not.
+            ColdRead: the read would wait for the disk, inside `OpenFiles.without_waiting`.
             KafkaError: CORRUPT_MESSAGE, the first batch is damaged.
             OSError: the disk failed.
         """
@@ -519,10 +526,21 @@ class LogSegment:
         )
 
     def _worth_sending(self, position: int, max_bytes: int, there: int, min_one: bool) -> int:
-        """Return the number of bytes to read from `position` on, if `there` is more than `max_bytes`.
+        """Return the number of bytes to read from `position` on, if there are more than `max_bytes`.
 
-        Clients drop an incomplete batch, so a part of a large batch is not worth sending. To search for the
-        last of many small ones is not worth it, either. So the search covers only a few batches.
+        Clients drop an incomplete batch. So if one of the first `_LARGE_BATCHES` batches does not fit or is
+        damaged, the result ends before it. If the first batch does not fit, the result is its size with
+        `min_one`, and 0 without. If all of them fit, the result is `max_bytes`, and the last batch may be
+        incomplete.
+
+        Args:
+            position: position of a batch.
+            max_bytes: largest number of bytes to read.
+            there: number of bytes that could be read, more than `max_bytes`.
+            min_one: whether the first batch is read even if it is larger than `max_bytes`.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, the first batch is damaged.
         """
         size = 0
         for _ in range(_LARGE_BATCHES):
@@ -541,7 +559,7 @@ class LogSegment:
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a header is invalid, or does not belong at this position.
-            ColdRead: the read would wait for the disk, and may not.
+            ColdRead: the read would wait for the disk, inside `OpenFiles.without_waiting`.
             OSError: the disk failed.
         """
         expected = self.base_offset
@@ -655,10 +673,11 @@ class LogSegment:
         return copy
 
     def cut_off(self, offset: int) -> Cut:
-        """Return the cut before the batch that contains `offset`. The batch and all later ones go.
+        """Compute how to remove the batch that contains `offset`, and all later batches.
 
-        Call it on a `copy`, whose attributes it changes. The files do not change. Damage after the cut is
-        ignored.
+        Return the position of the cut, and the state of the remaining segment, for `truncate`. Call this
+        method on a `copy` of the segment: it changes attributes of the copy, and no files. Damage after the
+        cut is ignored.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a batch before `offset` is damaged.
@@ -680,10 +699,10 @@ class LogSegment:
         )
 
     def _find_cut(self, offset: int) -> tuple[int, int]:
-        """Return the position at which to cut off the records from `offset` on, and the end offset after it.
+        """Return the position at which to cut the segment off, and the end offset of the remaining part.
 
-        It is the position of the batch that contains `offset`. The end offset is that batch's base offset. If
-        no batch contains `offset`, it is the position of the next batch or the segment's end, and `offset`.
+        If a batch contains `offset`, the results are that batch's position and base offset. If none does, the
+        results are the position of the next batch, or of the segment's end, and `offset`.
         """
         end = self._indexed_block(offset)[0]
         expected = self.base_offset
@@ -700,7 +719,10 @@ class LogSegment:
         return end, offset
 
     def truncate(self, cut: Cut) -> None:
-        """Remove the bytes after the cut. A large surplus stays in the file until `cut_some` or a write.
+        """Remove the batches after the cut from the segment and its indexes.
+
+        If more than `_CUT_AT_ONCE` bytes are after the cut, they stay in the file. `cut_some`, `cut_surplus`
+        or the next write removes them, because that can take long.
 
         Raises:
             OSError: the disk failed.
@@ -722,10 +744,12 @@ class LogSegment:
         self.first_timestamp = cut.first_timestamp
 
     def cut_some(self) -> bool:
-        """Shorten the file by a part of the surplus of a truncation. Return whether more is left.
+        """Remove at most `_CUT_AT_ONCE` of the bytes that `truncate` has left at the end of the file.
+
+        Return whether more such bytes are left.
 
         Raises:
-            OSError: the disk failed, and the part is still in the file.
+            OSError: the disk failed, and the bytes are still in the file.
         """
         end = self.surplus_end - _CUT_AT_ONCE
         if end <= self.size:
@@ -736,7 +760,7 @@ class LogSegment:
         return True
 
     def cut_surplus(self) -> None:
-        """Shorten the file by the whole surplus of a truncation. Raises OSError."""
+        """Remove all bytes that `truncate` has left at the end of the file. Raises OSError."""
         if self.surplus_end:
             self.log.truncate(self.size)
             self.surplus_end = 0
@@ -781,7 +805,7 @@ class LogSegment:
         self._recent = _NONE_KNOWN
 
     def _find_latest(self) -> None:
-        """Find the largest timestamp of the remaining batches, because the index may have lost its entry."""
+        """Set `latest` from the batches, because the time index may have lost the entry with that timestamp."""
         position = 0
         best = TimestampedOffset(NO_TIMESTAMP, self.base_offset)
         entry, last = self.offsets.last(), self.times.last()

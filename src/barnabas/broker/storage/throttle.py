@@ -9,7 +9,7 @@ from barnabas.base.environment.clock import Clock
 
 
 class Throttle:
-    """Limits the bytes a second that several threads read and write together.
+    """Limits the rate, in bytes per second, at which several threads together read and write.
 
     After each piece of work, a thread waits for the seconds that `delay` returns. The clock is monotonic,
     because threads would wait for long after a wall clock is set back.

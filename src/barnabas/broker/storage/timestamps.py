@@ -39,7 +39,7 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int)
 
     Raises:
         LongSearch: the search takes too long for one turn of the event loop.
-        ColdRead: the search would wait for the disk, and may not.
+        ColdRead: the search would wait for the disk, inside `OpenFiles.without_waiting`.
         OSError: the disk failed.
         KafkaError: CORRUPT_MESSAGE, a batch cannot be decoded.
     """
@@ -92,7 +92,8 @@ def _first_in(
 class LongSearch(Exception):
     """The search takes too long for one turn of the event loop.
 
-    Call `find` in a thread. If it finds nothing, continue from `next_offset`, in another turn.
+    Call `find` in a thread. If it returns None, repeat the search for the same timestamp from the offset
+    `next_offset` on, in a later turn of the event loop.
     """
 
     def __init__(self, next_offset: int, max_timestamp: int) -> None:

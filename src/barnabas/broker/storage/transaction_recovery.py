@@ -79,7 +79,10 @@ def _is_proven(segment: LogSegment, entry: Entry | None, checksums: Mapping[Offs
 
 
 def _compare(files: LogFiles, segment: LogSegment, entry: Entry | None) -> None:
-    """Compare a transaction index with its segment, and rewrite it if it differs."""
+    """Compare a segment's transaction index with its batches, and rewrite it if it differs.
+
+    `entry` is that of the index in the log's folder; None if the file is missing.
+    """
     index = segment.aborted
     aborted = find_aborted(files, segment)
     files.are_checksums_due = True

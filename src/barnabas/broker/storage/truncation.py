@@ -201,7 +201,8 @@ def truncate_to(
 
     If `offset` is inside a batch, the whole batch is removed. If it is before the first segment, all records
     are removed, and the empty log continues at `offset`. Without `sync`, the next flush makes the removal
-    durable, and nothing may be appended before it. If the disk fails half-way, the log is closed.
+    durable, and nothing may be appended before it. If the disk fails half-way, the log goes offline, and its
+    files are closed.
 
     Args:
         log: log to truncate.

@@ -82,8 +82,9 @@ def validate_batch(
     """Check the one batch in `records`, and change it as the topic's settings demand.
 
     Return the header, the bytes of the batch, and the log append time in ms; -1 if the records keep the
-    producer's timestamps. `now_ms` is the present time. Only batches of a client (`origin`) are checked
-    completely.
+    producer's timestamps. `now_ms` is the present time in ms. Batches of a client (`origin`) are checked
+    completely. In other batches, the base offset, the control flag, the fields of the producer and the keys
+    of the records are not checked.
 
     With `at_once`, the call takes at most some milliseconds for a client's batch. Without it, call it in a
     thread: it uses only its arguments.

@@ -233,7 +233,8 @@ def _settings_of_all(settings: tuple[str, ...], file: Path | None) -> dict[str, 
     """Return the settings that every broker uses: those of a file, and those of --set, which override them.
 
     Raises:
-        ConfigError: the file cannot be read, or a setting is one that the command gives each broker itself.
+        ConfigError: the file cannot be read, or it has a setting that `cluster start` itself sets for each
+            broker. Or --set names such a setting.
     """
     from barnabas.broker.config import BrokerConfig
     from barnabas.broker.config.files import read_settings

@@ -78,9 +78,12 @@ def make_member(folder: ClusterFolder, broker: BrokerId) -> None:
 
 
 def make_lone(folder: ClusterFolder, broker: BrokerId, others: Collection[BrokerId]) -> None:
-    """Move the files of `broker` to the places of a lone broker's files; OSError if that fails.
+    """Move the files of `broker` out of its folders, so that it can run as a lone broker.
 
-    The folders of `others`, which hold no records, are renamed. The folder's layout is removed.
+    Rename the folders of `others`, which have no records. Remove the layout of the cluster (`cluster.json`).
+
+    Raises:
+        OSError: a file cannot be moved. The next call continues.
     """
     fs = OsFileSystem()
     retire(folder, others)
@@ -113,7 +116,7 @@ def retire(folder: ClusterFolder, brokers: Collection[BrokerId]) -> None:
 
 
 def require_drained(folder: ClusterFolder, brokers: Collection[BrokerId], kept: Collection[BrokerId]) -> None:
-    """Require that `brokers` have no partitions, and remove them from the metadata.
+    """Check that `brokers` have no partitions, and remove these brokers from the metadata.
 
     This opens the embedded store in `folder`, so no other process may use the store. Topics stay as they are;
     only epochs of brokers, and lists of replicas of deleted topics, are changed.

@@ -202,9 +202,13 @@ class ClusterFolder:
         (self.path / "cluster.json").unlink(missing_ok=True)
 
     def control(self) -> Control | None:
-        """Return the address and secret of the process that runs the cluster; None if no cluster runs.
+        """Return the address and secret of the process that runs the cluster; None if the folder has none.
 
-        After a kill of that process, they remain in the folder until the next start.
+        A process that stops removes them. After a kill of the process, the result is that of the killed
+        process until the next start.
+
+        Raises:
+            ClusterFolderError: ``control.json`` is damaged.
         """
         found = self._read("control.json")
         return None if found is None else Control(**found)

@@ -28,8 +28,8 @@ def plan(
         first_port: port of broker 1, with the ports that follow for the others; 0 means any unused ports. By
             default, existing brokers keep their addresses, and new ones use the ports from 9092 (broker 1)
             on.
-        zookeeper: address of a ZooKeeper; None for one that the cluster runs itself, or that of the last
-            start.
+        zookeeper: address of a ZooKeeper. None means the ZooKeeper of the folder's last start. In a folder
+            without a cluster, None means that the cluster runs its own ZooKeeper.
         racks: one rack for each broker; empty to leave the racks unchanged.
 
     Raises:

@@ -59,7 +59,10 @@ class State(Enum):
 
 @dataclass(slots=True)
 class Member:
-    """One broker of the cluster: its process, the state of the process, and what waits for it."""
+    """One broker of the cluster: its process, the state of the process, and when to restart it.
+
+    It also has the callbacks and commands that wait until the broker is ready, or until its process ends.
+    """
 
     id: int
     state: State = State.STOPPED
@@ -497,8 +500,9 @@ class ClusterRunner:
     def _stop_all(self) -> None:
         """Stop the brokers, then the store.
 
-        The brokers stop one after the other, so that each can move its leadership to the brokers left.
-        Supervised brokers stop at the same time, because no broker is left in the end.
+        Supervised brokers (`Launch.is_supervised`) stop at the same time. Others stop one after the other, so
+        that each broker can move its leaderships to those that still run. Kill a broker that does not stop in
+        time.
         """
         running = [member for member in self._members.values() if member.process is not None]
         if self._launch.is_supervised:

@@ -30,10 +30,7 @@ class ClusterStore(Protocol):
     def stop(self) -> None: ...
 
     def broker_ended(self, broker: int) -> None:
-        """Receive the news that the process of a broker has ended.
-
-        A store may then end the broker's session.
-        """
+        """Handle the end of a broker's process. A store may end the broker's session."""
 
     def description(self) -> str:
         """Return one line that describes the store for the user."""
