@@ -805,7 +805,7 @@ class LogSegment:
         self._recent = _NONE_KNOWN
 
     def _find_latest(self) -> None:
-        """Set `latest` from the batches, because the time index may have lost the entry with that timestamp."""
+        """Set `latest` from the batches, because the time index may have lost the entry with this value."""
         position = 0
         best = TimestampedOffset(NO_TIMESTAMP, self.base_offset)
         entry, last = self.offsets.last(), self.times.last()

@@ -64,8 +64,8 @@ class Flush:
     def sync_files(self) -> None:
         """Fsync files that no other thread has begun to fsync. Several threads can call it at once.
 
-        A caller can call this method before `run`, but need not: several fsyncs at the same time are faster,
-        because a file system combines them into one commit. An error is not raised: `error` keeps it.
+        A call before `run` saves time, but is not necessary: a file system combines fsyncs that arrive
+        together into one commit. An error is not raised: `error` keeps it.
         """
         try:
             for file in self._left:
