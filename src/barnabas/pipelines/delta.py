@@ -45,8 +45,9 @@ def write_batch(
 ) -> None:
     """Append batch `number` of `query` to the Delta table, unless it is written already.
 
-    If the table does not exist, create it. In mode complete, the batch replaces all rows of the table. With
-    `letters`, the rows that the table rejects are left out, and each is sent to the dead-letter topic once.
+    `query` is the query's id, and its batches have rising numbers. If the table does not exist, create it. In
+    mode complete, the batch replaces all rows of the table. With `letters`, the rows that the table rejects
+    are left out, and each is sent to the dead-letter topic once.
 
     Raises:
         DeltaError: the table rejects the batch.

@@ -51,8 +51,9 @@ class IcebergError(BarnabasError):
 def write_batch(options: SinkOptions, rows: DataFrame, query: str, number: int, letters: None = None) -> None:
     """Append batch `number` of `query` to the Iceberg table, unless it is written already.
 
-    If the table does not exist, create it. In mode complete, the batch replaces all rows of the table.
-    `letters` is always None, because this sink has no dead letters.
+    `query` is the query's id, and its batches have rising numbers. If the table does not exist, create it. In
+    mode complete, the batch replaces all rows of the table. `letters` is always None, because this sink has
+    no dead letters.
 
     Raises:
         IcebergError: the table rejects the batch; the text is PyIceberg's, in one line.

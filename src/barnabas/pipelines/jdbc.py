@@ -64,6 +64,8 @@ def write_batch(
 ) -> None:
     """Write batch `number` of `query` to the table, unless it is written already.
 
+    `query` is the query's id, and its batches have rising numbers.
+
     Without a key, all rows are added. If the sink has a key, a row replaces the stored row with the same key,
     or is added if there is no such row. If the column `_deleted` of a row is true, the stored row with the
     same key is deleted. With `letters`, the rows that the database rejects are left out, and each is sent to
@@ -339,7 +341,7 @@ class _Attempt:
     def _find_batch(self) -> tuple[int, str] | None:
         """Return the query's last batch and staging table; None if there are none.
 
-        If the table of batches does not exist, create it.
+        If the table of batches does not exist, create it. Raises Py4JJavaError if that fails.
         """
         try:
             return self._known()

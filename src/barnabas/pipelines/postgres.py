@@ -75,6 +75,8 @@ def write_batch(
 ) -> None:
     """Write batch `number` of `query` to the table, unless it is written already.
 
+    `query` is the query's id, and its batches have rising numbers.
+
     Without a key, all rows are added. If the sink has a key, a row replaces the stored row with the same key,
     or is added if there is no such row. If the column `_deleted` of a row is true, the stored row with the
     same key is deleted. With `letters`, the rows that the server rejects are left out, and each is sent to

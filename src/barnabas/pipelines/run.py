@@ -128,7 +128,10 @@ def _whole(pipeline: Pipeline) -> Pipeline:
 
 
 def run_of(pipeline: Pipeline, folder: Folder, choices: Choices) -> Run:
-    """Return the settings of the run. `choices` overrides the pipeline's file."""
+    """Return the settings of the run. `choices` overrides the pipeline's file.
+
+    The checkpoints are in `folder`, unless the pipeline's option checkpoints names another folder.
+    """
     options = pipeline.options
     config = choices.config or options.config
     bootstrap = choices.bootstrap or options.bootstrap or ("" if config else _DEFAULT_BOOTSTRAP)

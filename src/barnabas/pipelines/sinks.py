@@ -150,7 +150,10 @@ def _records(rows: DataFrame, options: SinkOptions, registry: str) -> DataFrame:
 
 
 def _only_to(topics: list[str], rows: DataFrame) -> DataFrame:
-    """Return `rows` with a check: a row whose column topic is not in `topics` fails the job."""
+    """Return `rows` with a check: a row whose column topic is not in `topics` fails the job.
+
+    Raises ConfigError if `rows` have no column topic.
+    """
     if "topic" not in rows.columns:
         raise refuse(
             "topic",

@@ -96,6 +96,8 @@ def mark_rejected(
 ) -> DataFrame:
     """Add the column `REJECTION`: the reason why a record cannot be written to its topic.
 
+    `given` has the sink's options for the data source, and `limits` the limits of the sink's topics.
+
     The column is NULL for a record that the topic accepts. Reasons are an exceeded limit of the topic or of
     the producer (message.max.bytes), a missing key, and a row that the format cannot encode.
     """

@@ -53,6 +53,8 @@ class TopicReader(DataSourceReader):
     def _check(self, start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> None:
         """Move start and end offsets that are outside the logs into the logs, in place.
 
+        `earliest` and `latest` are the offsets at which the logs begin and end.
+
         Raises ConfigError if the options put the start of a partition after its end. For missing records it
         raises DataLossError, or only logs a warning if failOnDataLoss is false.
         """

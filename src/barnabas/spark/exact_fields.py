@@ -60,6 +60,7 @@ def epoch_time(text: Column, name: str, declared: DataType, unit: Column) -> tup
 
     Args:
         text: the field as text.
+        name: the field's name, for the reasons.
         declared: TIMESTAMP or DATE.
         unit: for TIMESTAMP, the unit of numbers: one of `TIME_UNITS`, `d` for days, or NULL if it is not
             known. A number for a DATE always counts days.

@@ -103,7 +103,9 @@ def _milliseconds(settings: Settings, poll_timeout_s: float) -> int:
 def _take(fetched: Fetched, fetcher: RangeFetcher, open_ranges: OpenRanges) -> Iterator[_Piece]:
     """Advance the open range of the response's partition to the end of the complete batches; yield them.
 
-    If no batch has records after the range's position, check whether the log ends before the range.
+    If no batch has records after the range's position, check whether the log ends before the range. Raises
+    BarnabasError if the response is damaged, and DataLossError if records are lost and failOnDataLoss is
+    true.
     """
     tp, data = fetched
     records = memoryview(cast("Buffer", data.records or b""))  # what was decoded is one buffer

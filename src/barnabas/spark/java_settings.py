@@ -110,7 +110,10 @@ def from_java(given: Mapping[str, str], *, writing: bool) -> dict[str, str]:
 
 @functools.cache
 def note(option: str, why: str) -> None:
-    """Log, once in this process, that `option` is ignored. Spark passes the options for each micro-batch."""
+    """Log, once in this process, that `option` is ignored, with the reason `why`.
+
+    Spark passes the options for each micro-batch, so later calls with the same arguments do nothing.
+    """
     _logger.warning("option %s is ignored: %s", option, why)
 
 

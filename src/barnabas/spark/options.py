@@ -291,7 +291,7 @@ class _Given:
         return self._values[name.lower()].strip()
 
     def refuse_each(self, names: Iterable[str], cure: str) -> None:
-        """Raise ConfigError if one of `names` is given."""
+        """Raise ConfigError, whose text ends with `cure`, if one of the options `names` is given."""
         for name in names:
             if name in self:
                 raise refuse(name, self[name], cure)
@@ -301,6 +301,8 @@ class _Given:
 
     def client_settings(self, *, writing: bool) -> dict[str, str]:
         """Return the client's settings under librdkafka's names, from the options ``kafka.*`` and the file.
+
+        `writing` says whether the client is a producer.
 
         Raises ConfigError if one is in `REFUSED_SETTINGS`, or bootstrap.servers is missing.
         """
@@ -351,7 +353,7 @@ def _bound(given: _Given, side: str, default: int) -> Bound:
 
     The options are {side}Timestamp, {side}OffsetsByTimestamp and {side}Offsets. The first given one applies,
     as in Spark's connector. Without these options, the result is `default` (`EARLIEST` or `LATEST`) in every
-    partition.
+    partition. Raises ConfigError if the value of an option is not allowed.
     """
     no_match = "startingOffsetsByTimestampStrategy"
     latest_when_too_late = side == "ending" or given.take(no_match, strategy, default=False)

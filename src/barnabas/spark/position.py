@@ -88,7 +88,8 @@ class Position:
     def was_cut(self, end: Position, tp: TopicPartition) -> bool:
         """Whether the log of `tp` was truncated to before this position, as after an unclean election.
 
-        The result is False if the topic's id is unknown or has changed.
+        `end` is a later position. The log was truncated if the offset of `tp` is lower in `end`. The result
+        is False if the topic's id is unknown or has changed.
         """
         return self.offsets.get(tp, 0) > end.offsets[tp] and self.is_same_topic(tp.topic, end.topic_ids)
 

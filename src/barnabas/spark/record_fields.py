@@ -205,7 +205,10 @@ def _append_starts(data: Buffer, position: int, end: int, starts: list[int]) -> 
 
 
 def _varints(buffer: _Bytes, position: Numbers) -> tuple[Numbers, Numbers]:
-    """Decode the zigzag varint at each position. Return the numbers, and the position after each."""
+    """Decode the zigzag varint at each position. Return the numbers, and the position after each.
+
+    Raises KafkaError CORRUPT_MESSAGE if a varint has more than 10 bytes.
+    """
     byte = buffer[position]
     after = position + 1
     found = (byte & 0x7F).astype(np.uint64)
@@ -224,7 +227,10 @@ def _varints(buffer: _Bytes, position: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _sized(buffer: _Bytes, position: Numbers) -> Spans:
-    """Return the byte strings at each position, where a varint with the length precedes the bytes."""
+    """Return the byte strings at each position, where a varint with the length precedes the bytes.
+
+    Raises KafkaError CORRUPT_MESSAGE if a length is impossible.
+    """
     length, start = _varints(buffer, position)
     if ((length < -1) | (length > buffer.size)).any():
         raise _corrupt("a field of a record has a length that cannot be")

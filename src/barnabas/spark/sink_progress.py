@@ -177,7 +177,10 @@ class SinkProgress:
 
 
 def task_metadata(content: TaskContent, topics: Mapping[str, str]) -> str:
-    """Return the text to store with a task's mark, of about 70 characters for any number of topics."""
+    """Return the text to store with a task's mark, of about 70 characters for any number of topics.
+
+    `content` is the summary of the task's rows. `topics` has the ids of the rows' topics, by name.
+    """
     return f"{content} topics={identity(topics)}"
 
 

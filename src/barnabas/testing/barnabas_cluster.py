@@ -408,7 +408,10 @@ class BarnabasCluster(TemporaryCluster):
         return self._ask(request, broker)
 
     def _ask(self, request: Request, broker: int | None = None) -> Any:
-        """Return the response of `broker`; without it, of the first broker that runs and answers."""
+        """Return the response of `broker`; without it, of the first broker that runs and answers.
+
+        Raises ClientError if no broker answers, and RuntimeError if none runs.
+        """
         failure: ClientError | None = None
         for asked in self.running if broker is None else [broker]:
             try:

@@ -102,7 +102,12 @@ def since(version: int, *, default: Any, until: int = LATEST, nullable: int | No
 
 
 def until(version: int, *, default: Any, nullable: int | None = None) -> Any:
-    """Declare a field that exists up to and including `version`. `nullable` is as in `since`."""
+    """Declare a field that exists up to and including `version`.
+
+    New messages, and decoded messages of later versions, have the value `default`. If the annotation has
+    ``| None``, the field may be null from version `nullable` on. By default it may be null in all of its
+    versions.
+    """
     return _Placement(default, 0, version, nullable)
 
 

@@ -99,7 +99,10 @@ def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> by
 
 
 def encode_records(records: Iterable[Record], offset_deltas: Iterable[int], base_timestamp: int) -> bytes:
-    """Return the uncompressed payload of a batch. `offset_deltas` has one value for each record."""
+    """Return the uncompressed payload of a batch.
+
+    `offset_deltas` has one value for each record. `base_timestamp` is that of the batch, in ms.
+    """
     return b"".join(
         encode_record(record, delta, record.timestamp - base_timestamp)
         for record, delta in zip(records, offset_deltas, strict=True)
@@ -111,7 +114,8 @@ def decode_records(
 ) -> Iterator[Record]:
     """Yield the records of an uncompressed batch payload, and decode each one when it is needed.
 
-    If the batch has LogAppendTime, `append_time` (ms) replaces the timestamps of its records.
+    `count`, `base_offset` and `base_timestamp` (ms) are from the batch's header. If the batch has
+    LogAppendTime, `append_time` (ms) replaces the timestamps of its records.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.

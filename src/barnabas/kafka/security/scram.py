@@ -93,7 +93,10 @@ def derive(mechanism: Mechanism, password: str, salt: bytes, iterations: int) ->
 
 
 def of_salted_password(mechanism: Mechanism, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """Return the credential for a password that a client has salted (KIP-554)."""
+    """Return the credential for a password that a client has salted (KIP-554).
+
+    `salted` is the result of PBKDF2 for the password, with `salt` and this number of `iterations`.
+    """
     client_key = hmac.digest(salted, b"Client Key", mechanism.hash)
     stored_key = hashlib.new(mechanism.hash, client_key).digest()
     return ScramCredential(salt, stored_key, hmac.digest(salted, b"Server Key", mechanism.hash), iterations)

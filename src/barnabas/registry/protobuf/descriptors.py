@@ -70,7 +70,10 @@ def link(files: Mapping[str, Any]) -> Any:
 
 
 def informed(file: Any, pool: Any) -> Any:
-    """Return a copy of `file` in which custom options, which its imports define, are decoded fields."""
+    """Return a copy of `file` in which custom options, which its imports define, are decoded fields.
+
+    `pool` is a DescriptorPool with the imports, from `link`.
+    """
     known = GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto"))
     return known.FromString(file.SerializeToString())
 

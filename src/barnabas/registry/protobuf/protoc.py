@@ -111,8 +111,9 @@ def _known_files() -> list[str]:
 
 
 def _complaints(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
-    """Return protoc's first errors in one line.
+    """Return the first errors of `done`, a finished protoc process, in one line.
 
+    `sources` is the folder of the files that protoc read. The errors name files without this folder.
     A position is LINE:COLUMN in the schema itself, and FILE:LINE:COLUMN in an import.
     """
     said = done.stderr.decode(errors="replace").replace(f"{sources}/", "").replace(f"{MAIN}:", "")

@@ -124,7 +124,7 @@ class Acls:
         return Acls(rules.finish(), lengths.finish(), by_principal.finish())
 
     def about(self, kind: ResourceType, name: str) -> Iterator[tuple[ResourcePattern, PatternRules]]:
-        """Yield each pattern that selects the resource `name`, and the rules of the pattern."""
+        """Yield each pattern that selects the resource `name` of the type `kind`, and the pattern's rules."""
         for resource in self._patterns(kind, name):
             rules = self.rules.get(resource)
             if rules is not None:

@@ -67,6 +67,8 @@ def decide(
 ) -> Decision:
     """Decide whether a principal (``User:alice``) at a host may perform an operation on a resource.
 
+    `host` is an IP address. The resource has the name `name` and the type `kind`.
+
     Super users (`subjects`) may do everything. For others, any DENY wins. ALLOW of READ, WRITE, DELETE or
     ALTER implies DESCRIBE. ALLOW of ALTER_CONFIGS implies DESCRIBE_CONFIGS. If no rule is about the resource,
     the setting ``allow.everyone.if.no.acl.found`` (`subjects`) decides.
