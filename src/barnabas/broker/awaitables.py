@@ -143,7 +143,7 @@ def is_awaitable(result: MaybeAwaitable[T]) -> TypeIs[Awaitable[T]]:
 def then(result: MaybeAwaitable[T], transform: Callable[[T], R]) -> MaybeAwaitable[R]:
     """Return `transform(result)`.
 
-    If `result` is awaitable, return an awaitable of `transform` of its value.
+    If `result` is awaitable, return an awaitable that waits for its value, and then gives `transform(value)`.
     """
     if is_awaitable(result):
         return continued(result, _then(result, transform))
@@ -161,7 +161,7 @@ def continued(result: object, rest: Coroutine[Any, Any, R]) -> Awaitable[R]:
 def recovered(
     operation: Callable[[], MaybeAwaitable[T]], refused: Callable[[KafkaError], T]
 ) -> MaybeAwaitable[T]:
-    """Return the result of `operation`. If it raises KafkaError, return `refused` of the error.
+    """Return the result of `operation`. If it raises KafkaError `error`, return `refused(error)`.
 
     This also applies to an error that an awaitable result raises later.
     """

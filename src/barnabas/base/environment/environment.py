@@ -20,7 +20,7 @@ from barnabas.base.environment.randomness import system_random
 class Environment:
     """The interfaces to the system that one broker uses.
 
-    The broker's event loop is not a part of it, and provides timers and tasks.
+    They do not include the broker's event loop, which provides timers and tasks.
     """
 
     clock: Clock

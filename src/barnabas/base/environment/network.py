@@ -42,8 +42,8 @@ class Secured(Protocol):
 
         Args:
             host: the IP address of the client.
-            give_up: call it to end the connection before `connection_made` is called. The network then calls
-                `not_secured`.
+            give_up: ends the connection. The protocol may call it without arguments until `connection_made`.
+                The network then calls `not_secured`.
         """
 
     def not_secured(self, error: BaseException) -> None:

@@ -51,6 +51,8 @@ def pem_of_pkcs12(data: bytes, password: str | None) -> tuple[str, str]:
 def trusted_of_pkcs12(data: bytes, password: str | None) -> str:
     """Return the certificates of a PKCS#12 truststore, as PEM.
 
+    Without a password, `password` is None or empty.
+
     Raises:
         ValueError: the content is not PKCS#12, the password is wrong, or the store has no certificate.
     """

@@ -37,7 +37,7 @@ _NO_TICKETS = (
 
 
 def _topic_default(name: str, of: str, **changes: Any) -> Any:
-    """Declare the broker's setting `name`, which gives the default of the topic's setting `of`.
+    """Declare the broker's setting `name`, whose value is the default of the topic's setting `of`.
 
     It has the same type and limits as the topic's setting, unless `changes` has other fields of `Setting`.
     """

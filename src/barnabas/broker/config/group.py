@@ -91,10 +91,10 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
     )
 
     def capped(self, broker: BrokerConfig) -> tuple[GroupConfig, list[str]]:
-        """Return these settings, with the group's own values moved into the broker's limits (KIP-1240).
+        """Return these settings, with the group's own values changed to fit the broker's limits (KIP-1240).
 
-        A limit can have changed after a value was stored. The second result has one description for each
-        value that was moved.
+        A limit can have changed after a value was stored. A value outside the limits becomes the nearest
+        limit. The second result has one description for each value that was changed.
         """
         changed, told = {}, []
         for name in LIMITED:

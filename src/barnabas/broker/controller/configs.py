@@ -263,7 +263,10 @@ class ConfigControl:
             await self._writes.settled()
 
     def warn_of_min_isr(self, image: ClusterImage) -> None:
-        """Log a warning if the cluster's ``min.insync.replicas`` differs from that of this broker's start."""
+        """Log a warning if ``min.insync.replicas`` in this broker's start settings has no effect.
+
+        This is so if the broker was started with another value than the cluster has.
+        """
         own, held = self._configs.static, self._configs.broker_config(image).min_insync_replicas
         if _MIN_ISR in own.given and own.min_insync_replicas != held:
             log.warning(
@@ -428,13 +431,13 @@ def _check_min_isr(resource: ConfigResource, before: Mapping[str, str], after: M
 def _check_listeners(
     resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str], image: ClusterImage
 ) -> None:
-    """Reject changes of settings that a broker applies only when it opens a listener, as Kafka rejects them.
+    """Reject changes of settings that a broker applies only when it opens a listener, as Kafka does.
 
-    `before` and `after` are the own settings of `resource`, as text. If it is not a running broker, do
-    nothing.
+    `before` and `after` are the own settings of `resource`, as text. If `resource` is not a running broker,
+    do nothing.
 
     Raises:
-        KafkaError: INVALID_REQUEST, the broker has this listener.
+        KafkaError: INVALID_REQUEST, a changed setting is for a listener that the broker has.
     """
     broker = image.brokers.get(int(resource.name)) if _is_one_broker(resource) else None
     if broker is None:

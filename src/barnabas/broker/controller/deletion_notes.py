@@ -41,8 +41,8 @@ class DeletionNotes:
         store: store with the notes.
         loader: loads the metadata image that shows the notes.
         broker_id: id of this broker.
-        without: returns those of the given topics that have no folder in the log directories, also not after
-            a crash.
+        without: called with topic ids. It returns those whose folders are gone from all log directories, so
+            that a crash of the machine cannot bring them back.
     """
 
     def __init__(

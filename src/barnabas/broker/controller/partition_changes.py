@@ -36,14 +36,20 @@ class Eligibility(NamedTuple):
     unclean: frozenset[BrokerId] = frozenset()
 
     def without(self, failed: frozenset[BrokerId]) -> Eligibility:
-        """Return these sets for a partition whose replicas on the brokers in `failed` cannot be used."""
+        """Return the sets for a partition whose replicas on the brokers in `failed` cannot be used.
+
+        The brokers in `failed` may not be in sync or lead, and count as having lost records.
+        """
         return Eligibility(
             self.in_sync - failed, self.electable - failed, self.leaving - failed, self.unclean | failed
         )
 
 
 def least_in_sync(state: PartitionState, min_isr: int) -> int:
-    """Return the number of in-sync replicas that the high watermark needs. `min_isr` is the setting."""
+    """Return the smallest number of in-sync replicas with which the high watermark can advance.
+
+    `min_isr` is the topic's ``min.insync.replicas``. A partition with fewer replicas needs all of them.
+    """
     return max(1, min(min_isr, len(state.replicas)))
 
 
@@ -52,8 +58,9 @@ def with_isr(
 ) -> PartitionState:
     """Return the state with another ISR, and the ELR and last known ELR that follow from it (KIP-966).
 
-    If enough replicas for `min_isr` are in sync, both are empty. If not, members that leave the ISR join the
-    ELR. Members in `unclean` leave the ELR, and join the last known ELR.
+    If at least `min_isr` replicas are in sync, the ELR and the last known ELR are empty. If the partition has
+    fewer than `min_isr` replicas, this is so when all of them are in sync. In other cases, members that leave
+    the ISR join the ELR. Members in `unclean` leave the ELR, and join the last known ELR.
     """
     if len(isr) >= least_in_sync(state, min_isr):
         return state._replace(isr=isr, elr=(), last_known_elr=())

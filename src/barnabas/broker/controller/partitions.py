@@ -67,12 +67,13 @@ class IsrProposal(NamedTuple):
 class PartitionControl:
     """Elects leaders, decides on the ISRs that leaders propose, and removes dead brokers from ISRs.
 
-    A broker has a new epoch after each registration, and the controller processes each epoch once. It removes
-    the broker from the ISR of all its partitions, because the broker must catch up. After an unclean stop it
-    removes the broker from the ELR, too (KIP-966). It does the same for each replica that the broker has
-    registered as incomplete. Then it stores that this epoch is admitted. The next controller repeats all
-    steps that were not stored. So a re-registered broker leaves every ISR before the controller admits its
-    new epoch (KIP-380, KIP-903). The controller neither waits for a broker that is starting, nor elects it.
+    A broker has a new epoch after each registration, and the controller processes each epoch once. The
+    controller removes the broker from the ISR of all its partitions, because the broker must catch up. After
+    an unclean stop it removes the broker from the ELR, too (KIP-966). It also removes each replica that the
+    broker has registered as incomplete from ISR and ELR. Then it stores that this epoch is admitted. The next
+    controller repeats all steps that were not stored. So a re-registered broker leaves every ISR before the
+    controller admits its new epoch (KIP-380, KIP-903). The controller neither waits for a broker that is
+    starting, nor elects it.
 
     Args:
         writes: writes to the metadata store while this broker is the controller.

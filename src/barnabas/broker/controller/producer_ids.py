@@ -19,11 +19,11 @@ class ProducerIdControl:
     """The part of the controller that allocates blocks of producer ids.
 
     If two producers had the same id, brokers would drop records of one as duplicates. So the controller never
-    allocates an id twice, even if a user deletes the node with the last one.
+    allocates an id twice, even if a user deletes the metadata node with the last allocated id.
 
     Args:
         store: metadata store of the cluster.
-        writes: writes to the store while this broker is the controller.
+        writes: writes to the metadata store while this broker is the controller.
         seen: returns the highest allocated id that this broker has seen; -1 for none.
     """
 

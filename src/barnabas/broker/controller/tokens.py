@@ -99,9 +99,10 @@ class TokenControl:
             return token
 
     async def renew(self, principal: Principal, mac: bytes, period_ms: int) -> int:
-        """Renew the token with the HMAC `mac`, for `principal`, for a period from now in milliseconds.
+        """Renew the token with the HMAC `mac`, for `principal`.
 
-        A negative period means the default of the settings.
+        The token then expires in `period_ms` milliseconds from now. A negative period means the default of
+        the settings.
 
         Returns:
             The new expiry time, in milliseconds since the epoch, at most the end of the token's longest

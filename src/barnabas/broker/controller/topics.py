@@ -71,7 +71,7 @@ class TopicControl:
     themselves from the note when they have no folder left (`deletion_notes.py`).
 
     Args:
-        writes: the controller's writes of metadata.
+        writes: writes to the metadata store while this broker is the controller.
         configs: computes settings.
         broker_id: id of this broker.
         random: chooses topic ids, and the first of the brokers that get replicas.

@@ -33,9 +33,9 @@ class KeyedLock:
         self.keys: dict[Hashable, _Key] = {}
 
     def is_free(self, key: Hashable, shared: bool) -> bool:
-        """Whether an operation on `key` can run at once: a shared one, or an exclusive one if not `shared`.
+        """Whether an operation on `key` can run at once. False if other operations wait for the key.
 
-        It cannot if other operations wait for the key.
+        `shared` says whether the operation is a shared or an exclusive one.
         """
         state = self.keys.get(key)
         return state is None or (not state.waiting and state.admits(shared))

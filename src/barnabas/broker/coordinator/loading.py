@@ -173,7 +173,9 @@ def _with_additions(
 
 
 def _checked(data: bytes, expected: Offset) -> list[tuple[int, BatchHeader]]:
-    """Return the position and header of each whole batch in `data`. The first must contain `expected`.
+    """Return the position and header of each whole batch in `data`.
+
+    The first batch must contain the offset `expected`.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, a checksum is wrong, or offsets overlap or are out of order.

@@ -201,8 +201,9 @@ class CoordinatorRuntime(Generic[S]):
     ) -> MaybeAwaitable[T]:
         """Run an operation on `partition`, append its records, and return its response.
 
-        The operation waits for earlier operations on `key`. A `shared` operation does not wait for other
-        shared ones. The response is an awaitable unless the records are committed at once.
+        `operation` is called with the partition's shard, and returns a `Result`. It waits for earlier
+        operations on `key`. A `shared` operation does not wait for other shared ones. The response is an
+        awaitable unless the records are committed at once.
 
         Raises:
             KafkaError: NOT_COORDINATOR, this broker does not serve the partition;
@@ -266,7 +267,9 @@ class CoordinatorRuntime(Generic[S]):
         return self.write(partition, f"producer {producer.producer_id}", lambda _: end, shared=True)
 
     def read(self, partition: int, operation: Callable[[S], T]) -> T:
-        """Run an operation that only reads. It sees only committed state, and never waits.
+        """Return the result of `operation`, which is called with the partition's shard and only reads it.
+
+        The operation sees only committed state, and never waits.
 
         Raises:
             KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS, or the operation's own errors.

@@ -176,7 +176,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     def send(self, request: Request | EncodedRequest, version: int, on_answer: OnAnswer) -> None:
         """Send a request after all earlier ones.
 
-        Later, `on_answer` is called with its response or an exception.
+        Later, `on_answer` is called with the response or with an exception.
 
         Raises:
             ProtocolError: the request cannot be encoded; the connection does not change.

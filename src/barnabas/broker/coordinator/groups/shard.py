@@ -422,8 +422,8 @@ class GroupShard:
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Check that the sender may read a group's offsets. A member of a consumer group must send its epoch.
 
-        A sender with neither a member id nor an epoch may read them, and a group of another type allows every
-        sender.
+        A sender with neither a member id nor an epoch (a negative number) may always read the offsets. In a
+        group of another type, every sender may read them.
 
         Raises:
             KafkaError: the errors of `ConsumerGroup.check_fetch`: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or
@@ -490,7 +490,7 @@ class GroupShard:
         return Result(records=records)
 
     def _joinable(self, group_id: str) -> ClassicGroup | ConsumerGroup:
-        """Return the group, which can have members of the classic protocol.
+        """Return the group, if its type can have members of the classic protocol.
 
         Raises KafkaError UNKNOWN_MEMBER_ID if the group does not exist or is a share group.
         """

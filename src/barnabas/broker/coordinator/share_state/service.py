@@ -49,8 +49,8 @@ class ShareCoordinator(Coordinator[ShareShard]):
     Args:
         view: the broker's settings and clock, and its image (copy) of the metadata.
         log: the partitions of `__share_group_state`.
-        delete_before: deletes the records below an offset in a partition of `__share_group_state`. Raises
-            KafkaError.
+        delete_before: called with a partition of `__share_group_state` and an offset; deletes the records
+            below the offset. Raises KafkaError.
     """
 
     def __init__(
@@ -152,7 +152,11 @@ class ShareCoordinator(Coordinator[ShareShard]):
     summary = reading(ShareShard.summary, _checked)
 
     def last_pruned(self) -> list[tuple[int, Offset]]:
-        """Return each partition of this broker that `prune` has shortened, with its new start offset."""
+        """Return the partitions that `prune` has shortened, with their new start offsets.
+
+        Partitions that this broker no longer leads are left out. A partition's entry begins anew when this
+        broker loads the partition again.
+        """
         led = set(self.partitions())
         return [(partition, offset) for partition, offset in sorted(self._pruned.items()) if partition in led]
 
@@ -182,7 +186,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
                     await asyncio.sleep(0)
 
     async def prune(self) -> None:
-        """Delete the records at the start of each partition that newer snapshots have superseded.
+        """Delete the superseded records at the start of each partition: newer snapshots have replaced them.
 
         Log a failure; the next call tries again.
         """

@@ -413,8 +413,9 @@ class TransactionShard:
 def _may_go_on(transaction: Transaction, expected: ProducerIdentity) -> bool:
     """Whether a producer with the producer id of `expected` may use the transactional id.
 
-    The function does not check the epoch; its caller does. A new transactional id accepts any producer. A
-    producer that repeats InitProducerId after its last epoch still has the previous producer id.
+    The function does not check the epoch; its caller does. A new transactional id accepts any producer. When
+    the epochs of a producer id are used up, InitProducerId assigns another one. A producer that repeats this
+    request still has the previous producer id, and may use it.
     """
     return (
         transaction.epoch == NO_PRODUCER_EPOCH

@@ -14,7 +14,11 @@ from barnabas.broker.coordinator.groups.assignors.spec import Assignment, Member
 
 
 def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> dict[str, Assignment]:
-    """Return the target assignment of every member, by member id. See `Assignor` for the arguments."""
+    """Return the target assignment of every member, by member id.
+
+    `members` are by member id, and `topics` are the existing topics by name. Topics without subscribers, and
+    subscriptions to other topics, are ignored.
+    """
     subscribers: dict[str, list[str]] = {}
     for member_id in in_order(members):
         for topic in members[member_id].topics & topics.keys():

@@ -23,7 +23,11 @@ MAX_ROUNDS = 16
 
 
 def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> dict[str, Assignment]:
-    """Return the target assignment of every member, by member id. See `Assignor` for the arguments."""
+    """Return the target assignment of every member, by member id.
+
+    `members` are by member id, and `topics` are the existing topics by name. Topics without subscribers, and
+    subscriptions to other topics, are ignored.
+    """
     draft = AssignmentDraft(members, topics)
     if all(len(subscribers) == len(members) for subscribers in draft.subscribers.values()):
         _level(draft)

@@ -186,7 +186,10 @@ class ClassicGroup:
         return True
 
     def next_generation(self, now_ms: int) -> None:
-        """Complete the join phase: choose the protocol, raise the generation, and expect SyncGroup of all."""
+        """Complete the join phase: choose the protocol, and raise the generation.
+
+        Each member must then send SyncGroup.
+        """
         self.generation += 1
         self.protocol = self.members.select_protocol()
         self.pending_sync = {member.member_id for member in self.members}

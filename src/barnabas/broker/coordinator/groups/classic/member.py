@@ -63,7 +63,11 @@ class ClassicMember:
 
     @classmethod
     def from_record(cls, record: MemberMetadata, protocol: str | None) -> ClassicMember:
-        """Return a member from its record. The record has only the protocol that the group has chosen."""
+        """Return a member from its record.
+
+        The record has the metadata of only one protocol: `protocol`, the one that the group has chosen. None
+        means that the group has chosen none.
+        """
         # Records of version 0 had one timeout for both.
         rebalance = record.rebalance_timeout if record.rebalance_timeout >= 0 else record.session_timeout
         return cls(

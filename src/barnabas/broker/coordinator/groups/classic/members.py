@@ -24,9 +24,10 @@ class HeldMetadata:
         self.bytes = 0
 
     def check(self, before: Sequence[Protocol], after: Sequence[Protocol]) -> None:
-        """Raise KafkaError COORDINATOR_NOT_AVAILABLE if a member's new protocols would exceed the limit.
+        """Raise KafkaError COORDINATOR_NOT_AVAILABLE if a member's new protocols need too much memory.
 
-        `before` are the protocols that the new ones (`after`) replace.
+        `before` are the protocols that the new ones (`after`) replace. The limit for the broker is
+        `MOST_METADATA` bytes.
         """
         more = _size(after) - _size(before)
         if more > 0 and self.bytes + more > MOST_METADATA:

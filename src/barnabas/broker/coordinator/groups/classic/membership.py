@@ -324,7 +324,7 @@ def _member(
 
 
 def _rebalance_timeout(request: JoinGroupRequest) -> int:
-    """Return the rebalance timeout in ms. JoinGroup v0 has none: the session timeout counts for both."""
+    """Return the rebalance timeout in ms. In JoinGroup v0, which has none, it is the session timeout."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 

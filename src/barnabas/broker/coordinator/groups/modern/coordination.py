@@ -59,10 +59,10 @@ class ModernGroups(Generic[G, D]):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
 
     def _under_lock(self, group_id: str, operation: Callable[[G], Result[None]]) -> None:
-        """Start `operation`, and return at once. It runs under the group's lock and gets the group.
+        """Start `operation`, and return at once. It is called with the group, under the group's lock.
 
-        The runtime stores the records of its result, and logs a failure. If no group of this type has the id
-        when the lock is free, `operation` does not run.
+        The runtime stores the records of the result of `operation`, and logs a failure. If no group of this
+        type has the id when the lock is free, `operation` is not called.
         """
 
         def run(_shard: Any) -> Result[None]:

@@ -49,8 +49,9 @@ class DelayedAssignments(Generic[G, D]):
 
     Args:
         find: returns the group with an id; None if it does not exist.
-        inputs: returns the data from which the next target assignment of a group is computed.
-        store: applies a change to the group with the given id, and stores it; raises KafkaError.
+        inputs: called with a group; returns the data from which its next target assignment is computed.
+        store: called with a group id and a function that changes a draft of the group. It applies the change
+            and stores it, or raises KafkaError.
         thread: computes the target assignments.
     """
 
@@ -124,9 +125,11 @@ class DelayedAssignments(Generic[G, D]):
 def interval_without_partitions(interval_ms: int, members: int) -> int:
     """Return the heartbeat interval of a member that waits for its first partitions, in ms.
 
+    It can be shorter than the usual interval, and grows with the number of members.
+
     Args:
-        interval_ms: the usual interval.
-        members: number of members, which may all wait.
+        interval_ms: the usual interval, which is the longest result.
+        members: the number of members of the group; all of them may wait.
     """
     return min(interval_ms, max(_SOON_MS, members // _HEARTBEATS_A_MS))
 

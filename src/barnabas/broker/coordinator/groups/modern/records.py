@@ -55,7 +55,7 @@ def decode_record(kind: int, key: bytes, value: bytes | None) -> ModernGroupReco
 
 @dataclass(frozen=True)
 class RecordTypes(Generic[M]):
-    """The classes of those records that consumer groups and share groups both have, for one of these types.
+    """The classes of those records that consumer groups and share groups both have, for one type of group.
 
     Each `Pair` has the classes of a record's key and value. `M` is the class of the group's members. The
     functions convert a member to the values of its records, and back.

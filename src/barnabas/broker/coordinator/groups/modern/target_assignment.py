@@ -24,7 +24,7 @@ D_contra = TypeVar("D_contra", contravariant=True)
 class AssignmentInputs(Protocol[D_contra]):
     """The data from which a group's target assignment is computed: members, subscriptions and partitions.
 
-    They are immutable, so a thread can compute the assignment.
+    These data are immutable, so a thread can compute the assignment.
     """
 
     def assign(self) -> dict[str, Partitions]:

@@ -1,8 +1,9 @@
 """Alters and deletes the offsets of a share group, and deletes the group.
 
-Each operation needs a group without members. An operation first stores its beginning in the group's records.
-Then the operation sends requests to the share coordinator, and stores its end in the group's records. After a
-failure in between, the same request completes the operation.
+Each operation needs a group without members. An operation first stores its beginning in the group's records:
+a higher group epoch, or the topics whose states it deletes. Then the operation sends requests to the share
+coordinator. At last it stores in the group's records that it is complete. After a failure in between, the
+same request completes the operation.
 """
 
 from __future__ import annotations

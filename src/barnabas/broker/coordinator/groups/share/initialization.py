@@ -57,13 +57,19 @@ class InitializationStates(NamedTuple):
         return missing
 
     def with_initializing(self, topics: StateTopics) -> InitializationStates:
-        """Return a copy in which these partitions are initializing. Their topics are no longer deleting."""
+        """Return a copy in which the partitions in `topics` are initializing.
+
+        The `topics` are no longer deleting.
+        """
         return self._replace(
             initializing=_united(self.initializing, topics), deleting=_without(self.deleting, topics)
         )
 
     def with_initialized(self, topics: StateTopics) -> InitializationStates:
-        """Return a copy in which these partitions are initialized. Their topics are no longer deleting."""
+        """Return a copy in which the partitions in `topics` are initialized.
+
+        The `topics` are no longer deleting.
+        """
         return InitializationStates(
             _subtracted(self.initializing, topics),
             _united(self.initialized, topics),

@@ -34,7 +34,7 @@ class ShareMembership:
         view: settings of the broker and of groups.
         assigner: raises group epochs, and computes target assignments.
         timeouts: the session timeouts of members.
-        initialize: begins to initialize the partitions of the group with this id.
+        initialize: called with a group id; begins to initialize the partitions of this group.
         rebalances: counts the rebalances. As in Kafka, a departure alone is none.
     """
 
