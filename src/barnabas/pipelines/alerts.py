@@ -50,6 +50,7 @@ class LagAlert(Alert):
     Args:
         most: number of records; 0 means that there are no alerts.
         clock: returns seconds.
+        say: called with a sentence when an alert begins, and when it ends.
     """
 
     def __init__(
@@ -72,7 +73,10 @@ class LagAlert(Alert):
 
 
 class StuckAlert(Alert):
-    """Raises an alert for a query that works on one batch for `after_s` seconds; 0 means no alerts."""
+    """Raises an alert for a query that works on one batch for `after_s` seconds; 0 means no alerts.
+
+    `say` is called with a sentence when an alert begins, and when it ends.
+    """
 
     def __init__(self, after_s: float, say: Callable[[str], None]) -> None:
         super().__init__(say)

@@ -25,8 +25,12 @@ class Database:
         table: name of the table to write to.
 
     Attributes:
-        connection: the Java object java.sql.Connection.
+        connection: the Java object java.sql.Connection, which the caller closes.
         dialect: Spark's JdbcDialect for this kind of database.
+
+    Raises:
+        Py4JJavaError: the connection cannot be opened. The methods raise it if the database rejects a
+            statement.
     """
 
     def __init__(self, jvm: JVMView, login: Mapping[str, str], table: str) -> None:

@@ -50,7 +50,13 @@ class Rejections:
 
 
 class DeadLetters:
-    """Makes and sends the dead letters of one sink's batches."""
+    """Makes and sends the dead letters of one sink's batches.
+
+    Args:
+        options: options of the sink, which name the dead-letter topic and its limit.
+        client: ``kafka.*`` options of the pipeline.
+        rejections: counts the rejected rows for the status of the sink's query.
+    """
 
     def __init__(
         self, spark: SparkSession, options: SinkOptions, client: dict[str, str], rejections: Rejections

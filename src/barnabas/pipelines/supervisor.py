@@ -69,6 +69,7 @@ class Supervisor:
     """Starts, checks and restarts queries. Each call of `look` checks them once.
 
     Args:
+        queries: queries that are not started yet.
         restarts: largest number of restarts of a query in a row.
         clock: returns seconds, for the time between restarts.
         say: called with a sentence for each event.

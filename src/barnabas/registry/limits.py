@@ -43,7 +43,7 @@ class TooLargeError(RegistryError):
 
 
 class Steps:
-    """Counts the steps of one comparison of schemas, and limits them."""
+    """Counts the steps of one comparison of schemas, and limits them to `limit`."""
 
     def __init__(self, limit: int = STEPS) -> None:
         self._limit = limit

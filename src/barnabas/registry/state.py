@@ -44,7 +44,10 @@ class Ids:
 
 
 class State:
-    """All subjects, ids and settings, in memory. Only the event loop may use the state."""
+    """All subjects, ids and settings, in memory. Only the event loop may use the state.
+
+    `default_level` is the compatibility level of a registry without a setting of its own.
+    """
 
     def __init__(self, default_level: str = "BACKWARD") -> None:
         #: the default compatibility level

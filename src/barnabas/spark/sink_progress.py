@@ -98,7 +98,8 @@ class BatchMark(NamedTuple):
 class SinkProgress:
     """Reads and stores the marks of one sink: the progress of its tasks and batches.
 
-    Every method that sends a request raises BarnabasError if a broker rejects it, or does not answer.
+    `sink` is the query id of a stream, or the option barnabas.sinkId. Every method that sends a request
+    raises BarnabasError if a broker rejects it, or does not answer.
     """
 
     def __init__(self, brokers: Brokers, sink: str) -> None:

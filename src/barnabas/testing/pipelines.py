@@ -46,8 +46,15 @@ class PipelineUnderTest:
     """A pipeline file, its topics on the test's own broker, and folders for the test.
 
     The constructor reads the file, and creates the topics of the pipeline.
-    Topics keep their names, and have one partition each. For Parquet, a folder of the test replaces the
-    folder that is read or written. A topic with JSON replaces a sink to a database, a table or the screen.
+    Topics keep their names, and have one partition each. For a source of files and for a Parquet sink, a
+    folder of the test replaces the folder that is read or written. A topic with JSON replaces a sink to a
+    database, a table or the screen.
+
+    Args:
+        cluster: the broker.
+        file: the pipeline file.
+        folder: folder for checkpoints and for the files that replace those of the pipeline.
+        parameters: values of the file's parameters, by name.
 
     Attributes:
         cluster: the broker, for tests that use it directly.

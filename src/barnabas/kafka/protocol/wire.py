@@ -46,6 +46,11 @@ class IntWriters(dict[int, Callable[..., bytes]]):
 
     The key is the array's length as it is written: plus one if it is compact. A function takes the values of
     the fields, the length as it is written, and the integers. A missing function is created at first use.
+
+    Args:
+        before: `struct` codes of the fields.
+        code: `struct` code of one integer.
+        compact: whether the length is one byte, plus one; if false, it is an int32.
     """
 
     def __init__(self, before: str, code: str, compact: bool) -> None:
