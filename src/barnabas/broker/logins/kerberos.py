@@ -73,7 +73,10 @@ class ShortNames:
 
     Args:
         rules: each is ``DEFAULT``, or ``RULE:[NUMBER:FORMAT](MATCH)s/PATTERN/REPLACEMENT/g``, optionally with
-            ``/L`` or ``/U`` at the end. All parts except the first are optional.
+            ``/L`` or ``/U`` at the end. All parts except the first are optional. A rule applies to principals
+            with NUMBER parts before the realm. FORMAT makes a name from the parts ``$0`` (realm), ``$1`` and
+            ``$2``. The whole name must match MATCH. The rule then replaces PATTERN in the name: the first
+            occurrence, or with ``g`` all of them. L and U convert the name to lower or upper case.
         default_realm: DEFAULT matches principals of this realm, and uses their first part.
 
     Raises:

@@ -16,7 +16,7 @@ _VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
 class OauthbearerExchange:
-    """A login with an OAUTHBEARER token (`Exchange`). Like Kafka, the exchange ignores SASL extensions.
+    """Implements `Exchange` for OAUTHBEARER tokens. Like Kafka, the exchange ignores SASL extensions.
 
     Args:
         tokens: verifies the tokens of the listener.

@@ -27,10 +27,10 @@ class StoredPassword(NamedTuple):
 
 
 class PlainExchange:
-    """A login with PLAIN (`Exchange`). It compares the password with the stored data of the user.
+    """Implements `Exchange` for PLAIN: compares the client's password with the stored data of the user.
 
-    `respond` derives a key from the password, which takes milliseconds, also for users who do not exist. Call
-    it in a thread.
+    `respond` derives a key from the password, also for users who do not exist. This takes milliseconds, so
+    call `respond` in a thread.
 
     Args:
         find: returns the stored data for a user's password. If there is no password for a user, it returns
@@ -68,9 +68,10 @@ class PlainExchange:
 
 
 def _fits(password: str, stored: StoredPassword) -> bool:
-    """Whether a password is correct. The result is False if the user is unknown.
+    """Whether `password` is that of the user whose stored data is `stored`.
 
-    The check takes the same time for passwords stored as plain text or derived.
+    The result is False if `stored` has the computed data of an unknown user (`is_known`). Every check takes
+    the same time: for a plain text password, for a derived key and for an unknown user.
     """
     credential = stored.credential
     derived = derive(stored.mechanism, password, credential.salt, credential.iterations)

@@ -46,7 +46,9 @@ class Exchange(Protocol):
     token_id: str | None
 
     def respond(self, message: bytes) -> bytes:
-        """Return the answer to the client's next message. The call may take tens of milliseconds of CPU time.
+        """Return the answer to the client's next message, and set `is_complete` if the login has succeeded.
+
+        The call may take tens of milliseconds of CPU time.
 
         Raises:
             SaslError: the login has failed.
@@ -57,13 +59,14 @@ class Sasl:
     """Begins logins with the mechanisms PLAIN, SCRAM, OAUTHBEARER and GSSAPI.
 
     Args:
-        stored: the stored users, and the passwords of listeners. Several threads read it.
+        stored: the stored users, and the passwords in the settings of listeners. Several threads read it.
         random: generates nonces. Any thread can call it.
         secret: the secret of the cluster, the same on all brokers. Credentials of unknown users are computed
             from it.
         tokens: for each listener with OAUTHBEARER, the verifier of its tokens.
         delegation_tokens: finds the delegation tokens that clients use with SCRAM; None if they are disabled.
-        begin_gssapi: for each listener with GSSAPI, a function that begins a login with a Kerberos ticket.
+        begin_gssapi: for each listener with GSSAPI, a function without arguments that returns a new login
+            with a Kerberos ticket.
     """
 
     def __init__(
@@ -88,7 +91,8 @@ class Sasl:
 
         Args:
             mechanism: the SASL name of the mechanism, for example ``SCRAM-SHA-256``.
-            listener: the name of the listener, which must offer this mechanism.
+            listener: the name of the client's listener. PLAIN uses the passwords of this listener, and
+                OAUTHBEARER and GSSAPI use its settings. SCRAM ignores the listener.
 
         Raises:
             KeyError: the mechanism is unknown; or it is OAUTHBEARER or GSSAPI, and the listener does not

@@ -60,7 +60,8 @@ def _attribute(attribute: object) -> str:
 def _der(attribute: object) -> bytes:
     """Return the DER encoding of an attribute's value, with its tag and length.
 
-    The function encodes a name with only this attribute, and returns the bytes after the attribute's number.
+    The function encodes a name with only this attribute, and returns the bytes after the attribute's object
+    identifier.
     """
     from cryptography import x509
 
@@ -106,7 +107,9 @@ class SubjectRules:
     """Implements ``ssl.principal.mapping.rules``: the first matching rule gives the user's name.
 
     Args:
-        text: a comma-separated list of rules, each ``RULE:pattern/name/[LU]`` or ``DEFAULT``.
+        text: a comma-separated list of rules, each ``RULE:pattern/name/``, ``RULE:pattern/name/L`` (convert
+            the name to lower case), ``RULE:pattern/name/U`` (upper case) or ``DEFAULT`` (the whole subject).
+            The whole subject must match the pattern. In the name, ``$1`` is the pattern's first group.
 
     Raises:
         ConfigError: the text is invalid, or has no rule.

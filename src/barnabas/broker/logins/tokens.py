@@ -100,8 +100,10 @@ class SignedTokens:
 
     Args:
         rules: the rules for the claims.
-        keys: returns the provider's current keys. Any thread may call this function and the next two.
-        on_unknown_key: called when no key fits a token, because the provider may have a new key.
+        keys: returns the provider's current keys. Like the other two functions, it is called in the thread
+            that calls `read`.
+        on_unknown_key: called without arguments when no key fits a token: the provider may have a new key.
+            The token is rejected.
         now_ms: returns the time, in milliseconds since the epoch.
     """
 

@@ -2,8 +2,9 @@
 
 In SCRAM the broker sends a user's salt and iterations before the client has proven anything. For an unknown
 user, this module computes both from a secret of the cluster. So both are the same on each broker and after
-each restart. The computed credentials also look like those of real users: this module chooses size, alphabet
-and iteration count with the frequency that real users have.
+each restart. The computed credentials also look like those of real users. This module counts three features
+of the real credentials: the size of the salt, the kind of bytes in the salt, and the number of iterations.
+Computed credentials have these features with the same frequency.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _PRINTABLE = bytes(range(0x21, 0x7F))
 
 
 class _Letters(Enum):
-    """The alphabet of a credential's salt."""
+    """The kind of bytes in a credential's salt, which shows the tool that made the salt."""
 
     JAVA = "a number in base 36"
     PRINTABLE = "printable ASCII"
@@ -41,7 +42,7 @@ class _Letters(Enum):
 
 
 class _Salt(NamedTuple):
-    """The parts of one credential that a client can see: the salt's size and alphabet, and the iterations."""
+    """The features of one credential that a client can see without the password."""
 
     size: int
     letters: _Letters
@@ -49,19 +50,22 @@ class _Salt(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """The parts of a user's credentials that a client can see without the password, for each mechanism."""
+    """The features of a user's credentials that a client can see without the password, by mechanism."""
 
     by_mechanism: tuple[tuple[Mechanism, _Salt], ...]
     #: whether both mechanisms have the same salt
     is_shared: bool
 
     def salt(self, mechanism: Mechanism) -> _Salt | None:
-        """Return the visible parts of the credential for `mechanism`; None if there is no such credential."""
+        """Return the features of the credential for `mechanism`; None if there is no such credential."""
         return next((salt for each, salt in self.by_mechanism if each is mechanism), None)
 
 
 class _Weighted(NamedTuple):
-    """A shape, a text for the computation of its random numbers, and the number of users who have it."""
+    """A shape of credentials, the number of users who have it, and a text that names it (`label`).
+
+    For each user name, a pseudorandom number is computed from the label.
+    """
 
     shape: _Shape
     label: str
@@ -107,7 +111,7 @@ class UnknownUsers:
     def token_credential(self, mechanism: Mechanism, token_id: str) -> ScramCredential:
         """Return a credential for a delegation token that does not exist. No password matches it.
 
-        An existing token with this id has a credential with the same salt.
+        If a token with this id existed, the salt of its credential would be the same.
         """
         salt = _Salt(SALT_BYTES, _Letters.ALL, MIN_ITERATIONS)
         made = self._salt(f"token {mechanism.text}", token_id, salt)
@@ -118,11 +122,11 @@ class UnknownUsers:
         return ScramCredential(salt, keys, keys, iterations)
 
     def _draw(self, user: str, mechanism: Mechanism | None) -> _Shape:
-        """Choose a shape for `user` among the shapes that have `mechanism`.
+        """Choose the features (`_Shape`) of the credentials for the unknown user `user`.
 
-        If `mechanism` is None, choose among all shapes.
-
-        If there is no such shape, return the shape of the credentials that Barnabas' own tools make.
+        Choose among the shapes of real users that have a credential for `mechanism`; among all shapes if
+        `mechanism` is None. If no real user has such a credential, return the shape of the credentials that
+        Barnabas' own tools make.
 
         The chance of each shape is the share of real users who have it. Weighted rendezvous hashing makes the
         choice. So the choice seldom changes when users are added or removed.
@@ -166,9 +170,10 @@ class UnknownUsers:
 
 
 def _shape(*texts: str | None) -> _Shape | None:
-    """Return the shape of a user with these stored credentials. Return None if none of them is valid.
+    """Return the visible features of a user's stored credentials. Ignore invalid credentials.
 
-    `texts` has the credential for each `Mechanism` in order, None where the user has none.
+    `texts` has the credential for each `Mechanism` in order, None where the user has none. Return None if
+    the user has no valid credential.
     """
     salts: dict[Mechanism, _Salt] = {}
     seen = set()

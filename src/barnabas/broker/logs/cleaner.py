@@ -75,7 +75,8 @@ class LogCleaner(Generic[P]):
         partitions: partitions of this broker.
         logs: logs of these partitions.
         environment: provides the clock and the threads.
-        flush: requests an fsync of a partition's log, because only records on disk are cleaned.
+        flush: called with a partition whose log must be fsynced, because only records on disk are cleaned.
+            It requests the fsync and returns at once.
     """
 
     def __init__(
@@ -139,8 +140,9 @@ class LogCleaner(Generic[P]):
     async def clean_dirtiest(self) -> bool:
         """Clean the log with the largest dirty ratio. Return whether a log was cleaned.
 
-        Return False if no log is worth a cleaning, or if the cleaning failed. A failure is logged, and delays
-        the next cleaning of this log.
+        A log is cleaned if its dirty ratio is above ``min.cleanable.dirty.ratio``, or if its dirty records
+        are older than ``max.compaction.lag.ms``. Return False if there is no such log, or if the cleaning was
+        cancelled or has failed. A failure delays the next cleaning of this log (`_put_off`).
         """
         found = await self._dirtiest()
         if found is None:
@@ -182,9 +184,10 @@ class LogCleaner(Generic[P]):
         return True
 
     async def _dirtiest(self) -> tuple[PartitionLog, Dirtiness] | None:
-        """Return the log with the largest dirty ratio among those worth a cleaning, and the range to clean.
+        """Return the log to clean next, and the range of offsets to clean (`Dirtiness`).
 
-        Return None if there is no such log.
+        This is the log with the largest dirty ratio among the logs that need a cleaning
+        (`Dirtiness.is_worth_it`). Return None if there is none.
         """
         now_ms = self._clock.now_ms()
         found: list[tuple[PartitionLog, Dirtiness]] = []
@@ -219,7 +222,12 @@ class LogCleaner(Generic[P]):
         return max(free, key=lambda item: item[1].ratio, default=None)
 
     async def _settle_swap(self, log: PartitionLog) -> None:
-        """Complete or undo a swap that an error has interrupted."""
+        """Complete or undo the replacement of segments by a cleaned segment that an error has interrupted.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the log's files cannot be changed.
+            OSError: the log's folder cannot be fsynced.
+        """
         files = log.files
         if files.swap is not None:
             with log.guarded():
@@ -294,7 +302,11 @@ class LogCleaner(Generic[P]):
         return not log.is_offline and log.files.tail == cleaning.tail
 
     def _put_off(self, log: PartitionLog, error: Exception) -> None:
-        """Delay the next cleaning of a log after a failure. Other logs are not affected."""
+        """Log the failure of a cleaning, and delay the next cleaning of this log.
+
+        If the log is already offline, do nothing. If the disk of the log directory has failed, take the log
+        directory offline instead.
+        """
         if log.is_offline:
             return  # logged when it went offline
         if isinstance(error, OSError) and harm_of(error) is Harm.DIRECTORY:

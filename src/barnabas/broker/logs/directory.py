@@ -215,7 +215,7 @@ class LogDirectory:
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, Offset]:
-        """The high watermarks in the latest checkpoint."""
+        """The high watermarks in the checkpoint that was read at the start or, later, was last written."""
         return self._high_watermarks.offsets
 
     @property
@@ -229,9 +229,10 @@ class LogDirectory:
         return self.env.failure
 
     def expects(self, topic_partition: TopicPartition, topic_id: TopicId = ZERO_TOPIC_ID) -> Offset:
-        """Return the recovery point of a partition from the checkpoint; 0 if it has none.
+        """Return a partition's recovery point in the checkpoint; 0 if the partition has none.
 
-        All earlier records were on disk. With `topic_id`, remove entries of another topic with the same name.
+        All records before the recovery point were on disk. If `topic_id` is not zero, first remove the
+        partition's entries of another topic with the same name from all checkpoints.
         """
         if topic_id != ZERO_TOPIC_ID:
             self._forget_other_topics(topic_partition, topic_id)
@@ -276,7 +277,8 @@ class LogDirectory:
     def _identify(self, topic_partition: TopicPartition, path: str) -> TopicId | None:
         """Return the topic id in a partition's folder: zero if unknown, None if the folder is empty.
 
-        In a cluster, also store the mark in the folder, if there is one, in `marks`.
+        If the broker is in a cluster, and the folder has the file that marks an incomplete replica, also
+        store the content of this file in `marks`.
         """
         opened = self.logs.get(topic_partition)
         topic_id = self._read_topic_id(path) if opened is None else opened.topic_id
@@ -285,11 +287,12 @@ class LogDirectory:
         return topic_id
 
     def _identify_late(self, topic_partition: TopicPartition, topic_id: TopicId, path: str) -> None:
-        """Read the topic id and mark of a folder that was `unread`.
+        """Read the topic id of a folder that was `unread`, and its mark of an incomplete replica, if any.
 
         Raises:
             OSError: the disk failed.
-            KafkaError: KAFKA_STORAGE_ERROR, the folder may be another topic's: the next start decides.
+            KafkaError: KAFKA_STORAGE_ERROR, the folder names another topic id than `topic_id`, or none. The
+                broker examines the folder again at its next start.
         """
         found_id = self._identify(topic_partition, path)
         if found_id not in (None, topic_id):
@@ -336,9 +339,10 @@ class LogDirectory:
         return not any(LOG in entry.name for entry in entries)
 
     def mark_incomplete(self, topic_partition: TopicPartition, topic_id: TopicId, mark: Mark) -> None:
-        """Create the folder of a lost replica, with a mark, so that `load` opens it as an empty replica.
+        """Create the folder of a lost replica, so that `load` opens it as an empty replica.
 
-        Any thread can call this method.
+        Write `mark` into the folder, so that the broker registers the replica as incomplete. Any thread can
+        call this method.
 
         Raises:
             OSError: the disk failed.
@@ -437,9 +441,12 @@ class LogDirectory:
         return log
 
     def drop_future(self, topic_partition: TopicPartition) -> TreeRemoval | None:
-        """Remove the copy of a log whose move is cancelled. Return the task that deletes its folder.
+        """Remove the copy of a log whose move is cancelled. Return the task that deletes the copy's folder.
 
         Return None if the folder could not be renamed: the next start deletes it.
+
+        Raises:
+            KeyError: this directory has no copy of the log.
         """
         future = self.futures.pop(topic_partition)
         self.forget(topic_partition)
@@ -470,8 +477,8 @@ class LogDirectory:
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
         """Create an empty log. Its first flush makes its folder durable.
 
-        If the folder exists and has files of the same topic, open these files as the log. Rename a folder of
-        another topic.
+        If the folder exists and has files of the same topic, open these files as the log. If the folder is
+        of another topic, first rename it to a name that ends with ``-stray``.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, the folder could not be created, or
@@ -575,8 +582,9 @@ class LogDirectory:
     def _forget_other_topics(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         """Remove the checkpoints' entries of a deleted topic with the same name.
 
-        With these entries, a start would report the deleted topic's records as lost, or would hide or not
-        check records of the new topic.
+        The entries would mislead a later start. It would report the deleted topic's records as lost. It would
+        hide the new topic's records below the deleted topic's log start offset. It would not check the new
+        topic's records below the deleted topic's recovery point.
         """
         tag = checkpoints.tag_of_topic(topic_id)
         for checkpoint in self._checkpoints:
@@ -830,7 +838,8 @@ def _claim(
 ) -> str:
     """Check that the directory belongs to this broker, or claim it by `meta.properties`.
 
-    Return the id of the directory.
+    Return the id of the directory. If `meta.properties` has no id, `random` chooses one. If `is_clustered` is
+    true, also write to `meta.properties` that the broker is in a cluster.
 
     Raises:
         ConfigError: the directory belongs to another broker or cluster, or `meta.properties` is damaged.

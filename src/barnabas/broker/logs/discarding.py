@@ -1,7 +1,7 @@
 """Discards a replica of a stopped broker. The broker then copies the records again from the leader.
 
-The mark (`barnabas.broker.storage.incomplete`) is on disk before anything else changes. If the command is
-interrupted, the replica counts as incomplete, and the command can be repeated.
+First a file that marks the replica as incomplete is written (`barnabas.broker.storage.incomplete`). If the
+process ends after that, the broker treats the replica as incomplete, and `discard_replica` can be repeated.
 """
 
 from __future__ import annotations

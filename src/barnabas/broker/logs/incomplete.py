@@ -35,8 +35,10 @@ def _ignore() -> None:
 class IncompleteReplicas:
     """The broker's incomplete replicas. Each stays here until it has copied its missing records.
 
+    A file in the folder of each incomplete replica marks it as incomplete (`Mark`).
+
     Args:
-        disk: threads in which marks are written and removed.
+        disk: threads in which these files are written and removed.
     """
 
     def __init__(self, disk: Pool) -> None:
@@ -61,23 +63,35 @@ class IncompleteReplicas:
     def note(
         self, topic_partition: TopicPartition, topic_id: TopicId, mark: Mark, opened: PartitionLog | None
     ) -> None:
-        """Add a replica that lacks records. `opened` is its log; None if the log cannot be opened."""
+        """Add a replica that lacks records.
+
+        Args:
+            topic_partition: partition of the replica.
+            topic_id: id of its topic.
+            mark: content of the file that marks the replica as incomplete.
+            opened: log of the replica; None if the log cannot be opened.
+        """
         self._replicas[topic_partition] = _Replica(topic_id, mark, opened)
 
     def must_be_emptied(self, opened: PartitionLog) -> bool:
-        """Whether a log must be emptied before it follows a leader, because it may lack earlier records."""
+        """Whether a log must be emptied before it follows a leader.
+
+        The log of an incomplete replica must be emptied, unless it was emptied before: records may be missing
+        between its records.
+        """
         if not self._replicas:
             return False
         replica = self._replicas.get(opened.topic_partition)
         return replica is not None and replica.opened is opened and not replica.mark.is_emptied
 
     async def note_emptied(self, opened: PartitionLog) -> None:
-        """Write into the mark that a log was emptied, so that a restart keeps the records copied from now on.
+        """Store on disk that the log of an incomplete replica was emptied.
 
-        Do nothing if the log is not that of an incomplete replica.
+        A restart of the broker then keeps the records that are copied after this call. Do nothing if the log
+        is not that of an incomplete replica.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the mark could not be written.
+            KafkaError: KAFKA_STORAGE_ERROR, the file that marks the replica could not be written.
         """
         replica = self._replicas.get(opened.topic_partition)
         if replica is None or replica.opened is not opened:
@@ -94,8 +108,8 @@ class IncompleteReplicas:
     def complete(self, topic_partition: TopicPartition) -> None:
         """Remove a replica that the controller now counts as in sync or as leader.
 
-        Its mark is removed later, in a thread. Do nothing if the replica is not in this object, or if its log
-        cannot be opened.
+        The file that marks the replica as incomplete is removed later, in a thread. Do nothing if the replica
+        is not in this object, or if its log cannot be opened.
         """
         replica = self._replicas.get(topic_partition)
         if replica is None or replica.opened is None:
@@ -107,11 +121,11 @@ class IncompleteReplicas:
             self._writing = start_task(self._remove_marks(), "marks of incomplete replicas")
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Remove a deleted replica, whose mark was deleted with its folder."""
+        """Remove a deleted replica from this object, if it is there. No file changes."""
         self._replicas.pop(topic_partition, None)
 
     async def stop(self) -> None:
-        """Wait until the marks of all complete replicas are removed."""
+        """Wait until the files that mark complete replicas as incomplete are removed."""
         while self._writing is not None:
             await asyncio.wait([self._writing])
 

@@ -129,8 +129,8 @@ class LogManager:
     def previous_epoch(self) -> int:
         """The broker epoch that every directory stored at the last clean stop (KIP-966).
 
-        -1 if the stop of a directory was not clean, if a directory could not be opened, or if the directories
-        stored different epochs.
+        -1 if the stop of a directory was not clean, if a directory or its recovery point checkpoint could not
+        be read, or if the directories stored different epochs.
         """
         epochs = {directory.previous_epoch for directory in self._directories}
         if self.unopened or not all(directory.knows_its_logs for directory in self._directories):
@@ -218,15 +218,17 @@ class LogManager:
     # --- start and stop ---
 
     def open(self, cluster_id: str) -> None:
-        """Lock the log directories and read their own files. `load` then opens the logs.
+        """Lock the log directories, and read their checkpoints and `meta.properties`. `load` opens the logs.
 
-        If the disk fails in a directory, log the error, and add it to `unopened`.
+        If a directory cannot be read or locked because of an OSError, log the error, and add the error to
+        `unopened`.
 
         Args:
             cluster_id: id of the cluster to which the directories must belong.
 
         Raises:
-            ConfigError: a directory is in use or belongs to another broker, or none can be opened.
+            ConfigError: another broker uses or owns a directory, its `meta.properties` is damaged, or no
+                directory can be opened.
         """
         loop = asyncio.get_running_loop()
         for name in self._config.log_dirs:
@@ -265,16 +267,17 @@ class LogManager:
     ) -> None:
         """Open every log of this broker in the log directories. Recover them after a crash.
 
-        The folder of a partition that is not `hosted` is left alone, with a log line: its metadata may be
-        lost. If a log that had records is missing, a lone broker does not create it again. In a cluster the
-        broker creates it empty and marks it as incomplete.
+        If a log cannot be opened, log an error, and open the others. If the folder of a partition is not
+        `hosted`, log an error, and leave the folder alone: the metadata may be out of date. If a log that had
+        records is missing, a broker without a cluster does not create it again. A broker of a cluster creates
+        an empty log, and marks the replica as incomplete.
 
         Args:
             hosted: partitions of this broker, with their topic ids.
             config_of: returns the settings of a topic, by its name.
             is_deleted: called with a partition and a topic id that were found on disk. If it returns True,
-                the topic was deleted, and the folder is deleted. The partition of a copy has an empty topic
-                name.
+                the topic was deleted, and the folder is deleted. For a copy that an interrupted move between
+                log directories left behind, the topic name of the partition is empty.
         """
         known = set(hosted)
         places: dict[TopicPartition, list[LogDirectory]] = {}
@@ -402,12 +405,15 @@ class LogManager:
         config_of: Callable[[str], TopicConfig],
         nameless: Mapping[TopicPartition, LogDirectory],
     ) -> set[LogDirectory]:
-        """Add the replicas that lack records to `incomplete`, and create empty logs for those without any.
+        """Add the replicas that lack records to `incomplete`, and create empty logs for lost replicas.
+
+        A replica is lost if a checkpoint says that it had records, and its folder has no segment.
 
         Args:
             hosted: partitions of this broker, with their topic ids.
             config_of: returns the settings of a topic, by its name.
-            nameless: replicas whose folders were renamed; they get empty logs, too.
+            nameless: replicas whose folders `load` has renamed, because they do not name their topic. These
+                replicas get empty logs, too.
 
         Returns:
             The directories with new empty logs, whose checkpoints must be written again.
@@ -446,7 +452,10 @@ class LogManager:
     async def _begin_anew(
         self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
     ) -> None:
-        """Create an empty, marked log for a replica that is gone. If that fails, the log stays unreadable."""
+        """Create an empty log for a replica whose files are gone, and mark the replica as incomplete.
+
+        If that fails, log an error. `create` then rejects the partition with KAFKA_STORAGE_ERROR.
+        """
         end = directory.expects(topic_partition, topic_id)
         mark = Mark(f"its records up to offset {end - 1} were gone" if end else "its folder was set aside")
         self._unreadable[topic_partition] = directory
@@ -482,7 +491,8 @@ class LogManager:
         In each directory, stop at the first log that still cannot be opened.
 
         Returns:
-            The partitions whose log is open now, or was deleted meanwhile and can be created.
+            The partitions whose log is open now, and the partitions whose log was deleted during this call.
+            For the latter, `create` works again.
         """
         opened: set[TopicPartition] = set()
         for directory in self._directories:
@@ -559,7 +569,10 @@ class LogManager:
         log.info("%s is open now", topic_partition)
 
     def _note_recovered(self) -> None:
-        """Allow a clean stop to mark each directory as clean whose logs are all open."""
+        """Allow the next stop to mark a directory as cleanly stopped.
+
+        This applies to each directory that is online and whose logs are all open.
+        """
         broken = {*self._unreadable.values(), *chain.from_iterable(self._ambiguous.values())}
         for directory in self._directories:
             if directory not in broken and directory.failure is None:
@@ -568,7 +581,14 @@ class LogManager:
     def _withdraw_unless_all_open(
         self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
     ) -> None:
-        """Close a log if its folder in another directory cannot be opened: that folder may be newer."""
+        """Close a log that has folders in several directories, unless all of these folders could be opened.
+
+        The folder that cannot be opened may have more records.
+
+        Args:
+            topic_partition: partition of the log.
+            directories: the directories with a folder of the partition.
+        """
         missing = [each for each in directories if topic_partition not in each.logs]
         if not missing:
             return
@@ -740,7 +760,8 @@ class LogManager:
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
         """Create a log in the log directory that `prefer` has chosen for it.
 
-        If that directory is offline, or none was chosen, use the online one with the fewest logs.
+        If that directory is offline, or none was chosen, use the online one with the fewest logs. If the
+        directory already has files of this topic's partition, open these files as the log.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the existing log cannot be read, or no directory is usable.
@@ -789,9 +810,10 @@ class LogManager:
             self.run_later(removal, delay_ms)
 
     async def without(self, topic_ids: Collection[TopicId]) -> Collection[TopicId]:
-        """Return those of `topic_ids` that have no folder here, not even after a crash.
+        """Return the topics in `topic_ids` of which this broker has no folder.
 
-        The result is empty if a directory or folder cannot be read or fsynced.
+        The directories are fsynced, so that no folder of these topics comes back after a crash. The result is
+        empty if a directory cannot be fsynced, or if a directory or folder cannot be read.
         """
         if self.unopened or any(each.failure is not None or each.unread for each in self._directories):
             return ()  # a directory or folder that cannot be read may be of any topic
@@ -805,10 +827,10 @@ class LogManager:
         return gone
 
     def delete_moved(self, topic_partition: TopicPartition) -> None:
-        """Delete a log that has moved to another broker, and soon also its checkpoint entries.
+        """Delete the log of a partition that has moved to another broker.
 
-        With these entries, recovery would report a loss if the replica came back with fewer records, and the
-        broker then crashed.
+        A task then writes the directory's checkpoints without the log's entries. With these entries, recovery
+        would report a loss if the replica came back with fewer records, and the broker then crashed.
         """
         directory = self._find_directory(topic_partition)
         self.delete(topic_partition)
@@ -818,7 +840,8 @@ class LogManager:
     def moved_away(self, opened: PartitionLog, directory: LogDirectory, files: LogFiles) -> None:
         """Remove the old files of a log from `directory`, after the log's move to another log directory.
 
-        `files` are the old files: close them. Remove them from the disk after `file.delete.delay.ms`.
+        This call closes the old files `files` and renames their folder. The folder is removed from the disk
+        after `file.delete.delay.ms`.
         """
         directory.forget(opened.topic_partition)
         try:
@@ -882,9 +905,10 @@ class LogManager:
             self.run_later(removal, delay_ms)
 
     async def _sync_names(self, opened: PartitionLog) -> bool:
-        """Fsync a log's folder in a thread. Return whether it worked; a later attempt reports the error.
+        """Fsync a log's folder in a thread. Return False if the fsync failed.
 
-        Also return False if the log was moved to other files meanwhile.
+        Also return False if the log was moved to another log directory meanwhile. In both cases the next
+        `drop_expired` tries again.
         """
         files = opened.files
         try:
@@ -912,7 +936,10 @@ class LogManager:
     async def checkpoint_one(
         self, directory: LogDirectory, of: Callable[[LogDirectory], CheckpointWrite]
     ) -> None:
-        """Write one kind of checkpoint in `directory`, in a thread. Only one checkpoint is written at a time.
+        """Write one kind of checkpoint in `directory`, in a thread.
+
+        The broker writes only one checkpoint at a time. `of` is a method of `LogDirectory`, such as
+        `LogDirectory.recovery_point_checkpoint`.
 
         Raises:
             OSError: the disk failed.
@@ -984,14 +1011,15 @@ class LogManager:
         await self.incomplete.note_emptied(opened)
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
-        """Compute a truncation to `offset`, and make the lower recovery point durable that it needs.
+        """Compute a truncation of a log to `offset`, and lower the log's recovery point on disk.
 
-        Pass the result to `truncate_to`; it is None if no computation is needed. A thread reads the batches.
-        Truncations of logs in one directory share a write.
+        The log itself does not change. A thread reads the batches. Truncations of logs in one directory share
+        a write of the checkpoint. Pass the result to `truncate_to`. The result is None if the truncation
+        removes nothing or all records.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the recovery point could not be written; CORRUPT_MESSAGE, the
-                part that stays is damaged.
+            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline, or the recovery point could not be
+                written; CORRUPT_MESSAGE, the part of the log before `offset` is damaged.
         """
         truncation = begin_truncation(opened, offset)
         if truncation is not None:
@@ -1134,7 +1162,10 @@ def _open_files(fs: FileSystem) -> int:
 
 
 def files_for_connections(fs: FileSystem) -> int | None:
-    """Return the number of open files that remain for connections; None without a limit."""
+    """Return the number of connections that can be open beside the log files and the broker's other files.
+
+    Return None if the system does not limit the number of files that this process has open.
+    """
     limit = fs.most_open_files()
     return None if limit is None else max(1, limit - _open_files(fs) - _OTHER_FILES)
 
@@ -1143,6 +1174,8 @@ def _load_logs(
     directory: LogDirectory, wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]], acks_fsync: bool
 ) -> tuple[list[PartitionLog], dict[TopicPartition, _Postponed | None]]:
     """Take logs from `wanted` and load them, until `wanted` is empty. Other threads take from it, too.
+
+    `acks_fsync` says whether to flush each log from which recovery has read records (`_load_log`).
 
     Return the loaded logs, and for each log that could not be loaded a `_Postponed`; None instead if a later
     attempt cannot succeed.

@@ -7,10 +7,12 @@ and the old ones are removed. A move continues after a restart, which finds the 
 Three rules make it safe:
 
 - The switch is one step of the event loop, so that no append is in only one of the two logs.
-- During the preparation the log is held: it is not fsynced. So no record counts as durable that is not
-  durable in the copy. The old files are removed when the new folder's name is durable. A crash before that
-  leaves two folders, and the start keeps the complete one (`LogManager.load`).
-- The other directory's checkpoint has the start of the log (DeleteRecords) before the switch.
+- From the preparation of the switch to its end, the broker does not fsync the log (`is_held`). So no record
+  counts as durable that is not durable in the copy. The old files are removed when the new folder's name is
+  durable. A crash before that leaves two folders. The broker's next start keeps the complete one
+  (`LogManager.load`).
+- Before the switch, the log's start offset is in the checkpoint of the other directory. So records that
+  DeleteRecords has deleted do not come back.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ class LogMoves:
         view: the broker's settings.
         logs: the broker's logs.
         environment: provides the threads.
-        flush: requests an fsync of a partition's log.
+        flush: called with a partition after the switch or an attempt to switch; requests an fsync of the
+            partition's log, and returns at once.
     """
 
     def __init__(
@@ -169,9 +172,10 @@ class LogMoves:
             pause = min(2 * pause, 1.0)
 
     async def _copy_some(self, current: PartitionLog, future: PartitionLog, most: int) -> int:
-        """Copy at most about `most` bytes of the log. Return their number; 0 if there are none to copy.
+        """Copy at most about `most` bytes of the log. Return their number; 0 if there is nothing to do.
 
-        If the copy has records that the log does not have, truncate the copy instead, and return 1.
+        If the copy has records that the log does not have, truncate the copy instead. Then return 1, because
+        there may be records to copy now.
         """
         if (cut := _surplus(current, future)) is not None:
             await self._truncate(future, cut)  # nothing may be appended before
@@ -188,7 +192,7 @@ class LogMoves:
         return len(data)
 
     async def _pay(self, size: int) -> None:
-        """Wait as long as `size` bytes take at the configured rate."""
+        """Wait as long as `size` bytes take at ``replica.alter.log.dirs.io.max.bytes.per.second``."""
         left = float(size)
         while left > 0:
             rate = self._view.config.replica_alter_log_dirs_io_max_bytes_per_second
@@ -284,7 +288,7 @@ def _start_of_copy(current: PartitionLog) -> int:
 
 
 class _Cut(NamedTuple):
-    """The offset at which to truncate a copy, or to start over empty."""
+    """How to shorten a copy: truncate it to `offset`, or empty it and let it begin at `offset`."""
 
     #: the first offset to remove, or where the copy starts over
     offset: Offset

@@ -47,9 +47,10 @@ class OffsetCheckpoint:
         self.is_stale = True
 
     def share(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
-        """Use the partition objects of open logs as keys, and drop these logs' tags, to save memory.
+        """Save memory: use the partition objects of open logs as keys, and drop the tags of these logs.
 
-        A write computes the tag of an open log from its topic id.
+        A tag is the checksum of a topic id, in an entry of the file. It distinguishes topics of the same
+        name. `CheckpointWrite` computes the tag of an open log from the log's topic id.
         """
         self.offsets = {
             logs[tp].topic_partition if tp in logs else tp: offset for tp, offset in self.offsets.items()

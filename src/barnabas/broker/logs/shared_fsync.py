@@ -1,8 +1,8 @@
 """Shares fsyncs between many requests, for ``barnabas.acks.fsync``.
 
 While one round of fsyncs runs in threads, appends continue. The next round fsyncs the logs that they changed.
-So the more requests wait, the more requests share one fsync. A round has at most `_AT_ONCE` logs. While no
-more logs than these have changed, no request waits for more than two rounds.
+So the more requests wait, the more requests share one fsync. A round has at most `_AT_ONCE` logs. If at most
+`_AT_ONCE` logs have changed, no request waits for more than two rounds.
 """
 
 from __future__ import annotations
