@@ -54,7 +54,8 @@ _V = TypeVar("_V")
 async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
     """Return the paths of all nodes to read for a new metadata image.
 
-    The result includes the nodes of `image`, because some of them may have been deleted from the store.
+    The result has the paths of all nodes in the store, and of all nodes in `image`. A node of `image` that is
+    no longer in the store must be read, too: so the new image does not contain it.
 
     Raises:
         StoreError: the store cannot be read.
@@ -255,9 +256,10 @@ class ImageBuilder:
     async def _client_quotas(
         self, changed: Mapping[str, QuotaEntity]
     ) -> Mapping[QuotaEntity, Mapping[str, str]]:
-        """Return all quotas of clients, with the `changed` nodes read again.
+        """Return the quotas of all clients, by entity. Read the `changed` nodes again.
 
-        Nodes of users also contain credentials. These are left out.
+        `changed` has the entities of the changed nodes, by path. The credentials in the nodes of users are
+        left out of the result.
         """
         if not changed:
             return self._before.client_quotas
@@ -296,13 +298,19 @@ class ImageBuilder:
     async def _deleted_topics(
         self, names: Collection[str], topic_names: Mapping[TopicId, str]
     ) -> tuple[Mapping[TopicId, frozenset[BrokerId]], frozenset[TopicId]]:
-        """Read the deletion notes `names` again: the nodes of deleted topics, with the topic ids as names.
+        """Read the nodes of deleted topics again (deletion notes), and return (notes, removed).
 
-        Return the brokers of every note by topic id, and the topics whose notes are gone.
+        A broker learns of a deletion even if it reads the store only after the topic and its note were
+        removed.
 
-        The first result keeps a removed note, without brokers, while the image still shows the topic. The
-        second result reports each note that was removed since the previous image once. So a broker learns of
-        a deletion even if it reads the store only after both the topic and its note were removed.
+        Args:
+            names: names of the changed nodes, which are topic ids.
+            topic_names: the names of all topics in the new image, by topic id.
+
+        Returns:
+            notes: for each deletion note, by topic id, the brokers that may still have folders of the topic.
+                A removed note stays here, without brokers, while the new image still has the topic.
+            removed: the topic ids of the notes that were removed since the previous image.
         """
         before = self._before.deleted_topics
         kept = [topic_id for topic_id, brokers in before.items() if not brokers]
@@ -349,9 +357,12 @@ class ImageBuilder:
     ) -> None:
         """Read the states of partitions, and add them to `topics`.
 
-        `wanted` has the partitions by topic; None means all partitions. A state may be missing because the
-        topic was deleted after its own node was read. Then the topic's node is read again. If the topic still
-        exists, a user has deleted the state: a controller deletes all nodes of a topic together.
+        `wanted` has the partitions by topic; None means all partitions.
+
+        If a state is missing, read the node of its topic again, because the topic may have been deleted. If
+        the topic was deleted, set it to None in `topics`. If it was created again, read the new topic. If the
+        topic is unchanged, a user has deleted the state, because a controller deletes all nodes of a topic
+        together. The partition then has no state (`PartitionState.is_missing`).
         """
         states = [
             (name, number)

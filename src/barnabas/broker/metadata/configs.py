@@ -1,4 +1,4 @@
-"""Settings of brokers, topics and groups that apply now: the image's settings override those of the start."""
+"""Effective settings of brokers, topics and groups: stored settings override those of the broker's start."""
 
 from __future__ import annotations
 
@@ -151,7 +151,8 @@ class ConfigResolver:
 def _sound(settings: type[Settings], texts: Mapping[str, str], whose: str) -> dict[str, str]:
     """Return the entries of `texts` that are known, valid and dynamic. Log a warning for each other entry.
 
-    Another version may have written settings that this version does not know.
+    Another version may have written settings that this version does not know. `whose` names the topic, the
+    group or the broker in the warning.
     """
     sound = {}
     for name, text in texts.items():

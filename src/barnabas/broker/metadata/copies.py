@@ -107,14 +107,15 @@ class Found:
 
 
 def find_copies(fs: FileSystem, folders: Sequence[str], usable: Sequence[str] = ()) -> list[Found]:
-    """Read the files at all paths at which a copy may be. Return them, the regular paths first.
+    """Read the files at all paths at which a copy may be, also from before a change of ``log.dirs``.
 
-    The result includes missing files (`Found.is_missing`).
+    Return the results. The two paths where the store keeps its copies now are the first. The result includes
+    missing files (`Found.is_missing`).
 
     Args:
         fs: file system of the folders.
         folders: log directories of the broker, in the order of its ``log.dirs``.
-        usable: those of `folders` that can have a copy; by default all.
+        usable: those of `folders` to which the store can write a copy; empty for all.
 
     Raises:
         StoreUnavailableError: a copy is from another version of Barnabas.
@@ -174,7 +175,12 @@ class JournalCopies:
     ) -> JournalCopies:
         """Lock `folders`, open the store in them, and repair a copy that differs. If needed, create a store.
 
-        `before_new` is called before the creation, and can raise to prevent it.
+        Args:
+            fs: file system of the folders.
+            folders: log directories of the broker, in the order of its ``log.dirs``.
+            random: makes the id of a new store.
+            before_new: called without arguments before the creation of a store, if no folder has a copy. It
+                can raise to prevent the creation.
 
         Raises:
             StoreUnavailableError: another process has the store, the store is damaged beyond repair, or the
@@ -246,7 +252,8 @@ class JournalCopies:
     def _heal(self, found: Sequence[Found], best: Found | None) -> None:
         """Rewrite every copy that differs from the best one, and log the reason.
 
-        If a copy differs, commit once more. Rename copies at old paths.
+        If a copy differs, also append a commit without changes, so that all copies have a new generation.
+        Rename the copies in `found` that are not at the paths of the open copies.
         """
         at = {copy.path: copy for copy in found}
         are_alike = True
@@ -284,9 +291,9 @@ class JournalCopies:
             log.warning("%s %s; rewritten from %s", copy.path, copy.described(), best.path)
 
     def _put_away(self, copy: Found) -> None:
-        """Rename a copy at a path from before a change of log.dirs, so that no later start uses its content.
+        """Rename a copy that the store does not use any more, because ``log.dirs`` has changed.
 
-        Ignore a failure of the rename.
+        After the rename, no later start uses the content of the copy. Ignore a failure of the rename.
         """
         with contextlib.suppress(OSError):
             self._fs.rename(copy.path, copy.path + ".old")
@@ -314,7 +321,14 @@ class _Copy:
         self._checksum = journal.checksum
 
     def append(self, commit: bytes) -> bool:
-        """Append a commit and fsync it. Return False if the file must be rewritten instead."""
+        """Append a commit and fsync it.
+
+        Return False, and write nothing, if the file is too large, or if the copy is left out after a failure.
+        The caller must then call `rewrite` with the state after the commit.
+
+        Raises:
+            OSError: the disk failed.
+        """
         if self._file is None or self._size > max(_LEAST_BYTES, 2 * self._snapshot_size):
             return False
         data, checksum = encode_line(commit, self._checksum)
@@ -329,7 +343,13 @@ class _Copy:
     ) -> None:
         """Replace the file with a snapshot of `nodes`, and open it for appends. Raises OSError if this fails.
 
-        This ends the state after `leave_out`.
+        A copy that was left out (`leave_out`) is then in use again.
+
+        Args:
+            store_id: id of the store.
+            generation: number of the last commit in the snapshot.
+            transaction: number of the last transaction in the snapshot.
+            nodes: permanent nodes of the store, by path.
         """
         data, checksum = encode_snapshot(store_id, generation, transaction, nodes)
         self.close()
@@ -342,9 +362,10 @@ class _Copy:
             self.error = None
 
     def leave_out(self, error: Exception) -> None:
-        """Stop the use of the copy after a failed write, and log it.
+        """Close the file of the copy after a failed write, and log the failure.
 
-        The content of the file is unknown after the failure. `rewrite` ends this state.
+        The content of the file is unknown after the failure. So `append` returns False until `rewrite` has
+        replaced the file.
         """
         if self.error is None:
             log.error("the metadata's copy %s cannot be written and is left out: %s", self.path, error)
@@ -361,7 +382,7 @@ class _Copy:
 
 
 def _homes(folders: Sequence[str]) -> list[str]:
-    """Return the regular paths of the two copies."""
+    """Return the paths at which the store keeps its two copies if it can use `folders`, in this order."""
     return [f"{folders[0]}/{FILE_NAMES[0]}", f"{folders[min(1, len(folders) - 1)]}/{FILE_NAMES[1]}"]
 
 
@@ -375,7 +396,9 @@ def _is_same(journal: Journal, other: Journal) -> bool:
 
 
 def _lock(fs: FileSystem, folder: str) -> Lock | None:
-    """Create and lock a folder. If the folder cannot have a copy, log the reason and return None.
+    """Create and lock a folder for a copy of the journal.
+
+    If the file system does not allow this, log the reason and return None.
 
     Raises:
         StoreUnavailableError: another process has the lock.

@@ -83,7 +83,11 @@ class DurableTree:
     ) -> DurableTree:
         """Open the store's files in `folders`. Create new files if there are none.
 
-        `before_new` is called in a thread before the creation, and can raise to prevent it.
+        Args:
+            environment: file system, threads and random numbers.
+            folders: log directories of the broker.
+            on_changes: called on the event loop with changes, in their order, when they are on disk.
+            before_new: called in a thread before new files are created; it can raise to prevent this.
 
         Raises:
             StoreUnavailableError: another process has the files, they are damaged beyond repair, or the disk

@@ -55,9 +55,10 @@ class FinalizedFeatures(NamedTuple):
     epoch: int = 0
 
     def level(self, name: str) -> int:
-        """Return the level at which the cluster uses a supported feature.
+        """Return the level at which the cluster uses a feature.
 
-        It is the feature's default if the cluster has no level for it.
+        It is the feature's default if the cluster has no level for it. Raises KeyError if this software does
+        not support the feature.
         """
         return self.levels.get(name, SUPPORTED[name].default)
 

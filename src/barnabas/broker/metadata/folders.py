@@ -35,9 +35,10 @@ def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
 def belong_to_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:
     """Whether the files in log directories show that they belong to a broker of a cluster.
 
-    A broker of a cluster writes a mark to ``meta.properties`` when it starts. The file may be damaged, or not
-    have the mark yet. In these cases, a metadata backup, or a file that `cluster import` renamed, shows the
-    same, unless there is an embedded store.
+    When a broker of a cluster starts, it writes ``metadata.store=zookeeper`` to ``meta.properties``. But this
+    file may be damaged, or the broker may not have started yet. So the result is also true if a folder has a
+    metadata backup, or a file that ``barnabas cluster import`` has renamed, and no folder has a file of the
+    embedded store.
     """
     if any(map(_is_marked, [fs] * len(folders), folders)):
         return True
@@ -57,7 +58,11 @@ def embedded_files(fs: FileSystem, folders: Sequence[str]) -> list[str]:
 
 
 def leave_cluster(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Remove the mark of a cluster's broker from ``meta.properties`` in log directories. Raises OSError."""
+    """Remove ``metadata.store=zookeeper`` from ``meta.properties`` in log directories, if it is there.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
     for folder in folders:
         if _is_marked(fs, folder):
             properties = _properties(fs, folder)

@@ -72,8 +72,8 @@ class PartitionState(NamedTuple):
     """The replicas, the leader and the ISR of a partition.
 
     `leader` is -1 if there is none. `leader_epoch` grows with each new leader. `partition_epoch` grows with
-    each change of this state, and a change must name the previous `partition_epoch` (KIP-497). It is -1 if
-    the store has no state of the partition.
+    each change of this state, and a change must name the previous `partition_epoch` (KIP-497). If the store
+    has no state of the partition, `partition_epoch` is -1.
     """
 
     #: brokers with a replica, preferred leader first; in a reassignment the new ones, then those to remove
@@ -103,7 +103,8 @@ class PartitionState(NamedTuple):
     def has_left(self, broker: BrokerId) -> bool:
         """Whether a broker must delete its log of the partition, because it is no longer a replica.
 
-        A leader or a possible leader has not left, even if a user removed it from the replicas.
+        The result is false for a leader and for a broker that could be elected (ISR, ELR, last known ELR),
+        even if a user has removed the broker from the replicas.
         """
         needed = (*self.replicas, *self.isr, *self.elr, *self.last_known_elr, self.leader)
         return broker not in needed
@@ -160,7 +161,10 @@ class ClusterImage(NamedTuple):
     deleted_topics: Mapping[TopicId, frozenset[BrokerId]] = _EMPTY
 
     def is_admitted(self, broker: BrokerId) -> bool:
-        """Whether the controller has admitted a live broker in its present epoch."""
+        """Whether a broker is live, and the controller has acknowledged the broker's present epoch.
+
+        Before that, the broker is out of sync in all of its partitions.
+        """
         registered = self.brokers.get(broker)
         return registered is not None and self.admitted.get(broker) == registered.epoch
 

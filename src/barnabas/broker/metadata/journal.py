@@ -54,7 +54,14 @@ class Journal:
 def encode_snapshot(
     store_id: str, generation: int, transaction: int, nodes: Mapping[str, StoreNode]
 ) -> tuple[bytes, int]:
-    """Encode a snapshot of `nodes` (by path). Return the first line of a journal file, and its checksum."""
+    """Encode a snapshot of a store. Return the first line of a journal file, and its checksum.
+
+    Args:
+        store_id: id of the store.
+        generation: number of the last commit in the snapshot.
+        transaction: number of the last transaction in the snapshot.
+        nodes: permanent nodes of the store, by path.
+    """
     head = {"format": FORMAT, "store": store_id, "generation": generation, "transaction": transaction}
     # one by one, since the encoder lets no other thread run before it returns
     entries = ",".join([_encode(_entry(path, node)) for path, node in nodes.items()])
@@ -64,7 +71,13 @@ def encode_snapshot(
 def encode_commit(generation: int, transaction: int, changes: Iterable[Change]) -> bytes:
     """Encode a commit as a JSON object, for `encode_line`.
 
-    Changes of ephemeral nodes are left out, because these nodes end with the process.
+    Changes of ephemeral nodes are left out, because these nodes end with the process. So a commit can have no
+    changes.
+
+    Args:
+        generation: number of the commit.
+        transaction: number of the last transaction in the commit.
+        changes: changes of nodes, in order.
     """
     entries: list[Any] = []
     for change in changes:

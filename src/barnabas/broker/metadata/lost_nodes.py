@@ -117,7 +117,10 @@ def _versions(path: str, data: bytes, version: int) -> list[Operation]:
 
 
 async def _highest_epoch(store: MetadataStore, image: ClusterImage) -> int:
-    """Return the highest controller epoch in the states of partitions; 0 if there is none."""
+    """Return the highest controller epoch in the store's states of the partitions that `image` has.
+
+    Return 0 if the store has none of these states.
+    """
     states = [
         znodes.partition_state(topic.name, number)
         for topic in image.topics.values()

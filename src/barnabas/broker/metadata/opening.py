@@ -105,6 +105,9 @@ async def prepare(store: MetadataStore, random: Random) -> str:
     """Create the permanent nodes that the store lacks, and return the id of the cluster in the store.
 
     If the store has no cluster yet, create one, whose id `random` chooses.
+
+    Raises:
+        StoreError: the store cannot be read or written.
     """
     node = await store.exists(znodes.CLUSTER_ID)
     if node is not None:

@@ -30,12 +30,12 @@ async def persistently(store: MetadataStore, attempt: Callable[[], Awaitable[T]]
 
     Args:
         store: store that `attempt` uses.
-        attempt: called again after a broken connection. It only reads, or it finds out first what an earlier
-            call has written.
+        attempt: called without arguments, and again after a broken connection. If `attempt` writes, it must
+            first find out what an earlier call has written.
 
     Raises:
-        StoreUnavailableError: the store cannot be reached for longer than its session timeout, or is closed.
-            For a store in this process there is no wait.
+        StoreUnavailableError: the store is closed, can never be reached again, or could not be reached for
+            the session timeout. For a store in this process, the first failure is raised.
     """
     loop = asyncio.get_running_loop()
     deadline: float | None = None

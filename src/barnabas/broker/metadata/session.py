@@ -92,9 +92,9 @@ class Watches:
                     log.exception("a watcher of %s failed on %s", path, changed)
 
     def _paths_to(self, changed: str) -> list[str]:
-        """Return `changed` and the paths above it, the nearest first.
+        """Return the path `changed` and the paths above it, the nearest first.
 
-        The result has at least those with watchers.
+        The result can leave out paths without watchers.
         """
         if len(self._watchers) <= _FEW:
             paths = [path for path in self._watchers if _is_at_or_above(path, changed)]

@@ -258,6 +258,7 @@ class MetadataStore(Protocol):
     async def watch(self, path: str, watcher: Watcher) -> Cancel:
         """Report later changes of `path`, and of all nodes below it, to `watcher`.
 
+        `watcher` is called on the event loop with the kind of the change and the path of the changed node.
         This is ZooKeeper's persistent recursive watch. It ends when the returned function is called. The
         store reports a write of this session before the method that writes returns. Changes while the session
         is not CONNECTED are not reported: see `SessionListener`.

@@ -45,7 +45,10 @@ def encode(token: DelegationToken) -> bytes:
 
 
 def decode(token_id: str, data: bytes) -> DelegationToken | None:
-    """Decode the token in a node. If `data` is invalid, log an error and return None: it allows no login."""
+    """Decode the delegation token in a node. If `data` is invalid, log an error and return None.
+
+    Clients cannot log in with an invalid token.
+    """
     try:
         value = json.loads(data)
         owner = _decoded(value["owner"])

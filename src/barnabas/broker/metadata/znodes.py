@@ -135,7 +135,7 @@ def user_config(user: str) -> str:
 
 
 def user_clients(user: Name) -> str:
-    """Return the path of the parent of the quota nodes of a user's client ids."""
+    """Return the path of a user's ``clients`` node: its children have the quotas of the user's client ids."""
     return f"{USER_CONFIGS}/{_encoded(user)}/clients"
 
 
@@ -165,7 +165,7 @@ def quota_entity(path: str) -> QuotaEntity | None:
 
 
 def _encoded(name: Name) -> str:
-    """Percent-encode a name, with its brackets, so that no name is equal to ``<default>``."""
+    """Percent-encode a name, also ``<`` and ``>``, so that no encoded name is equal to ``<default>``."""
     return name.value if isinstance(name, Default) else quote(name or "", safe="")
 
 
@@ -353,7 +353,10 @@ def _encoded_state(state: PartitionState, controller_epoch: int) -> bytes:
 
 
 def decode_state_controller_epoch(data: bytes) -> int:
-    """Return the epoch of the controller that wrote a partition's state."""
+    """Return the epoch of the controller that wrote a partition's state.
+
+    Raises ValueError, KeyError or TypeError if `data` is invalid.
+    """
     return int(json.loads(data)["controller_epoch"])
 
 
@@ -388,7 +391,10 @@ def encode_deleted_topic(brokers: Iterable[BrokerId]) -> bytes:
 
 
 def decode_deleted_topic(data: bytes) -> frozenset[BrokerId]:
-    """Decode a deletion note. Return the brokers that may still have folders of the deleted topic."""
+    """Decode a deletion note. Return the brokers that may still have folders of the deleted topic.
+
+    Raises ValueError, KeyError or TypeError if `data` is invalid.
+    """
     return frozenset(json.loads(data)["brokers"])
 
 
@@ -397,7 +403,10 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(data: bytes) -> dict[str, str]:
-    """Decode the settings in a node. Return an empty dictionary if the node exists only as a parent."""
+    """Decode the settings in a node. If `data` is empty, the node is only a parent: return no settings.
+
+    Raises ValueError, KeyError or TypeError if `data` is invalid.
+    """
     if not data:
         return {}
     config: dict[str, str] = json.loads(data)["config"]
@@ -418,7 +427,10 @@ def encode_producer_id_block(broker_id: BrokerId, first: int, last: int) -> byte
 
 
 def decode_producer_id_block(data: bytes) -> tuple[int, int]:
-    """Return the first and the last id of the last allocated block."""
+    """Return the first and the last id of the last allocated block of producer ids.
+
+    Raises ValueError, KeyError or TypeError if `data` is invalid.
+    """
     value = json.loads(data)
     return int(value["block_start"]), int(value["block_end"])
 

@@ -48,15 +48,13 @@ class Mutations:
         self._is_strict = strict
 
     def admit(self, partitions: int) -> bool:
-        """Count the partitions that the client wants to create or delete.
+        """Count the partitions that the client wants to create or delete. Return whether to allow this.
 
-        Return whether the quota allows this.
+        With `strict`, return False and count nothing while the token bucket is below zero. While the bucket
+        is not below zero, allow a request of any size.
 
-        The quota allows a request of any size while the client's token bucket is not below zero.
-
-        With `strict`, rejected partitions are not counted. Without `strict`, all partitions are allowed and
-        counted. Some request versions do not have the error of the quota: their clients must wait after the
-        response.
+        Without `strict`, always return True. This is for request versions without the error
+        THROTTLING_QUOTA_EXCEEDED: the client must wait after the response (`delay`).
         """
         now = self._now()
         if self._is_strict and self._bucket.delay(now) > 0:
@@ -247,7 +245,10 @@ class ClientQuotas:
         self._meters[key] = meter
 
     def _make_room(self) -> None:
-        """Remove the meters without use in their window. If many are left, also remove the older half."""
+        """Remove the meters without use in their window.
+
+        If more than half of `_MOST_METERS` are left, also remove the half that was created first.
+        """
         now = self._now()
         kept = {}
         for key, meter in self._meters.items():

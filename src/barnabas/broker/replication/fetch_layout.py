@@ -49,7 +49,11 @@ Position: TypeAlias = tuple[TopicId, int, LeaderEpoch, Offset, LeaderEpoch, Offs
 
 
 class SessionLayout:
-    """The bytes that all usual requests of one fetch session have in common (`Memo`)."""
+    """The bytes that all usual requests of one fetch session have in common.
+
+    A usual request names at most `MOST_PARTITIONS` partitions, and removes none. The leader keeps the layout
+    as the connection's `Memo`.
+    """
 
     __slots__ = (
         "_end",
@@ -153,7 +157,8 @@ class SessionLayout:
 def layout_of(frame: Readable) -> SessionLayout | None:
     """Return the layout of the session to which the request in `frame` belongs.
 
-    Return None if the request is not a follower's Fetch v17 in the usual form.
+    Return None if the request is not a follower's Fetch v17, removes partitions from the session, names a
+    rack, or requires read_committed.
 
     Raises:
         struct.error: the frame is too short.
@@ -217,9 +222,10 @@ _NO_DIVERGENCE = EpochEndOffset()
 
 
 class ReceivedData(NamedTuple):
-    """The usual result of one partition, as a follower reads it (`PartitionData`): without an error.
+    """The result of one partition in a response to a follower's fetch, without an error.
 
-    `records` has record batches as bytes; it is empty if there are no new records.
+    It has those attributes of `PartitionData` that a follower reads. `records` has record batches as bytes;
+    it is empty if there are no new records.
     """
 
     high_watermark: Offset
@@ -230,7 +236,7 @@ class ReceivedData(NamedTuple):
 
 
 class UsualResponse(NamedTuple):
-    """The response to a follower's fetch (`FetchResponse`), without errors and divergences."""
+    """The response to a follower's fetch, without errors and divergences, in place of `FetchResponse`."""
 
     session_id: int
     #: results by topic and index
@@ -239,7 +245,14 @@ class UsualResponse(NamedTuple):
 
 
 class UsualFetch:
-    """A follower's Fetch request in the usual form, which is encoded when it is sent (`EncodedRequest`)."""
+    """Implements `EncodedRequest` for a follower's Fetch request that continues a session.
+
+    Args:
+        layout: the fields that all requests of the session have in common.
+        session_epoch: epoch of the session in this request.
+        positions: one item for each named partition, at most `MOST_PARTITIONS`. The partitions of each topic
+            are next to each other.
+    """
 
     __slots__ = ("_epoch", "_layout", "_positions", "max_wait_ms")
 

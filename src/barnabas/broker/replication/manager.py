@@ -115,7 +115,7 @@ class ReplicaManager:
                 yield from list(self._topics.get(topic, _NONE).values())
 
     def find(self, topic: TopicKey, index: int) -> Partition:
-        """Return the partition on this broker, which can be its leader or a follower.
+        """Return this broker's replica of the partition, as a leader or a follower.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID, the cluster has no such partition;
@@ -187,9 +187,9 @@ class ReplicaManager:
             self.check_in_sync()
 
     def check_in_sync(self) -> None:
-        """Update high watermarks and propose ISR changes, for the present time and brokers.
+        """Check all followers again: some may lag by now, or their brokers may have started or stopped.
 
-        Some partitions are updated in each turn of the event loop.
+        Update high watermarks, and propose ISR changes. Each turn of the event loop checks some partitions.
         """
         if self._unchecked is None:
             asyncio.get_running_loop().call_soon(self._check_some)
@@ -324,10 +324,10 @@ class ReplicaManager:
         return partition
 
     def _note_complete(self, partition: Partition) -> None:
-        """Remove the mark that this broker's replica is incomplete, if the replica is in the ISR.
+        """If this broker's replica is in the ISR, store that the replica is no longer incomplete.
 
-        Incomplete replicas leave the ISR when their broker is admitted to the cluster. So a replica that is
-        in the ISR now has all records again.
+        When a broker registers, the controller removes its incomplete replicas from the ISR. So if this
+        replica is in the ISR now, it has all records again.
         """
         if self._logs.incomplete and self._node_id in partition.state.isr:
             self._logs.incomplete.complete(partition.topic_partition)
@@ -349,9 +349,11 @@ class ReplicaManager:
         self._logs.delete(topic_partition)
 
     def _delete_leftovers(self, delta: ImageDelta) -> None:
-        """Delete the logs of deleted topics that no image has shown: the broker was still loading them.
+        """Delete the logs of topics that were deleted before this broker had them in an image.
 
-        Keep open partitions, because the image still has their topic. A deletion can arrive in two images.
+        These are the topics whose deletion note is new in this image, and which the image before did not
+        have. Their logs were on disk when the broker started. Keep the logs of open partitions: the image
+        still has their topic, and a later image deletes them.
         """
         before = delta.before
         unseen = {

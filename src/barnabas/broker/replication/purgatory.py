@@ -38,6 +38,8 @@ class Watched(Protocol):
 class DelayedOperation(Generic[T]):
     """An operation that is tried again whenever a watched partition progresses, until it has a result.
 
+    The constructor does not try the operation: a caller tries it before, and only waits if that fails.
+
     Args:
         watched: partitions whose progress the operation waits for.
         timeout_ms: longest wait in milliseconds; None for no limit.

@@ -1,6 +1,6 @@
-"""Measures the time during which a broker could serve its followers.
+"""Measures the time during which a broker could serve its followers: the event loop's time without stalls.
 
-Calls a check at intervals of this time.
+At intervals of this time, the broker checks whether followers lag.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ class Throttle:
     def allows(self, partition: TopicPartition, *, in_sync: bool) -> bool:
         """Whether more bytes of a partition may be copied now.
 
-        `in_sync` says whether the replica that receives the bytes is in the ISR: the result is then true.
+        `in_sync` says whether the replica that receives the bytes is in the ISR. If it is, the result is
+        true.
         """
         return in_sync or self.is_idle or not self._is_throttled(partition) or self.delay() == 0.0
 

@@ -36,7 +36,9 @@ Listen: TypeAlias = Callable[[Callable[[], asyncio.Protocol]], Awaitable[Listene
 def listening_at(socket_path: str) -> Listen:
     """Return a function that listens at the Unix socket `socket_path`.
 
-    The socket's folder should be one that only this user can enter, because the server trusts every client.
+    The function is called with a function that makes the protocol of a new connection; it returns the
+    listener. The socket's folder should be one that only this user can enter, because the server trusts every
+    client.
     """
 
     async def listen(protocol_factory: Callable[[], asyncio.Protocol]) -> Listener:

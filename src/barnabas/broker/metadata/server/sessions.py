@@ -112,7 +112,10 @@ class SessionTracker:
             await asyncio.wait({removal})
 
     async def end_owner_of(self, path: str) -> None:
-        """End the session that owns the ephemeral node at `path`, after the client's process has ended."""
+        """End the session that owns the ephemeral node at `path`, after the client's process has ended.
+
+        Wait until the session's ephemeral nodes are deleted. Do nothing if there is no such session.
+        """
         async with self._tree.reading() as tree:
             node = tree.find(path)
         session = None if node is None else self._sessions.get(node.owner)

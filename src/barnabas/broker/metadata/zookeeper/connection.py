@@ -93,7 +93,7 @@ class Owner(Protocol):
     def node_changed(self, event: Event, path: str) -> None: ...
 
     def inbox_emptied(self) -> None:
-        """Called after the other methods were called for everything that had arrived, once for all of it."""
+        """Handle the end of a turn: the other methods were called for all messages that had arrived."""
 
 
 class Pending:
@@ -244,10 +244,10 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 
 def _attempt_in(session_timeout: float) -> float:
-    """Return the seconds for one attempt to connect.
+    """Return the time limit for one attempt to connect, in seconds: a part of the session timeout.
 
-    kazoo allows a whole session timeout. Then a server that accepts connections and does not answer, such as
-    one that is starting, would cost the session.
+    kazoo's own limit is the whole session timeout. If a server accepted the connection and did not answer, as
+    while it starts, the session would end before kazoo tried the next server.
     """
     return session_timeout / _ATTEMPTS_A_SESSION
 

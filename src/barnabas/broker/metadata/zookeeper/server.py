@@ -248,7 +248,7 @@ class ZooKeeperServer:
         _continue(self._process)
 
     def ask(self, word: str, timeout: float = 5.0) -> str:
-        """Return the response to a four-letter command: ``ruok`` or ``srvr``, the server permits no other.
+        """Return the response to a four-letter command. The server permits only ``ruok`` and ``srvr``.
 
         `timeout` is in seconds.
 
@@ -373,7 +373,9 @@ def java() -> str:
 
 
 def jars(*more: str) -> list[Path]:
-    """Return ZooKeeper's class path, with `more` jars of PySpark.
+    """Return the paths of the jars that ZooKeeper needs, from PySpark's folder of jars.
+
+    `more` are names of further jars, without version and ending, for example ``netty-handler``.
 
     Raises:
         ZooKeeperMissingError: PySpark is not installed, or does not contain ZooKeeper.

@@ -500,9 +500,11 @@ class ZooKeeperStore(SingleOperations):
         return True
 
     def _watch_over_session(self) -> None:
-        """Report the session as overdue when its timeout has passed since the ensemble's last packet.
+        """Enter the state OVERDUE when the session timeout has passed since the ensemble's last packet.
 
-        kazoo reports this only when it has reached the ensemble again, which may be much later.
+        Also fail all requests that have no response yet. Before that time, start a timer that calls this
+        method again. kazoo itself reports the end of the session only when it has reached the ensemble again,
+        which may be much later.
         """
         if self._overdue is not None:
             self._overdue.cancel()

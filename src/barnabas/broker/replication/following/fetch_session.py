@@ -122,7 +122,7 @@ class FollowerFetchSession:
         unwanted: Iterable[Key],
         max_bytes: int,
     ) -> FetchRequest:
-        """Return the next request of the session. The caller sets its byte and time limits.
+        """Return the next request of the session. The caller sets the request's limits of bytes and time.
 
         Args:
             replica: id of this broker.

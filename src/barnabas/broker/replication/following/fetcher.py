@@ -76,7 +76,8 @@ class Logs(Protocol):
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
         """Compute a truncation of the log `opened` to `offset`, and store the recovery point that it needs.
 
-        The log itself does not change. Return the computed truncation; None if no computation is needed.
+        The log itself does not change. Return the computed truncation; None if it would remove nothing or all
+        records. Pass the result to `Follower.truncate_to`.
 
         Raises:
             KafkaError: the disk failed, or the part of the log before `offset` is damaged.
@@ -86,7 +87,10 @@ class Logs(Protocol):
         """Make the log's present start offset durable. Raises KafkaError if the disk fails."""
 
     def must_be_emptied(self, opened: PartitionLog) -> bool:
-        """Whether a log must be emptied before it is copied, because it may lack earlier records."""
+        """Whether a log must be emptied before the broker fetches for it.
+
+        This is so for an incomplete replica: records may be missing between the records of its log.
+        """
 
     async def note_emptied(self, opened: PartitionLog) -> None:
         """Store durably that the log was emptied. Raises KafkaError if the disk fails."""
@@ -215,7 +219,11 @@ class ReplicaFetcher:
         return len(self._followed)
 
     def follow(self, partition: Partition) -> None:
-        """Start to copy a partition in its present leader epoch. Stop copying in an earlier one."""
+        """Start to copy a partition in its present leader epoch.
+
+        If the partition was copied in an earlier leader epoch, ignore the responses of that epoch. Do nothing
+        if it is already copied in the present one.
+        """
         followed = Followed(partition)
         known = self._followed.get(followed.key)
         if known is not None:
@@ -343,10 +351,11 @@ class ReplicaFetcher:
                 self._failed(error)
 
     def _at_once(self, reply: asyncio.Future[Any]) -> None:
-        """Process the response in the finished future `reply`, and send the next request.
+        """Process the response in the finished future `reply` now, and send the next request.
 
-        This needs no switch to the fetcher's task. If the task is busy, or as soon as something has to wait,
-        leave the rest to the task.
+        This saves a switch to the fetcher's task. If the request has failed, or the task is busy, only wake
+        the task: it processes the response. If the processing must wait, for example for an fsync, leave the
+        rest to the task.
         """
         if reply.exception() is not None or not self._is_idle or self._event.is_set():
             self._event.set()
@@ -379,7 +388,7 @@ class ReplicaFetcher:
         return self._is_urgent and len(self._flights) == 1 and self._flights[0].is_parked
 
     def _is_over(self) -> bool:
-        """Whether the leader has a session, with partitions, that this broker can end.
+        """Whether the leader keeps a fetch session with partitions that a final request could end.
 
         The caller must check that no partition is to stay in the session.
         """
@@ -433,10 +442,11 @@ class ReplicaFetcher:
             self._event.set()
 
     def _take_due(self) -> list[Followed]:
-        """Return the due partitions for the next request, and remove them from those that are due.
+        """Return the partitions that the next request must name, and remove them from `_due`.
 
-        These are all due partitions that are in the session, and at most `_MOST_NAMED` new ones. If only one
-        partition is due, the result is this one.
+        A partition is due when it is not in the fetch session yet, or when its position (log end or log
+        start) has changed. The result has all due partitions that are in the session, and at most
+        `_MOST_NAMED` others. If only one partition is due, the result is this one.
         """
         if len(self._due) == 1:
             taken = list(self._due)
@@ -521,7 +531,8 @@ class ReplicaFetcher:
         """Wait before the next request if more than `_MOST_VAIN` responses in a row came early for nothing.
 
         A response came early for nothing if it came before half of its wait time, and contained none of the
-        copied partitions. Any other response ends the row, and so does one that a later request caused.
+        copied partitions. Any other response ends the row. A response to a delayed fetch also ends the row if
+        a later request was sent meanwhile: the leader then answers the delayed fetch at once.
 
         Without this wait, the leader and this broker would exchange messages without a pause.
 
@@ -668,10 +679,13 @@ class ReplicaFetcher:
         self._due[followed] = None
 
     def _start_over(self, followed: Followed, data: PartitionData | ReceivedData) -> None:
-        """Begin again at the leader's log start, because the leader lacks records after this log's end.
+        """Remove all records, and begin again at the leader's log start offset.
+
+        Call this if the leader answers OFFSET_OUT_OF_RANGE because its log starts after the end of this log.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, the leader's log start does not explain its error.
+            KafkaError: OFFSET_OUT_OF_RANGE, the response has no log start offset; or the leader's log starts
+                at or before the end of this log, which is not empty.
         """
         partition_log = followed.partition.log
         start = data.log_start_offset
@@ -722,9 +736,10 @@ class ReplicaFetcher:
         self._resume(followed)
 
     async def _begin_anew(self, followed: Followed) -> None:
-        """Empty an incomplete log, so that the leader gets no offset before which records may be missing.
+        """Empty the log of an incomplete replica, and then fetch from offset 0.
 
-        The log begins at zero. If the leader's log starts later, the first fetch response says where.
+        Records may be missing in such a log. A fetch from the log's end would tell the leader that this
+        replica has all earlier records. If the leader's log starts after 0, the first response says where.
         """
         partition_log = followed.partition.log
         try:
@@ -790,10 +805,11 @@ class ReplicaFetcher:
             del self._starts[followed]
 
     def _wait_for_fsync(self, written: list[Followed]) -> Waiting:
-        """Wait until the next fetch may confirm the records of `written`.
+        """Wait until the records of the partitions in `written` are on disk.
 
-        A log on a disk that hangs is resumed later, so that it does not delay the others. A log whose fsync
-        failed is set aside.
+        The next fetch tells the leader that this replica has these records. If an fsync takes too long, leave
+        its partition out of the requests until the fsync is complete, so that it does not delay the others.
+        If a log accepts no more writes because its fsync failed, leave its partition out from now on.
         """
         pending: dict[asyncio.Future[None], Followed] = {}
         for followed in written:

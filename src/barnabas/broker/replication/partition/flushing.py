@@ -92,7 +92,10 @@ class FlushSchedule(Generic[P]):
 
     @property
     def is_never_due(self) -> bool:
-        """Whether no append makes an fsync due with the present settings, except after a roll."""
+        """Whether an append requires an fsync only if it has begun a new segment.
+
+        This is so with the default settings ``flush.messages`` and ``flush.ms``, which mean never.
+        """
         config = self._log.config
         every = config.flush_messages if self._every is None else self._every
         return every >= _NEVER and config.flush_ms >= _NEVER_MS and not self._due
@@ -144,8 +147,9 @@ class FlushSchedule(Generic[P]):
     async def flush(self, disk: Pool) -> None:
         """Fsync the records appended so far, in a thread.
 
-        If many segments are sealed, fsync the first ones, and request another flush for the others. Do
-        nothing while a move to another directory holds the log (`is_held`): the move then requests a flush.
+        If many segments must be fsynced, fsync the first ones, and request another flush for the others. Do
+        nothing while a move of the log to another log directory switches the files (`is_held`). At the end of
+        the switch, the move requests a flush.
 
         Args:
             disk: threads that fsync.

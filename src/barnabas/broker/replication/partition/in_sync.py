@@ -119,7 +119,7 @@ class InSyncReplicas:
             replica: the follower.
             broker_epoch: epoch of the follower's registration, from the fetch.
             offset: fetch offset, where the follower's log ends.
-            log_start: offset at which the follower's log starts.
+            log_start: offset at which the follower's log starts; -1 if the fetch does not contain it.
 
         Raises:
             KafkaError: UNKNOWN_LEADER_EPOCH, the follower is not a known replica; NOT_LEADER_OR_FOLLOWER, the
@@ -279,7 +279,7 @@ class InSyncReplicas:
         self.electable = frozenset(members.union(self._state.elr))
 
     def _is_present(self, follower: FollowerProgress) -> bool:
-        """Whether a follower has fetched since its latest restart that this broker knows."""
+        """Whether a follower's broker is registered, and the follower has fetched since this registration."""
         registered = self._context.brokers().get(follower.broker_id)
         return registered is not None and registered.epoch == follower.broker_epoch
 
@@ -289,13 +289,16 @@ class InSyncReplicas:
         return self._context.now() - follower.caught_up_at > self._context.max_lag()
 
     def _may_join(self, follower: FollowerProgress) -> bool:
-        """Whether a replica may join the ISR: it has reached the high watermark and the epoch's start.
+        """Whether a follower may join the ISR.
 
-        It must have done so in its present broker epoch. A replica that would have to leave again because of
-        its lag may not join. With fewer than min.insync.replicas in sync, the high watermark does not
-        advance, so to reach it is not enough (KAFKA-19996). A replica that does not know yet which records
-        were deleted may not join: as the next leader it would bring them back. Its broker must also be
-        running, and not isolated.
+        The follower must fulfil all of these conditions:
+
+        - It has reached the high watermark and the start of the leader epoch, in its present broker epoch.
+        - It does not lag for longer than ``replica.lag.time.max.ms``, so it would not have to leave again.
+          With fewer than ``min.insync.replicas`` in sync, the high watermark does not advance, and a follower
+          that lags can reach it (KAFKA-19996).
+        - It knows which records were deleted. If it did not, it would bring them back as the next leader.
+        - Its broker is running, and is not isolated.
         """
         if follower.end < max(self._log.high_watermark, self._epoch_start) or not self._is_present(follower):
             return False

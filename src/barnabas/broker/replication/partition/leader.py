@@ -162,8 +162,9 @@ class Leader:
     def successors(self) -> Collection[BrokerId]:
         """The brokers that the controller could have elected instead of this one; empty for the only replica.
 
-        A leader comes from the ISR or the ELR. This leader has proposed every member of both: the controller
-        only removes members, or moves them from the ISR into the ELR. Unclean elections give no guarantees.
+        The controller elects a leader from the ISR or the ELR. It adds a broker to the ISR only if this leader
+        has proposed the broker. It moves a broker to the ELR only from the ISR. So this leader knows all
+        brokers in both. The result does not include brokers that only an unclean election could choose.
         """
         if self._in_sync is None:
             return ()
@@ -174,7 +175,10 @@ class Leader:
         return [] if self._in_sync is None else self._in_sync.in_sync_with(offset)
 
     def check_in_sync(self) -> None:
-        """Advance the high watermark, and report a due ISR change, for the present time and brokers."""
+        """Check the followers again: some may lag by now, or their brokers may have started or stopped.
+
+        Advance the high watermark, and call the listener if an ISR change or the low watermark requires it.
+        """
         in_sync = self._in_sync
         if in_sync is not None:
             in_sync.note_time()
@@ -232,7 +236,8 @@ class Leader:
     ) -> AppendInfo | None:
         """Append a batch by a short path if it is plain; see `Partition.append_plain`.
 
-        Return None, and change nothing, if `append` must decide.
+        Return None, and change nothing, if the batch is not plain, or if too few replicas are in sync for
+        acks=all. The caller must then call `append`.
         """
         log = self._log
         config = log.config
@@ -274,7 +279,11 @@ class Leader:
         self._advance_to(self._flushes.safe_end())
 
     def _advance_to(self, end: Offset) -> None:
-        """Move the high watermark. This replica has the records before `end`."""
+        """Move the high watermark to the end of the records that all in-sync replicas have.
+
+        Do nothing while fewer than ``min.insync.replicas`` are in sync. `end` is the end of the records that
+        this replica has.
+        """
         log = self._log
         before = log.high_watermark
         in_sync = self._in_sync

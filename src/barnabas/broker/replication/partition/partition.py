@@ -145,7 +145,10 @@ class Partition:
             self._wake()
 
     def resign(self) -> None:
-        """Resign until the controller decides a new leader epoch. Waiting requests get an error."""
+        """End this broker's leadership until the controller decides a new leader epoch.
+
+        Requests that wait for this partition fail with NOT_LEADER_OR_FOLLOWER.
+        """
         self._resigned = self.state.leader_epoch
         if isinstance(self._role, Leader):
             self._role = Follower(self.log, self._flushes, self)
@@ -402,14 +405,16 @@ class Partition:
     ) -> AppendInfo | None:
         """Append a batch by a short path if it is plain (`barnabas.broker.storage.plain`).
 
-        If not, return None and change nothing: `append` must decide.
+        A plain batch is valid, fits into the active segment, and needs no conversion. If the batch is not
+        plain, return None and change nothing. The caller must then call `append`.
 
         Args:
             records: the batch.
             acks: acks that the produce request requires.
             flags: bits of the batch attributes that this request may set.
             now_ms: present time, in milliseconds.
-            has_keys: whether it is certain that all records have keys.
+            has_keys: whether it is certain that all records have keys. If false, no batch for a compacted
+                topic is plain.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the disk failed.
