@@ -162,9 +162,9 @@ class Leader:
     def successors(self) -> Collection[BrokerId]:
         """The brokers that the controller could have elected instead of this one; empty for the only replica.
 
-        The controller elects a leader from the ISR or the ELR. It adds a broker to the ISR only if this leader
-        has proposed the broker. It moves a broker to the ELR only from the ISR. So this leader knows all
-        brokers in both. The result does not include brokers that only an unclean election could choose.
+        The controller elects a leader from the ISR or the ELR. It adds a broker to the ISR only if this
+        leader has proposed the broker. It moves a broker to the ELR only from the ISR. So this leader knows
+        all brokers in both. The result does not include brokers that only an unclean election could choose.
         """
         if self._in_sync is None:
             return ()
