@@ -175,9 +175,10 @@ class Broker:
         await self._foundation.failure.failed()
 
     def handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log an error of a callback, timer or task. If a vital task has failed, also stop the broker.
+        """Log an error of a callback, timer or task of the event loop.
 
-        Set this as the exception handler of the event loop, if the loop runs only this broker.
+        If the broker cannot work without the task (`start_task` with `is_vital`), also stop the broker. Set
+        this as the exception handler of the event loop, if the loop runs only this broker.
         """
         self._foundation.failure.handle_loop_error(loop, context)
 

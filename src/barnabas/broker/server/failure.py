@@ -46,9 +46,10 @@ class Failure:
         self.fail(f"it cannot register again: {error}")
 
     def handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log an error of a callback, timer or task. If a vital task has failed, also stop the broker.
+        """Log an error of a callback, timer or task of the event loop.
 
-        This is the exception handler of an event loop that runs one broker.
+        If the broker cannot work without the task (`start_task` with `is_vital`), also stop the broker. This
+        is the exception handler of an event loop that runs one broker.
         """
         loop.default_exception_handler(context)
         if context.get(IS_VITAL):

@@ -121,9 +121,10 @@ class Forwarding:
         request: Request,
         timeout_s: float,
     ) -> Response | None:
-        """Send a request to the broker `controller`. Return its response when this broker's image shows it.
+        """Send a request to the broker `controller`, and return the response.
 
-        Return None if that broker is not the controller, or cannot be reached.
+        If `controller` is another broker, first wait until this broker's image contains the result of the
+        request (`_see_result`). Return None if that broker is not the controller, or cannot be reached.
 
         Args:
             controller: broker that is asked; this broker itself executes the request by `served`.

@@ -43,11 +43,12 @@ class IsolationWatch:
     """Checks periodically whether this broker reaches the other brokers.
 
     Args:
-        view: image of this broker.
+        view: this broker's settings, and its image (copy) of the cluster's metadata.
         loader: tells whether that image is certainly current.
         peers: the other brokers.
-        session_timeout: seconds within which `LOOKS` checks run; 0 disables the checks. After about this time
-            without contact, this broker is isolated.
+        session_timeout: timeout of the session with the metadata store, in seconds; 0 disables the checks.
+            In this time, the broker makes four checks (`LOOKS`). After about this time without contact, this
+            broker is isolated.
         partitions: all partitions of this broker.
         sessions: fetch sessions of this broker's followers.
         on_change: called when the broker becomes isolated (True), and when it no longer is (False).
@@ -126,7 +127,8 @@ class IsolationWatch:
     def _is_alone(self, others: int) -> bool:
         """Whether enough consecutive checks have failed to call this broker isolated.
 
-        For a broker that is not the controller, a follower must also have stopped to fetch.
+        A controller is isolated only if there are at least two other brokers. Any other broker is isolated
+        only if one of its live in-sync followers has not fetched since the first of these checks.
 
         Args:
             others: number of other running brokers that have not reported that they are isolated.

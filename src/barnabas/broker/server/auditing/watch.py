@@ -60,7 +60,7 @@ class Denials:
             self._note(api, context, [{**named, "error": error_name(error.code)}])
 
     def some(self, api: Api[Any], context: RequestContext, response: Response | None) -> None:
-        """Record the denied items in a response, if there are any."""
+        """Record the denied items in a response, if there are any. Do nothing without a response."""
         if response is not None:
             denied = failures(response, DENIALS)
             if denied:

@@ -79,8 +79,9 @@ class DeadLetterQueues:
         peers: the other brokers.
         long_work: decodes source records.
         cold_reads: reads from the disk into memory.
-        create: awaited with names of topics and the settings that they get; creates the topics, and returns
-            the errors of those that it could not create, by name.
+        create: awaited with the names of topics, and the settings that each of them gets (text by name of the
+            setting). It creates the topics, and returns the error of each topic that it could not create, by
+            name of the topic.
     """
 
     def __init__(
@@ -191,11 +192,13 @@ class LetterWriter:
     same batch again. The leader of the dead-letter queue can then be another one. The log recognizes the
     repetition.
 
-    All leaders of the share partition use the same producer id. A new leader can find records whose dead
-    letters its predecessor may have written. Only the producer's last batch can contain these dead letters,
-    because the share partition stores the outcome of each batch before the next one. So the new leader reads
-    this batch first. The predecessor's request can also arrive later, and take the sequence number of the new
-    leader's first batch. So the new leader then reads its own first batch back.
+    All leaders of the share partition use the same producer id. After a failover, the new leader does not
+    know whether the former leader has written the dead letters of some records. They can only be in the
+    producer's last batch, because a leader stores the outcome of each batch before it sends the next one. So
+    the new leader reads the producer's last batch before it writes. But a last request of the former leader
+    can arrive after this read, with the same sequence number as the new leader's first batch. The log then
+    keeps only one of the two batches. So the new leader reads the producer's last batch again after its first
+    write, and takes only the dead letters in it as written.
 
     Args:
         queues: finds the dead-letter queue of a group, and the leaders of its partitions.
@@ -273,16 +276,17 @@ class LetterWriter:
         return batch.spans
 
     async def _recover(self, place: Place) -> Sequence[Offset]:
-        """Read the producer's next sequence number, and then check that this leader was not replaced.
+        """Read the producer's next sequence number from the log, and then call `check_leader`.
 
-        The order matters. If another leader takes over after the check, the log accepts only one batch with
-        this sequence number: the other leader's or this leader's. Without the check, a leader that was paused
-        while its successor wrote several batches would write their dead letters again.
+        The check comes after the read for two reasons. If another leader takes over before the check, the
+        check fails. Without it, a leader that was paused while its successor wrote several batches would
+        write their dead letters again. If another leader takes over after the check, the log accepts only one
+        batch with this sequence number: the other leader's or this leader's.
 
         Returns:
             The source offsets in the producer's last batch, in ascending order, if `_is_in_doubt` is set. If
             it is not set, an empty sequence. If the queue got more partitions, the last batch can be in a
-            former partition.
+            former partition of the queue.
 
         Raises:
             KafkaError: the last batch cannot be read, or another leader has taken over.

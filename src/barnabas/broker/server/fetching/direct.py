@@ -45,15 +45,20 @@ GoOn: TypeAlias = Callable[[RequestContext, ReplicaFetch, int, ReplicaSession], 
 
 
 class DirectReplicaFetches:
-    """Answers usual fetches of followers (`Direct`): fetches that it can execute without a `ReplicaFetch`.
+    """Implements `Direct` for fetches of followers: answers most of them without a `ReplicaFetch`.
+
+    Such a fetch continues a session, names at most `MOST_PARTITIONS` partitions and removes none, and may
+    wait until there is at least one byte. For any other fetch, and while a partition of this broker is
+    throttled, the call returns None.
 
     Args:
         replicas: finds the partitions of this broker.
         sessions: fetch sessions of the followers.
         view: settings of this broker, and the known brokers.
         throttles: `leader` is the throttle of the data that leaders send to followers (KIP-73).
-        go_on: called for an unusual fetch with the request's context, its `ReplicaFetch`, the longest wait in
-            milliseconds, and the follower's session; returns the response, or an awaitable of it.
+        go_on: called if the fetch needs a `ReplicaFetch` after all, for example because of an error. The
+            arguments are the request's context, the `ReplicaFetch`, the longest wait in milliseconds, and the
+            follower's session. It returns the response, or an awaitable of it.
     """
 
     def __init__(
@@ -117,7 +122,10 @@ class DirectReplicaFetches:
         return self._throttles.leader.is_idle
 
     def most_bytes(self, layout: SessionLayout) -> int:
-        """Return the largest allowed size of the response's records, in bytes."""
+        """Return the largest allowed size of the records in the response to a request.
+
+        The size is in bytes. `layout` has the limit of the request.
+        """
         return min(layout.max_bytes, self._view.config.fetch_max_bytes)
 
     def general(self, layout: SessionLayout, session: ReplicaSession) -> ReplicaFetch:
@@ -163,7 +171,8 @@ class _UnusualError(Exception):
 class _WaitingFetch:
     """A follower's fetch that is executed without a `ReplicaFetch`.
 
-    It waits if there are no records for it (`NewsListener`).
+    If there are no records for it, the fetch waits. It then implements `NewsListener`, and receives the
+    notifications of the partitions.
     """
 
     __slots__ = (
@@ -193,14 +202,14 @@ class _WaitingFetch:
         self._is_scheduled = False
 
     def begin(self) -> list[Chunk] | LongPoll[list[Chunk]]:
-        """Report the follower's positions to the partitions, and read them.
+        """Report the follower's positions to the partitions, and read the partitions' new records.
 
         Return the response if there are records. If there are none, return a long poll that gets the response
         later.
 
         Raises:
-            _UnusualError, KafkaError, ColdRead: something is unusual. The caller must then execute the
-            request by `ReplicaFetch`.
+            _UnusualError, KafkaError, ColdRead: as `_read_all`. The caller must then execute the request by
+                `ReplicaFetch`.
         """
         if self._read_all(list(self._session.ready), may_wait=False):
             return self._response()

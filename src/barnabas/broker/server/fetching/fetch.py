@@ -48,12 +48,13 @@ class Fetch:
         max_bytes: largest size of the response; the first batch is sent even if it is larger.
         committed: reads up to the last stable offset (read_committed) instead of the high watermark.
         from_followers: allows reads from a follower replica (KIP-392).
-        preferred: returns the id of the broker from which the client should fetch a partition; -1 for this
-            broker.
-        admits: returns whether the client's quota allows this number of bytes now. If it returns False, the
-            response is empty, and the fetch session does not change.
-        refuses: returns True for a topic that the client may not read. This function is called at each read.
-            None if the client may read all topics.
+        preferred: called with a partition and the client's fetch offset; returns the id of the broker from
+            which the client should fetch, -1 for this broker. None: always this broker.
+        admits: called with the number of bytes in the response; returns whether the client's quota allows
+            them now. If it returns False, the response is empty, and the fetch session does not change. None:
+            there is no quota.
+        refuses: called with the name or id of a topic at each read; returns whether the client may not read
+            the topic. None: the client may read all topics.
         is_kept: whether the client may send the same request again. If true, the fetch keeps watching its
             partitions after a response without records and errors, until `end` is called.
     """
@@ -389,14 +390,14 @@ class Fetch:
         return None
 
     def _waits_for_disk(self) -> bool:
-        """Whether the response must wait for the cold reads.
+        """Whether the response must wait until a thread has read the `cold_reads` from the disk.
 
-        If the response must wait, discard the records that were read, so that the next attempt reads them
-        again with the others.
+        If the response must wait, discard the records that were read. The next attempt reads them again,
+        together with the cold reads.
 
         Each fetch waits for its first cold reads. Without this wait, clients would always get partitions in
-        memory before partitions on disk. After that, an incremental fetch with enough bytes leaves further
-        cold reads to the client's next fetch.
+        memory before partitions on disk. A fetch that has waited once, continues a session and has
+        `min_bytes` does not wait for further cold reads: the client's next fetch reads them.
         """
         session = self._session
         is_incremental = session is not None and session.epoch > 1
@@ -411,9 +412,10 @@ class Fetch:
     def _is_worth_reading(self) -> bool:
         """Whether an attempt can now produce a response.
 
-        This is so if a partition has another leader or was deleted. It is also so if there are at least
-        `min_bytes`, counted from the bytes read and the bytes committed since then. With read_committed, any
-        new bytes are enough: the end of a transaction can make more bytes readable than it has itself.
+        This is so if a partition has another leader or was deleted. It is also so if the bytes that were read
+        and the bytes that were committed since then are at least `min_bytes` together. With read_committed,
+        any newly committed bytes are enough: a transaction marker has few bytes, but makes all records of its
+        transaction readable.
         """
         if self._committed and self._new_bytes:
             return True  # the end of a transaction lets out more than its own bytes

@@ -39,7 +39,7 @@ _VARYING = slice(4, 8)
 
 
 class _Seen:
-    """Keeps the length and hash of a connection's last request, to recognise its repetition (`Memo`)."""
+    """The `Memo` of a connection's last Fetch request: its length and hash, to recognise a repetition."""
 
     __slots__ = ("key",)
 
@@ -51,7 +51,7 @@ class _Seen:
 
 
 class _Kept:
-    """A fetch that the broker keeps, because the client has repeated its request (`Memo`)."""
+    """The `Memo` of a Fetch request that the client has repeated: the request, and the fetch that is kept."""
 
     __slots__ = ("_end", "_sessions", "_size", "_start", "config", "fetch", "header", "request")
 
@@ -83,9 +83,10 @@ class _Kept:
         )
 
     def close(self) -> None:
-        """Stop watching the partitions, and release their number in `FetchSessions`.
+        """Stop watching the partitions of the fetch.
 
-        A second call does nothing.
+        Also subtract the number of these partitions from the number that `FetchSessions` limits. A second
+        call does nothing.
         """
         self.fetch.end()
         self._sessions.release(self._size)
@@ -93,7 +94,7 @@ class _Kept:
 
 
 class RepeatedFetches:
-    """Answers Fetch requests without a session that repeat the previous one on their connection (`Direct`).
+    """Implements `Direct` for Fetch requests without a session that repeat the connection's previous one.
 
     Args:
         key: API key of Fetch.

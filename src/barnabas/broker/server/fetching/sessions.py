@@ -57,7 +57,10 @@ class NewsListener(Protocol):
         """
 
     def has_changed(self, target: FetchTarget) -> None:
-        """Handle a change of `target` that the next response must contain, but that causes no response."""
+        """Handle a change that is no reason to respond now, for example a follower's new high watermark.
+
+        The next response, which has another reason, must contain the change of `target`.
+        """
 
 
 class FetchTarget:
@@ -142,10 +145,11 @@ class FetchTarget:
             self.listener.has_news(self, new_bytes)
 
     def is_news(self, data: PartitionData) -> bool:
-        """Whether `data` has anything new for the client: records, an error, or a changed offset.
+        """Whether `data` has anything new for the client since the previous call.
 
-        The next call compares the high watermark and the log start offset with those of this `data`. After an
-        error, the next data always counts as new. A diverging epoch or a preferred read replica is new, too.
+        New are records, an error, a diverging epoch, a preferred read replica, and a change of the high
+        watermark or of the log start offset. The call stores these two offsets for the next comparison. After
+        an error, the next data always counts as new.
         """
         if data.error_code:
             # Told again after every error, whatever the numbers then are.
@@ -356,8 +360,9 @@ class ReplicaSession(FetchSession):
     def may_continue(self, epoch: int) -> bool:
         """Whether `continue_at` can apply a request with this session epoch.
 
-        The request must be the session's next one, and may wait for records. No other fetch of the session
-        waits. The session must use topic ids and have partitions.
+        The result is true if all of these conditions are true: the request has the session's next epoch; the
+        broker need not answer the request without delay (`hurry`); no other fetch of the session waits for
+        records; the session uses topic ids, and has partitions.
         """
         return (
             epoch == self.epoch < _LAST_EPOCH
@@ -512,8 +517,8 @@ class FetchSessions:
     ) -> ReplicaSession | None:
         """Return the session that a follower's request opens or continues; None if the fetch has no session.
 
-        Notify `watchers` of the request. A request with an initial or final epoch first closes the follower's
-        session. If the session has a delayed fetch, answer that fetch first.
+        Notify the listeners in `self.watchers` of the request. A request with an initial or final epoch first
+        closes the follower's session. If the session has a delayed fetch, answer that fetch first.
 
         Args:
             request: the follower's Fetch request.
@@ -549,7 +554,10 @@ class FetchSessions:
         return session
 
     def note_fetch(self) -> None:
-        """Notify `watchers` of a follower's fetch. The watchers act in a later turn of the event loop."""
+        """Notify the listeners in `self.watchers` of a follower's fetch.
+
+        The listeners, for example proofs of `ReadIndex`, act in a later turn of the event loop.
+        """
         for watcher in self.watchers:
             watcher.progressed(0)
 

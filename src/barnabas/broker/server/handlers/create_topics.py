@@ -115,7 +115,7 @@ def _created(
     """Return the result for a created topic.
 
     If the client may not describe the settings of the topic, the result has TOPIC_AUTHORIZATION_FAILED for
-    them, and neither settings nor numbers.
+    them. It then has no settings, and -1 as the number of partitions and the replication factor.
 
     Args:
         settings: describes the settings of topics.

@@ -7,8 +7,9 @@ The lag is the number of records from the start offset to the high watermark tha
 -1 if the number of finished records or the high watermark is unknown. The number is unknown until the
 partition's leader has stored the first finished records.
 
-If records after the stored start offset are deleted, the leader stores this only with its next change. So the
-lag is at most the number of records from the log start offset on. Apache Kafka counts the deleted records.
+Retention or DeleteRecords can delete records after the group's stored start offset. The partition's leader
+stores a new start offset only at its next change. Until then, this broker does not count the deleted records:
+the lag is at most the number of records from the log start offset on. Apache Kafka counts them.
 """
 
 from __future__ import annotations

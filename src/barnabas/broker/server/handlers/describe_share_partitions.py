@@ -3,9 +3,9 @@
 For each range of offsets from the start offset to the end offset, the response has the delivery state and the
 delivery count. Acquired records also have their member, and the time that is left of the member's lock.
 
-A response has at most 2,000 ranges, or fewer if the request says so. It leaves out the partitions that it did
-not reach. The client sends them again, and the partition with a `next_offset`. So a client that reads several
-pages can miss changes of the ranges described first.
+A response has at most 2,000 ranges, or fewer if the request says so. If a partition has more ranges, its
+result has a `next_offset`, and the response leaves out the partitions after it. The client requests the rest
+with another request. So a client that reads several pages can miss changes of the ranges described first.
 
 This API is Barnabas' own: only the leader knows the locks, and no API of Apache Kafka returns them.
 """

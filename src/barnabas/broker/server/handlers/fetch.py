@@ -136,8 +136,8 @@ async def _fetch_named(
 ) -> FetchResponse:
     """Execute a fetch that names many partitions: process the names in steps, then fetch.
 
-    `is_of_replica` says whether a follower fetches. If a consumer's fetch session cannot continue, the
-    response has the error.
+    `is_of_replica` says whether a follower fetches. If the fetch session cannot continue, the response has
+    the error.
     """
     if not is_of_replica and request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         sessions, uses_topic_ids = ports.sessions, context.api_version >= TOPIC_ID_VERSION

@@ -3,7 +3,7 @@
 Clients can name topics by id (KIP-516) from v12 on. As in Kafka, v10 and v11 reject ids. The broker creates a
 missing topic before it answers. (Apache Kafka returns an error, and the client retries.) As with KRaft, the
 "controller" in the response is a broker that forwards requests to the controller (KIP-590): this broker
-itself. DescribeCluster names the real controller. Clients rebootstrap by themselves (KIP-1102).
+itself. DescribeCluster names the real controller. The broker never asks clients to rebootstrap (KIP-1102).
 """
 
 from __future__ import annotations

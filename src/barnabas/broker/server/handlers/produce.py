@@ -140,7 +140,8 @@ def _append_all(
         request: the request.
         refused: errors of the batches that must not be appended.
         results: results of batches of the first topic that the caller has already appended.
-        waiting: those appended batches that still need acknowledgements.
+        waiting: those of these batches that still need acknowledgements. This function adds the other
+            batches that need acknowledgements, or that a thread must validate.
     """
     response = ProduceResponse()
     slices = _append_in_slices(ports, context, request, refused, response, results, waiting)

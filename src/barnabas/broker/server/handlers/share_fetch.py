@@ -188,13 +188,13 @@ class _Exchange:
         start_task(self._ports.long_work.finish(steps), "share fetch")
 
     def _fetched(self, poll: LongPoll[ShareFetchResponse]) -> None:
-        """End the fetch, and send the response when the acknowledgements are stored."""
+        """End the fetch. When the acknowledgements are stored, `poll` gets the response."""
         self._count()
         self._fetch.leave()
         self.acknowledging.when_stored(partial(self._respond, poll))
 
     def _count(self) -> None:
-        """Count the fetch, unless the request fetches nothing."""
+        """Add the fetch to the share group's metrics, unless the request fetches nothing."""
         fetch, ports = self._fetch, self._ports
         if fetch.requested:
             seconds = ports.view.clock.monotonic() - self._began

@@ -1,4 +1,4 @@
-"""UnregisterBroker v0: removes a broker that will not return from the controller's metadata (KIP-631)."""
+"""UnregisterBroker v0: the controller removes from the metadata a broker that will not return (KIP-631)."""
 
 from __future__ import annotations
 
