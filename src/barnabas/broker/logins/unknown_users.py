@@ -2,9 +2,9 @@
 
 In SCRAM the broker sends a user's salt and iterations before the client has proven anything. For an unknown
 user, this module computes both from a secret of the cluster. So both are the same on each broker and after
-each restart. The computed credentials also look like those of real users. This module counts three features
-of the real credentials: the size of the salt, the kind of bytes in the salt, and the number of iterations.
-Computed credentials have these features with the same frequency.
+each restart. The computed credentials also look like those of real users. A client can see three features:
+the size of the salt, the kind of its bytes, and the number of iterations. Real and computed credentials have
+these features with the same frequency.
 """
 
 from __future__ import annotations

@@ -277,8 +277,8 @@ class LogDirectory:
     def _identify(self, topic_partition: TopicPartition, path: str) -> TopicId | None:
         """Return the topic id in a partition's folder: zero if unknown, None if the folder is empty.
 
-        If the broker is in a cluster, and the folder has the file that marks an incomplete replica, also
-        store the content of this file in `marks`.
+        A file in the folder can mark the replica as incomplete. In a cluster, also store the content of this
+        file in `marks`.
         """
         opened = self.logs.get(topic_partition)
         topic_id = self._read_topic_id(path) if opened is None else opened.topic_id

@@ -129,8 +129,8 @@ class LogManager:
     def previous_epoch(self) -> int:
         """The broker epoch that every directory stored at the last clean stop (KIP-966).
 
-        -1 if the stop of a directory was not clean, if a directory or its recovery point checkpoint could not
-        be read, or if the directories stored different epochs.
+        The result is -1 if the directories stored different epochs, or if the stop of a directory was not
+        clean. It is also -1 if a directory or its recovery point checkpoint could not be read.
         """
         epochs = {directory.previous_epoch for directory in self._directories}
         if self.unopened or not all(directory.knows_its_logs for directory in self._directories):

@@ -288,7 +288,10 @@ def _start_of_copy(current: PartitionLog) -> int:
 
 
 class _Cut(NamedTuple):
-    """How to shorten a copy: truncate it to `offset`, or empty it and let it begin at `offset`."""
+    """The necessary removal of records from a copy: the records from `offset` on, or all records.
+
+    If all records are removed, the empty copy begins at `offset`.
+    """
 
     #: the first offset to remove, or where the copy starts over
     offset: Offset

@@ -36,9 +36,9 @@ def belong_to_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:
     """Whether the files in log directories show that they belong to a broker of a cluster.
 
     When a broker of a cluster starts, it writes ``metadata.store=zookeeper`` to ``meta.properties``. But this
-    file may be damaged, or the broker may not have started yet. So the result is also true if a folder has a
-    metadata backup, or a file that ``barnabas cluster import`` has renamed, and no folder has a file of the
-    embedded store.
+    file may be damaged, or the broker may not have started yet. So two other files also make the result true:
+    a metadata backup, and a file that ``barnabas cluster import`` has renamed. These two count only if no
+    folder has a file of the embedded store.
     """
     if any(map(_is_marked, [fs] * len(folders), folders)):
         return True

@@ -103,8 +103,8 @@ class PartitionState(NamedTuple):
     def has_left(self, broker: BrokerId) -> bool:
         """Whether a broker must delete its log of the partition, because it is no longer a replica.
 
-        The result is false for a leader and for a broker that could be elected (ISR, ELR, last known ELR),
-        even if a user has removed the broker from the replicas.
+        The result is false for the leader and for brokers that can be elected (ISR, ELR, last known ELR).
+        This is so even if a user has removed them from the replicas.
         """
         needed = (*self.replicas, *self.isr, *self.elr, *self.last_known_elr, self.leader)
         return broker not in needed

@@ -53,8 +53,8 @@ class Mutations:
         With `strict`, return False and count nothing while the token bucket is below zero. While the bucket
         is not below zero, allow a request of any size.
 
-        Without `strict`, always return True. This is for request versions without the error
-        THROTTLING_QUOTA_EXCEEDED: the client must wait after the response (`delay`).
+        Without `strict`, always return True. Some request versions do not have the error
+        THROTTLING_QUOTA_EXCEEDED. Their clients must wait after the response (`delay`).
         """
         now = self._now()
         if self._is_strict and self._bucket.delay(now) > 0:

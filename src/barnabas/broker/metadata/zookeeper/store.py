@@ -312,7 +312,9 @@ class ZooKeeperStore(SingleOperations):
     async def _close_off(self, path: str, *, secret: bool) -> bool:
         """Set the permissions of one node (`close_off`). Return False if it already had them.
 
-        `path` begins at the root of the ensemble, not at the chroot.
+        Args:
+            path: path of the node, from the root of the ensemble and not from the chroot.
+            secret: whether only this client's identity may also read the node.
         """
         if not await self._call(GetAcl(path), path):
             return False

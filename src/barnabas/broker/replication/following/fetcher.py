@@ -531,8 +531,8 @@ class ReplicaFetcher:
         """Wait before the next request if more than `_MOST_VAIN` responses in a row came early for nothing.
 
         A response came early for nothing if it came before half of its wait time, and contained none of the
-        copied partitions. Any other response ends the row. A response to a delayed fetch also ends the row if
-        a later request was sent meanwhile: the leader then answers the delayed fetch at once.
+        copied partitions. Any other response ends the row. A response also ends the row if a later request
+        was sent before it came, because the leader then answers the earlier request at once.
 
         Without this wait, the leader and this broker would exchange messages without a pause.
 
@@ -808,8 +808,8 @@ class ReplicaFetcher:
         """Wait until the records of the partitions in `written` are on disk.
 
         The next fetch tells the leader that this replica has these records. If an fsync takes too long, leave
-        its partition out of the requests until the fsync is complete, so that it does not delay the others.
-        If a log accepts no more writes because its fsync failed, leave its partition out from now on.
+        its partition out of the requests until the fsync is complete. The other partitions do not wait for
+        it. If a log accepts no more writes because its fsync failed, leave its partition out from now on.
         """
         pending: dict[asyncio.Future[None], Followed] = {}
         for followed in written:

@@ -360,9 +360,12 @@ class ReplicaSession(FetchSession):
     def may_continue(self, epoch: int) -> bool:
         """Whether `continue_at` can apply a request with this session epoch.
 
-        The result is true if all of these conditions are true: the request has the session's next epoch; the
-        broker need not answer the request without delay (`hurry`); no other fetch of the session waits for
-        records; the session uses topic ids, and has partitions.
+        All of these conditions must be true:
+
+        - The request has the session's next epoch.
+        - The broker need not answer the request without delay (`hurry`).
+        - No other fetch of the session waits for records.
+        - The session uses topic ids, and has partitions.
         """
         return (
             epoch == self.epoch < _LAST_EPOCH
