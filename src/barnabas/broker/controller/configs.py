@@ -103,7 +103,7 @@ class _Resource(NamedTuple):
 
         Raises:
             KafkaError: the code `refusal` of this resource, the setting is unknown; INVALID_REQUEST, the
-                setting is not dynamic, or cannot be set for all brokers together; the error of
+                setting is not dynamic, or cannot be set for all brokers together; INVALID_CONFIG, as in
                 `check_min_isr`.
         """
         try:
@@ -235,7 +235,8 @@ class ConfigControl:
         are emptied first (see `_empty_elrs`).
 
         Raises:
-            KafkaError: the errors of `ControllerWrites.write`.
+            KafkaError: NOT_CONTROLLER, KAFKA_STORAGE_ERROR or POLICY_VIOLATION, as in
+                `ControllerWrites.write`.
         """
         async with self._writes.deciding() as image:
             after = image
@@ -567,7 +568,7 @@ def _altered(resource: _Resource, setting: Setting, step: ConfigChange) -> Any:
 
     Raises:
         KafkaError: INVALID_REQUEST, the operation is unknown; INVALID_CONFIG, only lists support the
-            operation; the errors of `_Resource.parse`.
+            operation; the errors of `_Resource.parse` for an invalid value.
     """
     if step.operation == AlterOperation.SET:
         return resource.parse(setting, step.value)

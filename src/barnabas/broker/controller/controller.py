@@ -74,7 +74,8 @@ class Controller:
             this broker sets the broker epoch in the view.
         broker: the broker to register.
         random: spreads replicas over the brokers.
-        ask: sends a request to a broker, also to this one.
+        ask: called with a broker id, also this broker's, and a request. It returns the response, or raises
+            BarnabasError.
         on_failure: called with the error when this broker cannot register, for example because a live broker
             has its id. This broker must then stop.
         token_keys: makes the HMACs of delegation tokens; None if tokens are disabled.
@@ -296,7 +297,10 @@ class Controller:
                     self._moved.clear()
 
     async def stop(self) -> None:
-        """Stop the controller. The end of the session removes the registration."""
+        """Stop the controller's tasks.
+
+        The registration stays until this broker's session with the metadata store ends.
+        """
         while self._cancels:
             self._cancels.pop()()
         self._writes.resign()
@@ -329,7 +333,7 @@ class Controller:
         """Whether `image` shows that the metadata store lacks a node that this broker must create.
 
         This is the node of the broker's registration or of the controller. If this broker is the controller,
-        it is also the cluster's ``min.insync.replicas``.
+        the cluster's ``min.insync.replicas`` is such a node, too.
         """
         if image.controller_id == NO_BROKER or self._broker.id not in image.brokers:
             return True

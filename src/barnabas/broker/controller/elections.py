@@ -34,7 +34,8 @@ class ElectionControl:
     Args:
         writes: writes to the metadata store while this broker is the controller.
         caught_up: waits until the controller has processed all changes of brokers.
-        ask: sends a request to a broker.
+        ask: called with a broker id, also this broker's, and a request. It returns the response, or raises
+            BarnabasError.
     """
 
     def __init__(self, writes: ControllerWrites, caught_up: Callable[[], Awaitable[None]], ask: Ask) -> None:

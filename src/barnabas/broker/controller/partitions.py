@@ -80,7 +80,8 @@ class PartitionControl:
         loader: loads this broker's image (copy) of the metadata.
         configs: resolves the effective settings of topics.
         unclean: elects leaders of partitions in which no replica certainly has all records.
-        ask: sends a request to a broker.
+        ask: called with a broker id, also this broker's, and a request. It returns the response, or raises
+            BarnabasError.
         on_stuck: called when a write has failed: this controller has resigned, and must run for election
             again.
     """
@@ -285,7 +286,7 @@ class PartitionControl:
         Raises:
             KafkaError: UNKNOWN_TOPIC_ID, no topic has the id; UNKNOWN_TOPIC_OR_PARTITION, the topic has no
                 such partition; INELIGIBLE_REPLICA, the requesting replica must stay in the ISR, because no
-                other one can lead; the errors of `check_proposal`.
+                other one can lead; the errors of `check_proposal` for a wrong epoch or ISR.
         """
         topic = image.topic_by_id(proposal.topic_id)
         if topic is None:

@@ -40,7 +40,7 @@ class ProducerIdControl:
         """Allocate `BLOCK_SIZE` producer ids to a broker. No other broker gets them, now or after a restart.
 
         Raises:
-            KafkaError: the errors of `ControllerWrites.write`.
+            KafkaError: NOT_CONTROLLER or KAFKA_STORAGE_ERROR, as in `ControllerWrites.write`.
         """
         async with self._writes.deciding():
             node = await self._store.exists(znodes.PRODUCER_ID_BLOCK)

@@ -167,7 +167,7 @@ class ReassignmentControl:
     ) -> PartitionState | None:
         """Return the state after the reassignment; None if the partition has none, or if it cannot end yet.
 
-        The function first removes replicas that may not be in sync by `eligible` from the ISR (`settle`).
+        Replicas that are not in `eligible.in_sync` first leave the ISR (`settle`).
         """
         if not is_moving(state):
             return None

@@ -68,8 +68,8 @@ class TokenControl:
 
         Raises:
             KafkaError: DELEGATION_TOKEN_AUTH_DISABLED, tokens are disabled; INVALID_REQUEST, a name is empty
-                or too long, or there are too many renewers; POLICY_VIOLATION, there are too many tokens; the
-                errors of `ControllerWrites.write`.
+                or too long, or there are too many renewers; POLICY_VIOLATION, there are too many tokens;
+                NOT_CONTROLLER or KAFKA_STORAGE_ERROR, as in `ControllerWrites.write`.
         """
         self.keys()
         if len(renewers) > MOST_RENEWERS:
@@ -111,8 +111,8 @@ class TokenControl:
         Raises:
             KafkaError: DELEGATION_TOKEN_AUTH_DISABLED, tokens are disabled; DELEGATION_TOKEN_NOT_FOUND, no
                 token has this HMAC; DELEGATION_TOKEN_OWNER_MISMATCH, the principal is neither the token's
-                owner nor a renewer; DELEGATION_TOKEN_EXPIRED, the token has expired; the errors of
-                `ControllerWrites.write`.
+                owner nor a renewer; DELEGATION_TOKEN_EXPIRED, the token has expired; NOT_CONTROLLER or
+                KAFKA_STORAGE_ERROR, as in `ControllerWrites.write`.
         """
         if period_ms < 0:
             period_ms = self._view.config.delegation_token_expiry_time_ms
@@ -128,7 +128,10 @@ class TokenControl:
             The new expiry time, in milliseconds since the epoch; for a deleted token the present time.
 
         Raises:
-            KafkaError: the errors of `renew`.
+            KafkaError: DELEGATION_TOKEN_AUTH_DISABLED, tokens are disabled; DELEGATION_TOKEN_NOT_FOUND, no
+                token has this HMAC; DELEGATION_TOKEN_OWNER_MISMATCH, the principal is neither the token's
+                owner nor a renewer; DELEGATION_TOKEN_EXPIRED, the token has expired and is not to be deleted;
+                NOT_CONTROLLER or KAFKA_STORAGE_ERROR, as in `ControllerWrites.write`.
         """
         async with self._writes.answering() as image:
             token = await self._find(image, principal, mac)

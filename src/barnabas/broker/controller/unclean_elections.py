@@ -42,7 +42,8 @@ class UncleanElections:
         writes: writes to the metadata store while this broker is the controller.
         loader: loads this broker's image (copy) of the metadata.
         configs: resolves the effective settings of topics.
-        ask: sends a request to a broker, also to this one.
+        ask: called with a broker id, also this broker's, and a request. It returns the response, or raises
+            BarnabasError.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ class UnregistrationControl:
 
         Raises:
             KafkaError: BROKER_ID_NOT_REGISTERED, the cluster does not know the broker; INVALID_REQUEST, the
-                broker is alive; and the errors of `ControllerWrites.write`.
+                broker is alive; NOT_CONTROLLER or KAFKA_STORAGE_ERROR, as in `ControllerWrites.write`.
         """
         async with self._writes.answering() as image:
             if broker in image.brokers:

@@ -102,8 +102,8 @@ class ControllerWrites:
         shows the decision.
 
         Raises:
-            KafkaError: the errors of `deciding`; NOT_CONTROLLER, this broker is not the controller, or no
-                longer.
+            KafkaError: KAFKA_STORAGE_ERROR, the metadata store cannot be reached any more; NOT_CONTROLLER,
+                this broker is not the controller, or no longer.
         """
         async with self.deciding() as image:
             self._is_confirmed = self._store.session_timeout == 0  # no broker could have replaced it

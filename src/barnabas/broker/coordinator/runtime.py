@@ -259,7 +259,8 @@ class CoordinatorRuntime(Generic[S]):
         The result is None, or an awaitable if the marker is not committed at once.
 
         Raises:
-            KafkaError: the errors of `write`; INVALID_PRODUCER_EPOCH, a newer producer has fenced this one;
+            KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS and the errors of a failed append, as in
+                `write`; INVALID_PRODUCER_EPOCH, a newer producer has fenced this one;
                 TRANSACTION_COORDINATOR_FENCED, a newer coordinator has fenced the marker's sender.
         """
         end: Result[None] = Result(producer=producer, marker=marker)

@@ -359,7 +359,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """Delete an empty group with its offsets, or a share group with the states of its partitions.
 
         Raises:
-            KafkaError: the errors of `GroupShard.delete_group` or of `ShareAdministration.delete_group`.
+            KafkaError: GROUP_ID_NOT_FOUND, there is no such group; NON_EMPTY_GROUP, the group has members;
+                NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS, this broker does not serve the group; or the
+                error of a write.
         """
         if isinstance(self._read(group_id, lambda shard: shard.groups.get(group_id)), ShareGroup):
             return self.share_groups.delete_group(group_id)

@@ -142,7 +142,8 @@ class ShareCoordinator(Coordinator[ShareShard]):
         The arguments are those of `SharePersister.write`.
 
         Raises:
-            KafkaError: the errors of `ShareShard.write`, and of every routed operation.
+            KafkaError: the errors of `ShareShard.write`; NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS,
+                this broker does not serve the key; the errors of a failed append.
         """
         self.writes += 1
         return self._write_state(
@@ -154,8 +155,8 @@ class ShareCoordinator(Coordinator[ShareShard]):
     def last_pruned(self) -> list[tuple[int, Offset]]:
         """Return the partitions that `prune` has shortened, with their new start offsets.
 
-        Partitions that this broker no longer leads are left out. A partition's entry begins anew when this
-        broker loads the partition again.
+        Partitions that this broker no longer leads are left out. A partition that this broker has loaded
+        again is left out until `prune` has shortened it.
         """
         led = set(self.partitions())
         return [(partition, offset) for partition, offset in sorted(self._pruned.items()) if partition in led]

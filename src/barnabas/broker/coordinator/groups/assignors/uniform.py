@@ -2,9 +2,8 @@
 
 If all members subscribe to the same topics, their numbers of partitions differ by at most one, and no
 partition moves without need. Members with one partition more than others keep it if the numbers cannot be
-equal. If subscriptions differ, each partition goes to the subscriber with the fewest partitions. Then, topic
-by topic, partitions move from subscribers with the most to those with the fewest. If subscriptions differ,
-Apache Kafka 4.2 also gives each partition to the subscriber with the fewest.
+equal. If subscriptions differ, each partition goes to the subscriber with the fewest partitions, as in Apache
+Kafka 4.2. Then, topic by topic, partitions move from subscribers with the most to those with the fewest.
 
 Apache Kafka 4 ignores racks. Here, if all members subscribe to the same topics, a member in the rack of a
 replica comes first. Racks decide only between members that balance and stickiness do not distinguish.

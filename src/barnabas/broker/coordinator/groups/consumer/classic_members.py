@@ -54,8 +54,8 @@ class ClassicMembers:
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, the group is full; INCONSISTENT_GROUP_PROTOCOL, the protocols
-                do not fit those of the group or cannot be decoded; the errors of
-                `ConsumerGroup.static_member`.
+                do not fit those of the group or cannot be decoded; UNKNOWN_MEMBER_ID, there is no such
+                member; FENCED_INSTANCE_ID, another member has the instance id.
         """
         instance_id = request.group_instance_id
         member_id = request.member_id or f"{instance_id or caller.client_id}-{self._unique()}"
@@ -107,10 +107,13 @@ class ClassicMembers:
         return Result(records=draft.records, then=then)
 
     def _find(self, draft: GroupDraft, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
-        """Return the member as it was before the request, or a new one. Replace a restarted static member.
+        """Return the member as it was before the request, or a new one.
+
+        If a static member has restarted, replace it in the draft.
 
         Raises:
-            KafkaError: the errors of `ConsumerGroup.static_member`.
+            KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_INSTANCE_ID, another member has the
+                instance id.
         """
         group, instance_id = draft.group, request.group_instance_id
         if instance_id is None:

@@ -121,7 +121,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, GroupDraft]):
         """Convert a classic group to a consumer group, and let the requesting member join it.
 
         Raises:
-            KafkaError: the errors of `upgrade` and of `ConsumerMembership.heartbeat`.
+            KafkaError: GROUP_ID_NOT_FOUND, the group cannot be converted; the errors of
+                `ConsumerMembership.heartbeat`.
         """
         draft = upgrade(group, self._topics, self._view.config)
         result = self._membership.heartbeat(draft, request, caller)

@@ -55,7 +55,14 @@ class ShareMembership:
     def heartbeat(
         self, draft: ShareGroupDraft, request: ShareGroupHeartbeatRequest, caller: Caller
     ) -> Result[ShareGroupHeartbeatResponse]:
-        """Handle the heartbeat of a member that joins or stays."""
+        """Handle the heartbeat of a member that joins or stays.
+
+        `draft` is a draft of the group. It collects the changes, and the records that store them.
+
+        Raises:
+            KafkaError: GROUP_MAX_SIZE_REACHED, the group is full; UNKNOWN_MEMBER_ID, there is no such member;
+                FENCED_MEMBER_EPOCH, the epoch is neither the current nor the previous.
+        """
         group_id, group = draft.group_id, draft.group
         self._check_room(group, request.member_id)
         before = _find(group, request)
@@ -86,7 +93,11 @@ class ShareMembership:
     def leave(
         self, group: ShareGroup, request: ShareGroupHeartbeatRequest
     ) -> Result[ShareGroupHeartbeatResponse]:
-        """Handle the heartbeat of a member that leaves the group."""
+        """Handle the heartbeat of a member that leaves the group.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, there is no such member.
+        """
         member = group.member(request.member_id)
         response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
