@@ -79,8 +79,10 @@ def _login(config: BrokerConfig, environment: Environment, long_work: LongWork) 
 async def own_user(config: BrokerConfig, listener: Endpoint, random: Random, long_work: LongWork) -> Users:
     """Return the user with which brokers log in to each other, with its SCRAM credentials.
 
-    The caller must store the user before the first broker logs in. The result is empty if brokers do not log
-    in by SASL. It is also empty if they log in by PLAIN and the settings of the listener name this user.
+    The caller must store the user before the first broker logs in. The result is empty in these cases:
+
+    - brokers do not log in by SASL, or the settings have no login for brokers;
+    - brokers log in by PLAIN, and this user is one of the users in the listener's settings.
 
     Args:
         config: settings of this broker.

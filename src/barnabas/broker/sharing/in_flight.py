@@ -286,7 +286,10 @@ class InFlight:
 
     @property
     def is_full(self) -> bool:
-        """Whether `acquire` can acquire nothing: no record in flight is available, and no locks are left."""
+        """Whether `acquire` can acquire nothing.
+
+        This is so if no record in flight is available, and the limit of record locks is reached.
+        """
         return self._room <= 0 and self.next_offset == self.end
 
     @property
@@ -772,7 +775,7 @@ class InFlight:
         return bisect_right(self._ranges, offset, low, key=_first) - 1
 
     def _index_after(self, offset: Offset, index: int) -> int:
-        """Return the index of the range that contains `offset`, and that is after the range at `index`."""
+        """Return the index of the range that contains `offset`, which is at least `index`."""
         ranges, near = self._ranges, index + _NEAR
         if near < len(ranges) and ranges[near].last < offset:
             return self._index_of(offset, near)

@@ -103,7 +103,7 @@ class Cleaning:
         self._transactions = CleanedTransactions([])
 
     def cancel(self) -> None:
-        """Cancel from any thread: running and later steps raise CleaningCancelled soon."""
+        """Cancel the cleaning: `index` and `clean` soon raise CleaningCancelled. Any thread can call this."""
         self._cancelled.set()
 
     def index(self) -> None:

@@ -648,7 +648,10 @@ class LogSegment:
         self.first_timestamp = next(self.headers(0))[1].latest_record_timestamp if self.size else NO_TIMESTAMP
 
     def seal(self) -> None:
-        """Complete the indexes and store them. The time index ends with the segment's largest timestamp."""
+        """Add the last entry of the time index, and write all indexes to their files.
+
+        The last entry has the segment's largest timestamp.
+        """
         self.cut_surplus()
         if self.latest.timestamp >= 0:
             self.times.append(self.latest.timestamp, self.latest.offset - self.base_offset)

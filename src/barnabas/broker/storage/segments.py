@@ -46,7 +46,10 @@ class Segments:
         return self._segments[place:]
 
     def place_of_run(self, segments: Sequence[LogSegment]) -> int | None:
-        """Return the index of the first of `segments`; None if they are not adjacent sealed segments here."""
+        """Return the index of the first of `segments` in this object.
+
+        Return None if they are not adjacent sealed segments of this object, in the same order.
+        """
         place = self.place_of(segments[0].base_offset)
         end = place + len(segments)
         is_run = end < len(self) and all(

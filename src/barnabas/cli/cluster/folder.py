@@ -67,7 +67,12 @@ class Control:
 
 
 class ClusterFolder:
-    """Reads and writes the folder's files; `more` are further log directories."""
+    """Reads and writes the files in the folder of a cluster on this machine.
+
+    Args:
+        path: the folder, which is also the first log directory.
+        more: the other log directories.
+    """
 
     def __init__(self, path: Path, *more: Path) -> None:
         self.path = path

@@ -16,7 +16,7 @@ from barnabas.broker.sharing.share_partition import SharePartition
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A group's committed offset in one partition, and the group's lag there."""
+    """A group's committed offset in one partition, and its lag in this partition in records and seconds."""
 
     group: str
     topic: str

@@ -40,7 +40,10 @@ class SessionHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The parts of a broker from which the metrics read. Only the broker's event loop may use them."""
+    """The parts of a broker that provide the values of its metrics.
+
+    Only the broker's event loop may use them.
+    """
 
     view: BrokerView
     #: 1 starting, 3 running, 6 shutting down, as Kafka numbers it

@@ -61,7 +61,11 @@ class Closings:
 
 
 def most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
-    """Return the largest number of connections from the address `host`, and the name of the setting."""
+    """Return how many connections the address `host` may have, and the setting that limits them.
+
+    The setting is ``max.connections.per.ip.overrides`` if it has this address, and ``max.connections.per.ip``
+    if not.
+    """
     for override in config.max_connections_per_ip_overrides:
         address, _, most = override.rpartition(":")
         if canonical_address(address) == host:
@@ -201,7 +205,7 @@ class Connections:
             self._all_gone.set_result(None)
 
     def silent_for(self) -> float:
-        """Return the seconds since a client last sent data or disconnected."""
+        """Return the seconds since a client last sent data or disconnected; infinite before the first one."""
         last = max((session.last_active for session in self._open), default=-math.inf)
         return asyncio.get_running_loop().time() - max(last, self._last_closed)
 

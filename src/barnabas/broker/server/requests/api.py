@@ -206,7 +206,10 @@ class ServedApis(dict[int, Served]):
             self.use(delta.after.features)
 
     def use(self, features: FinalizedFeatures) -> None:
-        """Serve the APIs without a feature or with a feature above level 0, and remove all other APIs."""
+        """Serve each API that has no feature, or whose feature is above level 0 in `features`.
+
+        Remove all other APIs, until a later call.
+        """
         all_apis = sorted({**self, **self._unused}.items())
         self.clear()
         self._unused.clear()

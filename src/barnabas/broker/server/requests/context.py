@@ -44,7 +44,7 @@ class ClientConnection(Protocol):
 
 
 class Memo(Protocol):
-    """State that an API keeps about the last request of a connection."""
+    """Information that an API stores about the last request of a connection, to serve the next one faster."""
 
     def close(self) -> None:
         """Release the memo's resources, because its connection has ended or another memo replaces it."""
@@ -104,7 +104,10 @@ class Metered(Protocol):
         """
 
     def throttled(self, response: Any) -> Any:
-        """Return the response with the throttle time, and mute the client for this time."""
+        """Return the response with the throttle time, and mute the client for this time.
+
+        The result can be a copy. `response` itself does not change.
+        """
 
 
 class NoConnection:

@@ -110,7 +110,10 @@ def transaction_coordinator(*fields: str) -> Leadership:
 
 
 class share_coordinator(Leadership):
-    """Declares that the coordinator of the share partitions in a request must answer."""
+    """Declares that the coordinator of the share partitions in a request must answer.
+
+    The request has a `group_id` and an array `topics`. Each topic has a `topic_id` and an array `partitions`.
+    """
 
     refusal = ErrorCode.NOT_COORDINATOR
 

@@ -74,7 +74,7 @@ class LongWork:
         return self.now() + SLICE
 
     def is_long(self, items: Sized) -> bool:
-        """Whether the number of items makes `listed` describe them in slices."""
+        """Whether `items` are so many that `listed` describes them in slices and returns an awaitable."""
         return len(items) > LISTED_AT_ONCE
 
     def listed(

@@ -81,7 +81,7 @@ class checked_by_handler(Need):
 
 
 class Cluster(Need):
-    """Requires permission for at least one of these operations on the cluster."""
+    """Requires permission on the cluster for at least one of the operations in the arguments."""
 
     def __init__(self, *operations: Operation) -> None:
         self._operations = operations
@@ -275,13 +275,13 @@ class EachConfigResource(Each):
 
 
 def without(request: Request, array: str, refused: Sequence[Refused]) -> Any:
-    """Return a copy of the request, without the items in `refused` in the array with this name."""
+    """Return a copy of `request` whose array with the name `array` lacks the items in `refused`."""
     gone = {id(item) for each in refused for item in each.items}
     return with_items(request, array, [item for item in getattr(request, array) if id(item) not in gone])
 
 
 def with_items(request: Request, array: str, items: list[Any]) -> Any:
-    """Return a copy of the request with other items in one of its arrays."""
+    """Return a copy of `request` whose array with the name `array` is `items`."""
     changed = copy(request)
     setattr(changed, array, items)
     return changed
