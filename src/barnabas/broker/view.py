@@ -72,6 +72,10 @@ class MutableView(BrokerView):
     """A view whose values the broker changes. They are attributes of the object, because reads must be fast.
 
     `follow` keeps the metadata image and the settings up to date. The registration sets `broker_epoch`.
+
+    Args:
+        config: settings with which the broker starts, before those in the metadata.
+        clock: clock of the broker.
     """
 
     __slots__ = ("broker_epoch", "clock", "config", "configs", "image", "node_id")

@@ -111,7 +111,7 @@ def run(
     beside: Companion | None = None,
     users: Users = NO_USERS,
 ) -> None:
-    """Run `serve` on a new event loop, with the same arguments."""
+    """Run `serve` on a new event loop, with the same arguments. Raises the errors of `serve`."""
     event_loop.run(serve(config, on_ready, beside, users=users))
 
 
@@ -139,6 +139,11 @@ class BrokerServer:
 
     It is a context manager, which starts and stops the broker. Other threads may use only the methods and
     properties of this class, not the parts of the broker.
+
+    Args:
+        config: settings of the broker.
+        environment: environment of the broker; by default the operating system.
+        users: users to create if the cluster does not have them.
     """
 
     def __init__(

@@ -117,7 +117,7 @@ class SharePartition:
         key: group, topic id and partition index.
         partition: the partition, led by this broker.
         dependencies: the objects that all share partitions use.
-        on_end: called once, when the share partition ends.
+        on_end: called once with this object, when the share partition ends.
     """
 
     def __init__(

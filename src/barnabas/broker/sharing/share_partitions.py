@@ -35,8 +35,10 @@ class SharePartitions:
         replicas: finds the partitions.
         persister: reads and writes the stored states of share partitions.
         cold_reads: reads records from the disk into memory.
-        find_offset: finds the first record at or after a time (``by_duration``).
-        letter_writer: returns the writer of a share partition's dead letters (`Dependencies`).
+        find_offset: awaited with a partition and a time in milliseconds; returns the first record at or after
+            this time, or None (``by_duration``).
+        letter_writer: returns the writer of a share partition's dead letters. `Dependencies` has its
+            arguments.
     """
 
     def __init__(

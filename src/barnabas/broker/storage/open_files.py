@@ -223,7 +223,10 @@ class LogFile:
             handle.close()
 
     def open(self, *, create: bool = False) -> File:
-        """Open the closed file, and return it. Raises OSError."""
+        """Open the closed file, and return it. With `create`, create it if it does not exist.
+
+        Raises OSError.
+        """
         files = self._files
         try:
             handle = files.fs.open(self.path, create=create)
@@ -291,7 +294,10 @@ class FileSlice:
         return self._file.read_at(min(size, self._size - start), self._position + start)
 
     def part(self, start: int, size: int) -> Chunk:
-        """Return a part of these bytes. A part smaller than `SLICE_BYTES` is read at once."""
+        """Return `size` of these bytes, from byte number `start` of the slice on.
+
+        A part smaller than `SLICE_BYTES` is read at once.
+        """
         if size < SLICE_BYTES:
             return self.read(start, size)
         return FileSlice(self._file, self._position + start, size)

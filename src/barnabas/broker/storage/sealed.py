@@ -119,9 +119,10 @@ class SealedSegments:
             self._write(_encoded(segments, places))
 
     def replace(self, segments: Segments, place: int) -> None:
-        """Replace the entry of a rewritten segment, if it has one.
+        """Replace the entry of the rewritten segment with the index `place`, if it has one.
 
-        If that fails, the old entry stays. It has no effect, because its sizes are not those of the segment.
+        If the disk fails, the old entry stays. It has no effect, because its sizes are not those of the
+        segment.
         """
         base_offset = segments[place].base_offset
         with suppress(OSError):

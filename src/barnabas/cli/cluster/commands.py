@@ -210,6 +210,12 @@ def start(
 def _console_beside(console: str | None, secured: SecuredCluster | None) -> Beside:
     """Return a function that runs the console beside brokers; one that does nothing if `console` is None.
 
+    `ClusterRunner` explains the function (`beside`).
+
+    Args:
+        console: HOST:PORT of the console; None for no console.
+        secured: certificates and passwords for the console's login; None without `--secure`.
+
     Raises:
         click.UsageError: `console` is not an address.
         ConfigError: the console is not installed.
@@ -487,7 +493,9 @@ async def _with_store(
 
     Args:
         address: address of ZooKeeper; None for an embedded store in `directories`.
+        directories: log directories with an embedded store; empty for ZooKeeper.
         may_be_new: whether an embedded store is created if it does not exist.
+        work: awaited with the open store.
 
     Raises:
         click.UsageError: both or neither of `address` and `directories` are given.

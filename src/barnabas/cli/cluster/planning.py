@@ -64,7 +64,16 @@ def plan(
 
 
 def _moved(folder: ClusterFolder, before: Layout, zookeeper: str | None) -> Layout:
-    """Return the layout of brokers of `barnabas start --brokers` whose metadata was moved to a ZooKeeper."""
+    """Return the layout of brokers of `barnabas start --brokers` whose metadata was moved to a ZooKeeper.
+
+    Args:
+        folder: folder of the brokers.
+        before: their layout, with the embedded store.
+        zookeeper: address of the ZooKeeper from --zookeeper; None without this option.
+
+    Raises:
+        ClusterFolderError: `zookeeper` is None, or the metadata was not moved.
+    """
     name = ", ".join(map(str, folder.log_dirs))
     if zookeeper is None:
         raise ClusterFolderError(

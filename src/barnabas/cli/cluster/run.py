@@ -124,7 +124,9 @@ class ClusterRunner:
         metrics: the address of broker 1's metrics; the other brokers use the ports that follow. Port 0 gives
             each broker a free port. None for no metrics.
         secured: the certificates and passwords of `--secure`; None without it.
-        beside: runs services while the brokers serve.
+        beside: called when all brokers are ready, with the addresses that they advertise
+            (``host:port,...``) and the URLs of their metrics. It returns a context manager, in which services
+            run while the brokers serve.
         launch: how the brokers' processes run.
         prepare: called after the start of the store, before that of the brokers.
     """

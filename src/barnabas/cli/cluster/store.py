@@ -55,7 +55,13 @@ class GivenZooKeeper:
 
 
 class OwnZooKeeper:
-    """A ZooKeeper that runs beside the brokers, with its address in the folder's layout."""
+    """A ZooKeeper that runs beside the brokers, with its address in the folder's layout.
+
+    Args:
+        folder: folder of the cluster.
+        layout: layout of the cluster, which gets the address.
+        is_secured: whether the cluster was started with `--secure`.
+    """
 
     def __init__(self, folder: ClusterFolder, layout: Layout, *, is_secured: bool) -> None:
         self._folder = folder
@@ -98,8 +104,9 @@ class ServedStore:
 
     Args:
         folder: folder with the store's files.
-        before_new: called before a new store is created. It may raise an error to prevent that.
-        on_failure: called, in another thread, when the store fails.
+        before_new: called without arguments before a new store is created. It may raise an error to prevent
+            that.
+        on_failure: called with the error, in another thread, when the store fails.
     """
 
     process = None

@@ -13,7 +13,12 @@ class Health:
     """The state of a broker between start and stop, for ``/readyz``.
 
     A broker that cannot reach its metadata store stays ready, because it still serves the partitions that it
-    leads. If it were not ready, an outage of the store would make all brokers unusable for clients.
+    leads. If it were not ready, an outage of the store would make all brokers unusable for clients. A broker
+    whose session the store has ended is not ready.
+
+    Args:
+        view: cluster image, which shows whether the controller has admitted this broker.
+        session: state of the session with the metadata store.
     """
 
     def __init__(self, view: BrokerView, session: SessionHistory) -> None:

@@ -125,6 +125,10 @@ class ClientSession(asyncio.Protocol):
     sends replies in the order of the requests. It stops reading in three cases: a request has to wait, too
     many requests are unanswered, or the client does not read its replies. So the memory of one connection has
     a limit.
+
+    Args:
+        host: listener that has accepted the connection.
+        connection_id: number of the connection, unique in the life of the broker.
     """
 
     client_software_name = ""

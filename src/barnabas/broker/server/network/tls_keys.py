@@ -38,7 +38,15 @@ class _Loaded(NamedTuple):
 
 
 class ListenerKeys:
-    """Holds the TLS keys of each listener with TLS."""
+    """Holds the TLS keys of each listener with TLS.
+
+    Args:
+        view: settings of this broker.
+        listeners: names of the listeners with TLS.
+
+    Raises:
+        ConfigError: the key files of a listener cannot be used.
+    """
 
     def __init__(self, view: BrokerView, listeners: Iterable[str]) -> None:
         self._by_listener = {name: TlsKeys(view, name) for name in listeners}

@@ -20,7 +20,13 @@ from barnabas.broker.view import MutableView
 
 
 class Foundation:
-    """Creates the parts that every stage uses. These parts have no files, sockets or tasks of their own."""
+    """Creates the parts that every stage uses. These parts have no files, sockets or tasks of their own.
+
+    Args:
+        config: settings with which the broker starts.
+        environment: environment of the broker.
+        busy_polling: polls for requests before the event loop sleeps; None to let it sleep at once.
+    """
 
     def __init__(
         self, config: BrokerConfig, environment: Environment, busy_polling: BusyPolling | None

@@ -79,7 +79,13 @@ class ClientInstance:
 
 
 class TelemetryClients:
-    """All clients of a broker that push metrics. Only the broker's event loop may use this object."""
+    """All clients of a broker that push metrics. Only the broker's event loop may use this object.
+
+    Args:
+        subscriptions: client-metrics resources, which select the metrics of each client.
+        clock: clock of the broker.
+        random: makes client instance ids.
+    """
 
     def __init__(self, subscriptions: Subscriptions, clock: Clock, random: Random) -> None:
         self._subscriptions = subscriptions
