@@ -14,9 +14,9 @@ def find_rejected(
     rejected row costs about 2 log2(`count`) attempts.
 
     Args:
-        attempt: called with a start and an end. It tries to write the rows from the start up to, but without,
-            the end. If the sink accepts all of them, it returns None. If the sink rejects a row, the sink
-            accepts none of them, and `attempt` returns the reason.
+        attempt: called with a start and an end. `attempt` tries to write the rows from the start up to, but
+            without, the end. If the sink accepts all of them, `attempt` returns None. If the sink rejects a
+            row, the sink accepts none of them, and `attempt` returns the reason.
         check: called after each rejected row, with the number of rejected rows so far and the last reason. It
             can raise an error to stop the search.
     """

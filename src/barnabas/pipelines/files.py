@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 
 def exists(spark: SparkSession, place: str) -> bool:
-    """Whether the file or folder `place` exists. It is a path or a Hadoop URI."""
+    """Whether the file or folder `place` exists. `place` is a path or a Hadoop URI."""
     path, files = _open(spark, place)
     return bool(files.exists(path))
 

@@ -169,8 +169,8 @@ def _commit(options: SinkOptions, table: Table, files: list[str], query: str, nu
 def _forbid_retries(table: Table) -> None:
     """Turn off PyIceberg's retries, so that a commit fails after a commit of another program.
 
-    PyIceberg would repeat the commit even if another attempt has written the batch meanwhile. This changes
-    the table's properties in this process only.
+    PyIceberg would repeat the commit even if another attempt has written the batch meanwhile. The call
+    changes the properties of `table` in this process only.
     """
     properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})

@@ -105,7 +105,7 @@ def read_python(path: Path, text: str, parameters: Parameters) -> Pipeline:
     """Run the pipeline file `path`, which contains `text`, and return its declarations.
 
     `parameters` has the values that a run gives. If Spark does not run, the file runs up to the first line
-    that needs it. Then `complete` of the result is False.
+    that needs Spark. If the file has such a line, `complete` of the result is False.
 
     Raises:
         PipelineError: the file raises an error, or a declaration is not allowed.

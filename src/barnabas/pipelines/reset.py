@@ -42,8 +42,8 @@ class Checkpoint:
 def find_checkpoints(pipeline: Pipeline, folder: Folder, queries: Sequence[str] = ()) -> list[Checkpoint]:
     """Return the existing checkpoints of `queries`, by default of all queries of `pipeline`.
 
-    `folder` is the pipeline's own folder. It has the checkpoints unless the pipeline's options name another
-    place.
+    The checkpoints are in `folder`, the pipeline's own folder, unless the pipeline's option checkpoints names
+    another folder.
 
     Raises:
         PipelineError: a query does not exist, or the checkpoints are not in a local folder.

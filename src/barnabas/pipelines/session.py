@@ -64,8 +64,8 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
     """Start Spark on `master`, and return its session.
 
     Spark writes its own files to `folder`, and its output to `log`. `name` is the name of the Spark
-    application. `settings` override the defaults. This sets the environment variable PYSPARK_PYTHON, and for
-    a local `master` SPARK_LOCAL_IP, unless they are set already.
+    application. `settings` override the defaults. The call sets the environment variable PYSPARK_PYTHON, and
+    for a local `master` SPARK_LOCAL_IP, unless they are set already.
 
     Raises:
         PipelineError: Spark does not start.

@@ -48,7 +48,7 @@ def decode_debezium_json(
         schema: the columns of the table, as in CREATE TABLE.
         options: options of Spark's JSON parser.
         time_unit: ms, us or ns: the unit of numbers for TIMESTAMP columns, if the event has no schema with
-            the unit. Without it, such a number cannot be decoded.
+            the unit. Without any unit, such a number cannot be decoded.
 
     Raises:
         ConfigError: the schema is invalid.

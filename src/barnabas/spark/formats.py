@@ -82,8 +82,8 @@ def decode_columns(
 ) -> tuple[DataFrame, Decoded]:
     """Decode the column value of `rows`.
 
-    Return a DataFrame, and the decoded columns as expressions over this DataFrame. It has the columns of
-    `rows`, and columns that these expressions need.
+    Return a DataFrame, and the decoded columns as expressions over this DataFrame. The DataFrame has the
+    columns of `rows`, and columns that these expressions need.
 
     Args:
         format: one of `READABLE`.

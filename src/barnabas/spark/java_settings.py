@@ -1,7 +1,7 @@
 """Converts settings of Java's clients, which jobs for Spark's own connector use, to librdkafka's settings.
 
-Some settings tune parts that this data source does not have. They are ignored, and logged once. Settings for
-functions that the data source does not have are rejected (`options.REFUSED_SETTINGS`).
+Some settings tune parts that this data source does not have. Such settings are ignored, and logged once.
+Settings for functions that the data source does not have are rejected (`options.REFUSED_SETTINGS`).
 """
 
 from __future__ import annotations

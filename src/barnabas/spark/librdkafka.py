@@ -214,7 +214,8 @@ class BatchProducer:
         """Queue copies of all records in `messages`. If one is rejected, later records may still be queued.
 
         `messages` has one row of the type `MESSAGES` for each record. Return None if all records are queued.
-        If not, return the row number of the first rejected record. Its field `err` then has the error code.
+        If not, return the row number of the first rejected record. The field `err` of this row then has the
+        error code.
         Raises KafkaException if `topic` is not a valid name.
         """
         flags = _COPY | _PARTITION

@@ -370,7 +370,8 @@ class OffsetLookup:
         """Commit changed offsets to the query's group, so that tools can show the lag.
 
         `processed` has, for each partition, the offset of the first record that the query has not processed.
-        A failure is only logged. The group has no members. Its offsets of other partitions do not change.
+        A failure is only logged. The group has no members. The group's offsets of other partitions do not
+        change.
         """
         news = {tp: offset for tp, offset in processed.items() if self._committed.get(tp) != offset}
         if not news:

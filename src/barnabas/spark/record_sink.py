@@ -69,7 +69,8 @@ class RecordSink:
     def send(self, batch: pa.RecordBatch, topic: str | None) -> int:
         """Queue every row of `batch` as a record. Return the number of rows.
 
-        `topic` overrides the column topic. This waits while the producer's queue is full.
+        `topic` overrides the column topic; if it is None, each row names its topic. The call waits while the
+        producer's queue is full.
 
         Raises:
             DeliveryError: a row cannot become a record, or an earlier record has failed; the text names it.

@@ -77,8 +77,8 @@ def start_spark(
 ) -> SparkContext:
     """Start Spark on this machine for this process, or return the Spark that already runs.
 
-    This sets environment variables, so that Spark's Python workers use this interpreter. The interpreter of
-    the PATH may lack packages.
+    The call sets environment variables, so that Spark's Python workers use this interpreter. The interpreter
+    of the PATH may lack packages.
 
     Args:
         name: name of the Spark application.

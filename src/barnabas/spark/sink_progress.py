@@ -3,10 +3,10 @@
 The progress consists of marks of two kinds. A mark is a committed offset for partition 0 of the sink's topic,
 and its value is the number of a batch plus 1:
 
-- A task's mark (group ``barnabas-spark-SINK-TASK``) is the last batch in which the task wrote rows. It is
-  committed in the transaction of these rows.
-- A batch's mark (group ``barnabas-spark-SINK-batches``) is the last batch that all tasks have written. It is
-  committed after the batch, and before the next one.
+- A task's mark (group ``barnabas-spark-SINK-TASK``) is the last batch in which the task wrote rows. The task
+  commits the mark in the transaction of these rows.
+- A batch's mark (group ``barnabas-spark-SINK-batches``) is the last batch that all tasks have written. The
+  driver commits the mark after the batch, and before the next one.
 
 A mark's metadata contains a digest of the rows, and the id of the topic, because progress belongs to a sink
 and a topic. So a task detects, before it writes a row, that its checkpoint is a copy, is older than the sink,

@@ -165,8 +165,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
         """Return the tasks that read the records between `start` and `end`.
 
-        The micro-batch may have been planned before a restart. Its tasks are then the same. Lost records are
-        reported: raises DataLossError if failOnDataLoss is true.
+        The micro-batch may have been planned before a restart. Then the tasks are the planned ones. If
+        records are lost, raises DataLossError, or only logs a warning if failOnDataLoss is false.
         """
         begin, stop = Position.from_json(start), Position.from_json(end)
         if stop.plan is None and self._only_notes_start(start):  # a replay: only `latestOffset` makes a batch
@@ -207,10 +207,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _readable_start(self, start: Position, end: Position) -> Offsets:
         """Return the first offset to read of each partition in `end`.
 
-        If nothing is left to read, or the log was truncated to before `start`, it is the offset in `end`. It
-        is the earliest offset for a new partition, and for a topic that was created again. It is also the
-        earliest offset if the records at `start` do not exist any more. In all other cases it is the offset
-        in `start`.
+        - The offset in `end`, if nothing is left to read, or the log was truncated to before `start`.
+        - The earliest offset, if the partition is new, its topic was created again, or the records at
+          `start` do not exist any more.
+        - The offset in `start` in all other cases.
         """
         readable = {}
         unknown = []

@@ -33,8 +33,8 @@ def decode_text(
 ) -> tuple[DataFrame, Decoded]:
     """Parse the column value of `rows` (binary or string) as json, csv or text.
 
-    Return a DataFrame, and the parsed columns as expressions over this DataFrame. It has the columns of
-    `rows`, and columns that these expressions need.
+    Return a DataFrame, and the parsed columns as expressions over this DataFrame. The DataFrame has the
+    columns of `rows`, and columns that these expressions need.
 
     Args:
         schema: the columns; for text it is not used.

@@ -5,9 +5,9 @@
         topic_id: Uuid = since(13, default=ZERO_UUID)
         partitions: list[FetchPartition] = []
 
-A field's annotation is its wire type: ``list[...]`` is an array, ``| None`` a value that may be null. Its
-default is the value in a new message, and in a decoded message whose version lacks the field. `since` and
-`until` give the versions of a field. `tagged` makes it a tagged field (KIP-482). ``nullable=`` gives the
+A field's annotation is its wire type: ``list[...]`` is an array, ``| None`` a value that may be null. The
+field's default is its value in a new message, and in a decoded message whose version lacks the field. `since`
+and `until` give the versions of a field. `tagged` makes it a tagged field (KIP-482). ``nullable=`` gives the
 first version that allows null, if the field itself is older.
 
 Instances have keyword-only construction, mutable slots, ``==`` and ``repr``. `barnabas.kafka.protocol.codec`

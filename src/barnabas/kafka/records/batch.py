@@ -112,8 +112,8 @@ class BatchHeader(NamedTuple):
     def delete_horizon_ms(self) -> int | None:
         """Return the time from which compaction may drop the batch's tombstones or marker (KIP-534).
 
-        It is in milliseconds since the epoch; None until compaction has set it. It is stored as the base
-        timestamp, so the timestamp deltas of the records are relative to it.
+        The time is in milliseconds since 1970; None until compaction has set it. The batch stores it as the
+        base timestamp, so the timestamp deltas of the records are relative to it.
         """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 

@@ -19,8 +19,8 @@ class ProtobufSchema:
     """A Protobuf file, given as .proto text or as the base64 of a FileDescriptorProto.
 
     `references` has pairs of name and text: the files that the schema imports directly and indirectly. `text`
-    is the canonical form, printed from the descriptor without comments. It is the same whether the file was
-    given as .proto text or as base64. With `normalize`, the imports in `text` are sorted by name.
+    is the canonical form, printed from the descriptor without comments. `text` is the same whether the file
+    was given as .proto text or as base64. With `normalize`, the imports in `text` are sorted by name.
 
     The constructor blocks until protoc ends: about 50 ms if `schema` is already the canonical text. If it
     is not, protoc also compiles the printed text, which takes as long again. The registry stores that text

@@ -269,7 +269,8 @@ class _Writer:
 def _symbols(file: Any, seen: set[str]) -> Iterator[str]:
     """Yield the full names that the file and its imports define, including the names of packages.
 
-    `seen` has the names of the files that were visited. They are left out, and this file's name is added.
+    `seen` has the names of the files that were visited. These files are left out. The names of `file` and of
+    its imports are added to `seen`.
     """
     if file.name in seen:
         return
