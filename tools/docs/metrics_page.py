@@ -8,10 +8,11 @@ from barnabas.broker.metrics.catalogue import METRICS
 _HEAD = """\
 # Metrics
 
-A broker serves them to Prometheus with `barnabas start --metrics HOST:PORT`. `/metrics` has the metrics of
-the broker and its topics. `/metrics/partitions` has those of partitions and of the offsets of groups. With
-tens of thousands of partitions, read it less often, or not at all. Metrics with the prefix `kafka_` have the
-names and labels of Apache Kafka's dashboards. [Operations](../use/operations.md) explains the alerts.
+A broker serves its metrics to Prometheus with `barnabas start --metrics HOST:PORT`. `/metrics` has the
+metrics of the broker and its topics. `/metrics/partitions` has those of partitions and of the offsets of
+groups. With tens of thousands of partitions, read `/metrics/partitions` less often, or not at all. Metrics
+with the prefix `kafka_` have the names and labels of Apache Kafka's dashboards.
+[Operations](../use/operations.md) explains the alerts.
 
 Counters start at 0 with the broker. A metric without a value (a group's lag without a group) has no series.
 """

@@ -15,9 +15,9 @@ _HEAD = """\
 # The Spark data source
 
 `format("barnabas")` reads and appends topics, in batch jobs and in streams, with any broker that speaks the
-Kafka protocol. The extra `spark` is all it needs: PySpark finds the data source by itself. Names and
-meanings are those of Spark's own Kafka connector. In an existing job, replace `format("kafka")` by
-`format("barnabas")`.
+Kafka protocol. It needs only the extra `spark` of the package: PySpark finds the data source by itself. The
+options have the names and meanings of Spark's own Kafka connector. In an existing job, replace
+`format("kafka")` by `format("barnabas")`.
 
 ## Reading
 
@@ -33,8 +33,8 @@ An error of `failOnDataLoss` lists the lost offsets of each partition. The check
 beside its offsets (`{"orders":{"0":23,"id":"..."}}`). Another id shows that the topic was deleted and created
 again; the query reads such a topic from its start. If the brokers have no topic ids, a log that ends before
 the next offset has the same meaning. If the id is the same and the log ends before the next offset, the log
-was truncated, for example by an unclean election. Then the query continues at its end. A query's progress
-shows its lag, as `latestOffset` beside `endOffset`; `barnabas.spark.progress.lag` computes it.
+was truncated, for example by an unclean election. The query then continues at the log's end. A query's
+progress shows its lag, as `latestOffset` beside `endOffset`; `barnabas.spark.progress.lag` computes it.
 """
 
 _WRITING = """
@@ -50,7 +50,7 @@ _EXACTLY_ONCE = """
 ### Exactly once
 
 With `barnabas.delivery=exactly-once`, consumers with `isolation.level=read_committed` read each row once,
-even if a Python worker, an executor, the driver or a broker dies during this time. A stream needs only its
+even if a Python worker, an executor, the driver or a broker dies during the write. A stream needs only its
 checkpoint. Each task writes its rows and the number of its batch in one transaction; a retried task finds the
 number and writes nothing. Each batch write has an identity of its own, so its retried tasks write once. With
 `barnabas.sinkId` and `barnabas.batchId` you can also repeat a whole write, for example in `foreachBatch`
@@ -86,7 +86,8 @@ Limits and requirements:
   the progress fails before it writes a row; [the table](#when-a-checkpoint-and-a-topic-do-not-match) lists
   the cases.
 - A task must write all its rows within `kafka.transaction.timeout.ms` (5 minutes here; brokers allow 15 by
-  default). After a kill, read_committed consumers wait for the restarted query or for this long.
+  default). After a kill, read_committed consumers wait until the restarted query ends the transaction, or
+  until this timeout.
 - Speculative execution is safe but useless: a second attempt of a task fences the first.
 
 #### When a checkpoint and a topic do not match
@@ -97,22 +98,22 @@ Limits and requirements:
 | A copy writes to the same topic. | Equal batches are written once; a batch that differs fails. |
 | An older checkpoint is restored. | The query fails, because the topic has later batches. |
 | The checkpoint is deleted. | The query is a new sink, starts from the beginning and writes its rows again. |
-| The topic was deleted and created again. | The query fails, unless others have written to the new topic. |
+| The topic was created again. | The query fails. It can miss this if others have written to the new topic. |
 | The option `topic` has changed. | The query fails. |
 | The last release wrote the progress. | The query reads that progress and continues. |
 
 If the other topic is the right one, `barnabas.adoptTopic=true` lets the query continue there with its next
 batch. The query does not write earlier batches to it. Remove the option afterwards. To have all rows in the
 topic, start with a new checkpoint. If rows name their topics, the sink detects a topic that was created again
-only while the brokers keep the old marks.
+only while the brokers keep the batch numbers of the old topic.
 
 """
 
 _CLIENT = """
 ## kafka.*
 
-Every other `kafka.NAME` is a setting `NAME` of librdkafka, which writes and commits. The data
-source rejects these:
+Every other `kafka.NAME` is a setting `NAME` of librdkafka, the library that writes the records. The data
+source rejects these settings:
 
 """
 
@@ -126,14 +127,14 @@ the log, because they have no effect here:
 
 _READING = """
 Barnabas has its own client, which looks up partitions and offsets, reads records into Arrow columns, and
-reads the progress of an exactly-once sink. It uses these settings of librdkafka: `bootstrap.servers`,
-those of security (`security.protocol`, `ssl.*`, `sasl.*` with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and
-OAUTHBEARER, `https.ca.*`), and those in the table. The Java consumer's `fetch.max.wait.ms` and
-`request.timeout.ms` are other names of `fetch.wait.max.ms` and `socket.timeout.ms`. Settings that
-librdkafka needs to find a group's offsets (`metadata.*`, `reconnect.*`, `socket.*` ...) are accepted, too.
-The client looks up partitions at each trigger, with any `metadata.max.age.ms`. Reading rejects every other
-setting, because it would have no effect. When a broker closes a connection because its authentication has
-expired, the client reconnects.
+reads the progress of an exactly-once sink. It uses these settings of librdkafka: `bootstrap.servers`, those
+of security (`security.protocol`, `ssl.*`, `sasl.*` with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER,
+`https.ca.*`), and those in the table. The Java consumer's `fetch.max.wait.ms` and `request.timeout.ms` are
+other names of `fetch.wait.max.ms` and `socket.timeout.ms`. Reading also accepts librdkafka's settings of
+connections (`metadata.*`, `reconnect.*`, `socket.*` ...). They apply to the librdkafka consumer that samples
+records for `maxBytesPerTrigger`. The client looks up partitions at each trigger, with any
+`metadata.max.age.ms`. Reading rejects all other settings, because they would have no effect. When a broker
+closes a connection because its authentication has expired, the client reconnects.
 
 | setting | default |
 |---|---|
@@ -161,9 +162,9 @@ _LIMITS = """
 - Spark rejects output mode `update` for Python data sources. Use `complete`, or `foreachBatch` with a
   batch write: `rows.write.format("barnabas").options(...).mode("append").save()`.
 - The data source rejects an option that this page does not name; it does not ignore it.
-- Small partitions share a Spark task, down to `parallelism` tasks. Its default is the number of the driver's
-  cores, because a Python data source cannot see the cluster's; a pipeline sets it. `minPartitions` keeps
-  partitions apart.
+- Small partitions share a Spark task, down to `parallelism` tasks. The default of `parallelism` is the number
+  of the driver's cores, because a Python data source cannot see the cluster's cores. A pipeline sets the
+  option. `minPartitions` keeps partitions apart.
 - Writing is at least once by default, as with Spark's own connector, which has no exactly-once delivery.
 - The headers of a record that has none are NULL. Arrow writers and Python functions are slow with NULL
   arrays; `spark.sql.execution.arrow.maxBytesPerBatch=2147483647` avoids that.
@@ -172,11 +173,11 @@ _LIMITS = """
 - If the first two streams of a Spark process start at the same moment, they can damage state that they share:
   then every task fails with "Task not serializable" or "Illegal size 5 of collection, expected 6" until
   Spark is started again. To prevent this, call `barnabas.spark.session.let_streams_start_together(spark)`
-  before; pipelines call it.
+  before you start them. Pipelines call it themselves.
 - Reading checks the batches' checksums (`kafka.check.crcs=false` omits this), and reads only from
   leaders. It accepts only messages of format 2, which brokers have written since version 0.11.
-- Spark starts its workers with `PYSPARK_PYTHON`, else with the PATH's `python3`. Barnabas must be installed
-  in that Python.
+- Spark starts its workers with the Python that `PYSPARK_PYTHON` names. If it is not set, Spark uses `python3`
+  of the PATH. Barnabas must be installed in that Python.
 """
 
 

@@ -107,7 +107,9 @@ class PipelineOptions(Options):
         "in the pipeline's own folder.",
         "",
     )
-    restarts: int = option("The number of restarts of a failed query in a row before the pipeline stops.", 10)
+    restarts: int = option(
+        "The number of successive restarts of a failed query. If it fails again, the pipeline stops.", 10
+    )
     status_topic: str = option(
         "The topic to write the pipeline's status to, for `barnabas pipeline list` and the console, such as "
         "barnabas-pipelines. The pipeline creates it, compacted, if it does not exist.",
@@ -176,8 +178,8 @@ class SourceOptions(Options):
     schema: str = option(
         "The columns of json, csv, parquet and orc: `id BIGINT NOT NULL, at TIMESTAMP`. A record of json "
         "or csv that lacks a NOT NULL column does not parse. For avro and jsonschema: the reader's schema, "
-        "as JSON. The default is the subject's newest schema when the pipeline starts. Protobuf always "
-        "uses this one.",
+        "as JSON. The default is the subject's newest schema when the pipeline starts. With protobuf, the "
+        "source always uses this newest schema.",
         "",
     )
     subject: str = option(

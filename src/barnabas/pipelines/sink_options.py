@@ -103,9 +103,9 @@ class SinkOptions(Options):
         "For JDBC: the environment variable that has the password. The default is BARNABAS_JDBC_PASSWORD.", ""
     )
     format: str = option(
-        "The format of a record's value: json (the default) or csv of all columns; text, of the column "
-        "value; avro, protobuf and jsonschema, by `schema`; raw, if the columns are those that the data "
-        "source writes.",
+        "The format of a record's value. json (the default) and csv have all columns, and text has the "
+        "column value. avro, protobuf and jsonschema encode all columns by `schema`. With raw, the columns "
+        "must be those that the data source writes.",
         "",
     )
     schema: str = option(

@@ -41,8 +41,8 @@ _SERVERS = "kafka.bootstrap.servers"
 _CONFIG = "barnabas.config"
 
 READ_OPTIONS = {
-    _SERVERS: "The brokers to connect to first, host:port, separated by commas. Required, here or in the "
-    "file.",
+    _SERVERS: "The brokers to connect to first, host:port, separated by commas. Required, as this option or "
+    "in the file.",
     _CONFIG: "A file of client settings (Kafka's client.properties, or TOML). The driver reads it when it "
     "plans a query, and its secrets appear in no plan and no log. Options kafka.* override it. Every machine "
     "needs the files that it names.",
