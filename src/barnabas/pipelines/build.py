@@ -225,7 +225,7 @@ class _Builder:
         return [self._query(sink.name, sink.location, rows, sink.options)]
 
     def _fan_out(self, shared: _Shared) -> Query:
-        """Return the query that writes all outputs of a shared source."""
+        """Return the query that reads a shared source once, and writes all of its outputs."""
         source, location = shared.source, shared.source.location
         steps = [
             step

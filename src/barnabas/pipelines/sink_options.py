@@ -48,8 +48,8 @@ class SinkKind:
     Attributes:
         modes: output modes of Spark that it supports.
         takes: options of `_ONLY_OF_SOME` that the kind uses. Every kind uses the other options.
-        shares: whether the sink can be one of several outputs of a shared source. Then it must read the rows
-            of a batch only once, and recognize a repeated batch by its query and its number.
+        shares: whether the sink can be one of several outputs that one query writes. Such a sink must read
+            the rows of a batch only once, and recognize a repeated batch by its query and its number.
     """
 
     modes: ClassVar[Sequence[str]] = ("append",)

@@ -39,7 +39,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Parsed:
-    """The parsed records of a shared source.
+    """The records of a shared source, which one query reads and parses for several outputs.
 
     `rows` and `dead_letters` are called with `records`, or with a batch of them. `rows` returns the rows of
     the good records, and `dead_letters` the dead letters of the bad ones. `dead_letters` is None if the

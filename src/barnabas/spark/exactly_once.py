@@ -217,8 +217,8 @@ def _replay(
 ) -> TaskReport:
     """Compare a task's written rows with `now`, and return the report of the written rows.
 
-    `mark` has the written rows. If it is None or of an earlier batch, the task has written no rows of this
-    batch.
+    `mark` is the last batch that the task has written, with a summary of its rows. If it is None or an
+    earlier batch, the task has written no rows of this batch.
 
     Raises ReplayError if `mark` is of a later batch. Also raises ReplayError if the rows differ, unless
     failOnChangedReplay is false: the difference is then only logged.
@@ -288,9 +288,9 @@ class _Transaction:
         self._sink.flush()
 
     def commit(self, mark_topic: str, metadata: str) -> None:
-        """Commit the rows together with the mark that the task has written them.
+        """Commit the rows, and in the same transaction an offset that stores that the task has written them.
 
-        The mark is a committed offset for partition 0 of `mark_topic`, with the text `metadata`.
+        The offset is for partition 0 of `mark_topic`, and `metadata` is its metadata.
         """
         mark = (self._what.name, mark_topic, self._what.batch + 1, metadata)
         self._insist(lambda timeout: self._producer.send_offset(*mark, timeout))

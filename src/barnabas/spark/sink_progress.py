@@ -67,7 +67,10 @@ class WriteId(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The task's transactional id, and also the group of its mark. It is the same for every batch."""
+        """The task's transactional id, which is the same for every batch.
+
+        The group of this name has the committed offset that stores the task's last batch.
+        """
         return f"barnabas-spark-{self.sink}-{self.partition}"
 
     def __str__(self) -> str:
@@ -127,7 +130,7 @@ class SinkProgress:
         return None
 
     def tasks(self, name: str, some_topic: str | None) -> dict[str, TaskMark]:
-        """Return the marks of the task `name` (`WriteId.name`), by topic.
+        """Return the last batch that the task `name` (`WriteId.name`) has written to each topic, by topic.
 
         Args:
             some_topic: a topic that the task writes to. If it is given, this waits until no open transaction
@@ -146,7 +149,10 @@ class SinkProgress:
         return {tp.topic: _task_mark(name, each) for tp, each in found.items() if each.offset > 0}
 
     def batches(self) -> dict[str, BatchMark]:
-        """Return the sink's batch marks, by topic. Raises ReplayError if another program uses the group."""
+        """Return the last batch that all tasks of the sink have written to each topic, by topic.
+
+        Raises ReplayError if another program uses the group in which the sink stores its batches.
+        """
         group = self._group
         found = group_offsets(self._brokers, group)
         marks = {}
@@ -158,7 +164,7 @@ class SinkProgress:
         return marks
 
     def mark_batch(self, batch: int, tasks: str, topics: Mapping[str, str]) -> None:
-        """Store the mark of a batch that all tasks have written.
+        """Store that all tasks have written the batch with the number `batch`.
 
         Args:
             tasks: digest of the tasks' rows.
@@ -178,8 +184,9 @@ class SinkProgress:
 
 
 def task_metadata(content: TaskContent, topics: Mapping[str, str]) -> str:
-    """Return the text to store with a task's mark, of about 70 characters for any number of topics.
+    """Return the metadata of the committed offset that stores which batch a task has written.
 
+    The text has about 70 characters for any number of topics.
     `content` is the summary of the task's rows. `topics` has the ids of the rows' topics, by name.
     """
     return f"{content} topics={identity(topics)}"
@@ -214,7 +221,8 @@ def _in_use(group: str) -> str:
 def check_topic(what: WriteId, topic: str, topic_id: str, mark: BatchMark | None) -> None:
     """Raise ReplayError if `mark` is from a deleted topic of the same name.
 
-    `mark` is the mark of the sink's last batch in `topic`; None if there is none.
+    `mark` is the sink's last batch in `topic`; None if there is none. `topic_id` is the present id of the
+    topic.
     """
     if mark is not None and mark.topic_id != topic_id:
         raise ReplayError(_created_again(what, topic, mark.batch))
@@ -240,7 +248,7 @@ def check_goes_on(
         what: a task's part of the batch that will be written.
         topic: topic of the sink; None if each row names its own. Then only the batch numbers are checked.
         topic_id: id of `topic`; not used if `topic` is None.
-        marks: marks of the sink's batches, by topic.
+        marks: the last batch in each topic, by topic.
         adopt: whether to accept a topic that the sink has not written to, or not recently, and a topic that
             was deleted and created again.
         has_held_records: returns whether a topic has ever had a record.
@@ -288,13 +296,14 @@ def _check_not_elsewhere(what: WriteId, topic: str, last: int | None, marks: Map
 def own_mark(
     what: WriteId, topic: str | None, topic_id: str, marks: Mapping[str, TaskMark], *, adopt: bool
 ) -> TaskMark | None:
-    """Return the task's mark for `topic`; if `topic` is None (rows name their topics), the task's last mark.
+    """Return the last batch that the task has written to `topic`; None if there is none.
 
-    Return None if there is no such mark. Also return None if the mark belongs to another topic of this name,
-    and `adopt` is true.
+    If `topic` is None, each row names its topic, and the result is the last batch in any topic. Also return
+    None if the batch was written to a deleted topic of this name, and `adopt` is true. `marks` has the last
+    batch in each topic, by topic.
 
     Raises:
-        ReplayError: the mark is for another topic of this name, and `adopt` is false.
+        ReplayError: the batch was written to a deleted topic of this name, and `adopt` is false.
     """
     if topic is None:
         return max(marks.values(), key=lambda mark: mark.batch, default=None)

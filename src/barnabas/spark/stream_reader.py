@@ -67,7 +67,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def _find_start(self) -> Position:
-        """Return the position at which the options start."""
+        """Return the position at which a new query begins, according to the options."""
         start = self._lookup.resolve(self._options.starting, self._lookup.partitions())
         if self._target is not None and self._options.starting.moves:  # the end, when it was looked up
             start = {tp: min(offset, self._target.get(tp, offset)) for tp, offset in start.items()}
