@@ -75,9 +75,9 @@ class Decoder(PayloadDecoder[tuple[Any, Any]]):
     ) -> None:
         """Create a decoder.
 
-        `find_writer` returns the schema with an id, for the id in a payload. `column` is the type of the
-        result's column; by default it follows from `reader`. Raises ConfigError if `reader` is not Avro, or
-        no column can hold its records.
+        `find_writer` is called with each new id in a payload, and returns the registered schema with
+        this id. `column` is the type of the result's column; by default it follows from `reader`. Raises
+        ConfigError if `reader` is not Avro, or no column can hold its records.
         """
         self._reader = AvroSchema.parse(reader)
         self._find_writer = find_writer

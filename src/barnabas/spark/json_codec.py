@@ -66,8 +66,8 @@ class Decoder(PayloadDecoder[None]):
     ) -> None:
         """Create a decoder. Raises ConfigError if `reader` is not a JSON Schema of objects.
 
-        `find_writer` returns the schema with an id, for the id in a payload. `column` is the type of the
-        result's column; by default it follows from `reader`.
+        `find_writer` is called with each new id in a payload, and returns the registered schema with
+        this id. `column` is the type of the result's column; by default it follows from `reader`.
         """
         self._schema = JsonSchema(reader)
         self._find_writer = find_writer

@@ -33,9 +33,9 @@ class Decoder(PayloadDecoder[ProtobufFile]):
     ) -> None:
         """Create a decoder.
 
-        `find_writer` returns the schema with an id, for the id in a payload. `message` is the full name of
-        the message type, by default the first of the schema. `column` is the type of the result's column; by
-        default it follows from the message.
+        `find_writer` is called with each new id in a payload, and returns the registered schema with
+        this id. `message` is the full name of the message type, by default the first of the schema. `column`
+        is the type of the result's column; by default it follows from the message.
 
         Raises:
             ConfigError: the schema is invalid or has no such message, or no column can hold the message.

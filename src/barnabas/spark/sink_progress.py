@@ -242,7 +242,8 @@ def check_goes_on(
     Return the number of the sink's last batch; None if there is none. It can be the batch of `what` itself.
 
     Raises ReplayError if the last batch has a higher number. Unless `adopt` is true, also raises it if the
-    sink wrote its last batches to another topic, or to a deleted topic of this name.
+    sink wrote its last batches to another topic, or to a deleted topic of this name. The latter is also
+    assumed if a stream is not at its first batch, and `topic` has never had a record.
 
     Args:
         what: a task's part of the batch that will be written.
