@@ -34,7 +34,13 @@ class UnknownSetting(BarnabasError):
 
 
 class _Resource(NamedTuple):
-    """The resource that an option names: its type, its name, and a phrase for messages (`words`)."""
+    """The resource that --topic, --group, --client-metrics, --broker or --broker-defaults names.
+
+    Attributes:
+        kind: "topic", "group", "client metrics" or "broker".
+        name: name of the resource; for a broker its id, or "" for the defaults of all brokers.
+        words: the resource in messages, such as "topic orders".
+    """
 
     kind: str
     name: str
@@ -152,10 +158,13 @@ def alter(
 def require_known(admin: Admin, kind: str, name: str, settings: Sequence[str]) -> None:
     """Check that all `settings` exist, because brokers silently ignore the reset of an unknown setting.
 
-    `kind` and `name` are those of the resource, as in `Admin.configs`.
+    Args:
+        kind: "topic", "group", "client metrics" or "broker".
+        name: name of the resource; for a broker its id, or "" for the defaults of all brokers.
 
     Raises:
         UnknownSetting: the resource lacks one of the settings.
+        KafkaError, ClientError: a broker rejects the request, or no broker answers.
     """
     if not settings:
         return

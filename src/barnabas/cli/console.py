@@ -1,4 +1,4 @@
-"""`barnabas console`: web pages that show a cluster live, also one of Apache Kafka."""
+"""`barnabas console`: web pages that show a cluster live, of Barnabas or of Apache Kafka."""
 
 from __future__ import annotations
 

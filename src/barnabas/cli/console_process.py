@@ -27,13 +27,16 @@ def running_console(
     registry: str | None = None,
     metrics: Sequence[str] = (),
 ) -> Iterator[None]:
-    """Run a console as a child process until the context ends. The child prints its link on stdout.
+    """Run a console with --allow-writes as a child process until the context ends.
+
+    The context begins without a wait for the console. When the console is ready, its link is printed on
+    stdout. If the console fails, an error is logged.
 
     Args:
         listen: HOST:PORT of the console.
-        servers: addresses of the brokers.
+        servers: addresses of the brokers, HOST:PORT,...
         login: options of `barnabas console` to log in to the brokers; empty if they need no login.
-        registry: HOST:PORT of a schema registry.
+        registry: HOST:PORT of a schema registry, which must serve HTTPS if `login` is not empty.
         metrics: URLs of the brokers' metrics.
     """
     command = [sys.executable, "-m", "barnabas.cli", "console", "--with-parent", "--allow-writes"]

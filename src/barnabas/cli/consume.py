@@ -39,7 +39,7 @@ R = TypeVar("R", bound="Record")
 
 
 class TimedOut(BarnabasError):
-    """Fewer records arrived than were requested."""
+    """No record arrived for --timeout, before --max-messages records were printed."""
 
 
 class OffsetAbsent(BarnabasError):
@@ -203,7 +203,17 @@ def _read(
     since_ms: int | None,
     until_end: bool,
 ) -> Iterator[list[Record]]:
-    """Yield batches of records from the offsets that the options name; empty ones while no records arrive."""
+    """Yield batches of the partitions' records; an empty batch if no record arrives within 0.2 seconds.
+
+    The batches never end, unless `until_end` is true.
+
+    Args:
+        places: the partitions to read.
+        start: "earliest" or "latest": where to begin if `since_ms` and `offset` are None.
+        offset: value of --offset (see `_starts`); not used if `since_ms` is given.
+        since_ms: time in milliseconds since 1970 of the first record to read.
+        until_end: end at the high watermarks that the partitions have now.
+    """
     marks = {place: consumer.watermarks(place) for place in places}
     if since_ms is not None:
         found = consumer.offsets_for_time(places, since_ms)
@@ -256,9 +266,10 @@ def _chosen(places: Sequence[TopicPartition], chosen: set[int]) -> list[TopicPar
 
 
 def _take_one_by_one(poll: Callable[[float], R | None]) -> Iterator[list[R]]:
-    """Yield one record of a group at a time; an empty list while none arrives.
+    """Yield lists with one record of a group, without end; an empty list if none arrives in 0.2 seconds.
 
-    The caller must print a record before the next iteration, which marks the record as done.
+    `poll` gets a time limit in seconds, and returns the next record or None. It also marks the previous
+    record as processed, so the caller must print a record before the next iteration.
     """
     while True:
         record = poll(0.2)
@@ -266,7 +277,10 @@ def _take_one_by_one(poll: Callable[[float], R | None]) -> Iterator[list[R]]:
 
 
 def _acknowledge(reject: re.Pattern[str] | None, release: re.Pattern[str] | None, job: Job) -> None:
-    """Reject or release a job whose value matches. The worker accepts all other jobs by itself."""
+    """Reject a share group's record whose value matches `reject`; else release one that matches `release`.
+
+    The `Worker` accepts all other records when it takes the next record.
+    """
     text = job.text or ""
     if reject is not None and reject.search(text):
         job.reject()
@@ -282,9 +296,11 @@ def _print(
     timeout: float | None,
     finish: Callable[[R], None] | None = None,
 ) -> None:
-    """Write each batch of records to stdout, until --max-messages, --timeout or a lost reader ends it.
+    """Write each batch of records to stdout.
 
-    When a batch is written, call `finish` for each of its records.
+    The function returns after `max_messages` records, after `timeout` seconds without a record, at the end
+    of `batches`, or if no program reads stdout any more. None means no limit. When a batch is written,
+    `finish` is called with each of its records.
 
     Raises:
         TimedOut: no record came for `timeout` seconds, and fewer than `max_messages` were printed.

@@ -303,9 +303,11 @@ def _shown(partitions: tuple[TopicPartition, ...]) -> str:
 
 
 def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
-    """Return a row for each partition of the group's topics: committed offset, end, lag and reader.
+    """Return a row for each partition of the group's topics, sorted by topic and partition.
 
-    A value that is unknown, or does not exist, is None.
+    A row has ``topic``, ``partition``, ``current`` (the committed offset), ``end`` (the high watermark) and
+    ``lag``. It also has ``member``, ``client`` and ``host`` of the member that reads the partition. A value
+    that is unknown, or does not exist, is None.
     """
     from barnabas.client.lag import lag_of
 
@@ -332,9 +334,11 @@ def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> lis
 
 
 def _share_progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
-    """Return a row for each partition of a share group: start, lag, members and records in flight.
+    """Return a row for each partition for which a share group has a state.
 
-    A value that is unknown is None.
+    A row has ``topic``, ``partition``, ``start`` (the start offset), ``lag``, and the values of `_counts`.
+    ``members`` are the ids of the members that read the partition. ``in_flight`` has a dict for each range of
+    records in flight. A value that is unknown is None.
     """
     sharers: dict[TopicPartition, list[str]] = {}
     for member in members:
@@ -392,7 +396,7 @@ def _starts(admin: Admin, group: str) -> dict[TopicPartition, int | None]:
 
 
 def _whole_topics(admin: Admin, topics: set[str]) -> set[TopicPartition]:
-    """Return all partitions of the existing topics, also those that the group has not read yet."""
+    """Return all partitions of those `topics` that exist."""
     from barnabas.base.types import TopicPartition
 
     there = sorted(topics.intersection(admin.topics(internal=True)))

@@ -25,7 +25,8 @@ class InputForm(NamedTuple):
         raw: whether the whole input is one value.
         separator: the bytes between key and value in a line; None if lines have no keys.
         null: the bytes of a value that is sent as null; None if there are no such values.
-        value, key: encoders for values and for keys, which are then JSON; None without a schema.
+        value: encodes values, which are then JSON, with a registered schema; None if there is no schema.
+        key: encodes keys, which are then JSON, with a registered schema; None if there is no schema.
     """
 
     as_json: bool = False

@@ -58,7 +58,10 @@ def find_broker(nodes: Iterable[BrokerNode], broker: int) -> BrokerNode:
 
 
 def current_replicas(moves: Moves, topics: Sequence[str] = ()) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Return the replicas of each partition. If a partition is moving, return its replicas after the move."""
+    """Return the replicas of each partition of `topics`, or of all topics if `topics` is empty.
+
+    If a partition is moving, the result has its replicas after the move. Raises the errors of `Moves`.
+    """
     under_way = moves.under_way()
     return {
         partition: under_way[partition].target if partition in under_way else holders.replicas
@@ -78,7 +81,10 @@ def plan_as_json(plan: Mapping[TopicPartition, Sequence[BrokerId]]) -> JsonObjec
 
 
 def read_plan(text: str, source: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Parse a plan that `plan_as_json` or Kafka's tool has written.
+    """Parse a plan that `plan_as_json` or Kafka's kafka-reassign-partitions has written.
+
+    Return the new replicas of each partition, the preferred leader first. `source` is the name of the file
+    in error messages.
 
     Raises:
         click.ClickException: `text` is not a plan, has no partitions, or names a partition twice.
@@ -105,6 +111,7 @@ def read_log_dirs(text: str, source: str) -> dict[Replica, str]:
 
     Args:
         text: a plan that `read_plan` accepts.
+        source: name of the plan's file in error messages.
 
     Raises:
         click.ClickException: a partition does not have one directory for each replica, or a directory is not
@@ -142,9 +149,11 @@ def begin_moves(
     plan: Mapping[TopicPartition, Sequence[BrokerId]],
     throttle: int | None,
 ) -> None:
-    """Begin the moves of a plan. Raises click.ClickException if the controller refuses a part of the plan.
+    """Begin the moves of a plan, and limit their copies to `throttle` bytes a second; None sets no limit.
 
-    `throttle` limits the copies, in bytes a second; None means no limit.
+    Raises:
+        click.ClickException: the controller refuses to move some partitions. The other moves begin.
+        KafkaError, ClientError: a broker rejects a request, or no broker answers.
     """
     if throttle is not None:
         throttle_plan(moves, plan, throttle)
@@ -153,7 +162,10 @@ def begin_moves(
 
 
 def throttle_plan(moves: Moves, plan: Mapping[TopicPartition, Sequence[BrokerId]], rate: int) -> None:
-    """Limit the copies of a plan, and those already under way, to `rate` bytes a second."""
+    """Limit the copies of a plan's moves, and of all moves in progress, to `rate` bytes a second.
+
+    `rate` replaces earlier limits. It applies to what each broker sends, and to what each broker receives.
+    """
     from barnabas.client.move_throttle import throttle
     from barnabas.client.moves import Move
 
@@ -167,7 +179,10 @@ def throttle_plan(moves: Moves, plan: Mapping[TopicPartition, Sequence[BrokerId]
 
 
 def raise_refused(errors: Mapping[TopicPartition, KafkaError], what: str) -> None:
-    """Raise click.ClickException, in one line, if there are errors. `what` ends the phrase "could not be"."""
+    """Raise click.ClickException if `errors` is not empty. The message is one line with the first errors.
+
+    `what` is the participle in "2 partitions could not be moved".
+    """
     if errors:
         named = "; ".join(f"{partition}: {error.message}" for partition, error in [*errors.items()][:_NAMED])
         more = "; ..." if len(errors) > _NAMED else ""
@@ -175,7 +190,7 @@ def raise_refused(errors: Mapping[TopicPartition, KafkaError], what: str) -> Non
 
 
 def wait_for_moves(moves: Moves, partitions: Collection[TopicPartition]) -> None:
-    """Report the number of moved partitions when it changes. Return when none of the partitions is moving."""
+    """Wait until none of the partitions is moving. Print the number of moved partitions when it changes."""
     left = len(partitions)
     while True:
         moving = len(moves.under_way().keys() & set(partitions))

@@ -19,7 +19,9 @@ _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w":
 
 
 def parse_time(text: str, option: str) -> int:
-    """Parse an ISO 8601 time, local if it has no zone. Return milliseconds since 1970, at least 0.
+    """Parse an ISO 8601 time, local if it has no zone. Return milliseconds since 1970.
+
+    A time before 1970 becomes 0. `option` is the name of the option in the error message.
 
     Raises:
         click.UsageError: the text is not such a time.
@@ -35,6 +37,8 @@ def parse_time(text: str, option: str) -> int:
 def parse_duration(text: str, option: str) -> int:
     """Parse a duration such as 90s, 10m, 2h, 1d, 1w or 500ms. Return milliseconds.
 
+    `option` is the name of the option in the error message.
+
     Raises:
         click.UsageError: the text is not a duration.
     """
@@ -45,7 +49,9 @@ def parse_duration(text: str, option: str) -> int:
 
 
 def time_before_now(text: str, option: str) -> int:
-    """Return the time a duration ago, in ms since 1970, at least 0.
+    """Return the time that was a duration (`text`, such as 10m) before now, in ms since 1970.
+
+    A time before 1970 becomes 0. `option` is the name of the option in the error message.
 
     Raises:
         click.UsageError: the text is not a duration.

@@ -247,7 +247,13 @@ log_options = options(
 
 
 def names_argument(metavar: str, complete: Completion | None = None, name: str = "names") -> Callable[[F], F]:
-    """Return a click argument for names without repetitions: at least one, unless `metavar` has brackets."""
+    """Return a click argument for several names, which may not repeat.
+
+    Args:
+        metavar: text for the argument in help texts. If it begins with "[", the argument may be left out.
+        complete: completes names in a shell; None completes nothing.
+        name: name of the command's parameter.
+    """
     return click.argument(
         name,
         metavar=metavar,
@@ -262,7 +268,14 @@ def names_argument(metavar: str, complete: Completion | None = None, name: str =
 def assignments_option(
     *names: str, help: str, to: str = "settings", complete: Completion | None = None
 ) -> Callable[[F], F]:
-    """Return an option NAME=VALUE that may be repeated, for `parse_assignments`."""
+    """Return a click option NAME=VALUE that may be repeated. `parse_assignments` parses its values.
+
+    Args:
+        names: names of the option, such as "--set".
+        help: help text of the option.
+        to: name of the command's parameter.
+        complete: completes the names in a shell; None completes nothing.
+    """
     return click.option(*names, to, metavar="NAME=VALUE", multiple=True, shell_complete=complete, help=help)
 
 
@@ -274,7 +287,9 @@ def example(commands: str, words: str = "") -> str:
 
 
 def parse_pairs(items: Iterable[str], option: str) -> list[tuple[str, str]]:
-    """Return the names and values of `name=value` items, in the same order.
+    """Return the names and values of `name=value` items, in the same order, without spaces around them.
+
+    `option` is the name of the option in the error message.
 
     Raises:
         click.UsageError: an item has no name, or no `=`.
@@ -289,7 +304,7 @@ def parse_pairs(items: Iterable[str], option: str) -> list[tuple[str, str]]:
 
 
 def parse_assignments(items: Iterable[str], option: str) -> dict[str, str]:
-    """Return `name=value` items as a dict.
+    """Return `name=value` items as a dict. `option` is the name of the option in the error message.
 
     Raises:
         click.UsageError: an item has no name or no `=`, or a name comes twice.

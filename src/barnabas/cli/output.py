@@ -46,7 +46,11 @@ Columns = Mapping[str, str | Callable[[Any], object]]
 
 
 def print_rows(columns: Columns, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print `rows` as a table with the given columns."""
+    """Print `rows` as a table.
+
+    `columns` has for each heading the key of the value in a row, or a function that converts the row to the
+    value.
+    """
     print_table(
         list(columns),
         [[row[each] if isinstance(each, str) else each(row) for each in columns.values()] for row in rows],
@@ -54,7 +58,10 @@ def print_rows(columns: Columns, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def print_listing(columns: Columns, rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -> None:
-    """Print `rows` as JSON or as a table. In place of a table without rows, print `empty` on stderr."""
+    """Print `rows` as JSON or as a table. In place of a table without rows, print `empty` on stderr.
+
+    `columns` has for each heading of the table the key of the value in a row, or a function of the row.
+    """
     if as_json:
         print_json(rows)
     elif rows:

@@ -46,14 +46,18 @@ class Health:
         }
 
     def holders(self, topic: str, partition: PartitionDescription) -> Holders:
-        """Return a partition with its eligible leader replicas, if they are known."""
+        """Return leader, replicas and ISR of a partition, with its eligible leader replicas.
+
+        The eligible leader replicas are None, and the offline replicas empty, if the request for them failed.
+        """
         found = self._holders.get(TopicPartition(topic, partition.partition))
         return found or Holders(partition.leader, partition.replicas, partition.isr)
 
     def marks(self, topic: str, partition: PartitionDescription) -> tuple[str, ...]:
         """Return the problems of a partition, the worst first; empty for a healthy one.
 
-        A replica that a reassignment is adding is not missing, as in Kafka's kafka-topics.
+        The problems are "unavailable", "under-min-isr", "under-replicated" and "moving". As in Kafka's
+        kafka-topics, a replica that a reassignment adds need not be in the ISR yet.
         """
         holders = self.holders(topic, partition)
         move = self._under_way.get(TopicPartition(topic, partition.partition))

@@ -47,7 +47,7 @@ def from_json(line: bytes, encode_value: Encode | None = None, encode_key: Encod
     """Parse a line in the format of `to_json`. Only `value` is required.
 
     A text is sent as UTF-8, null as null, ``{"base64": ...}`` as the decoded bytes, and any other value as
-    JSON. So is a key.
+    JSON. The same conversion applies to the key.
 
     Args:
         encode_value: converts a value that is not null to bytes, instead of the default conversion.

@@ -50,9 +50,9 @@ class Secured:
         return {ADMIN: credentials(self.password, secrets.token_bytes(24))}
 
     def announce(self, servers: str) -> str:
-        """Write the admin's client settings with the broker's address.
+        """Write the admin's client settings, with `servers` (``host:port,...``) as the brokers to connect to.
 
-        Return lines for the user: the rule of access, and a command that logs in as the admin.
+        Return two lines for the user: who may access the cluster, and a command that logs in as the admin.
         """
         file = self.folder.write_login(ADMIN, self.password, servers)
         command = f"barnabas topics list --config {shlex.quote(str(file))}"
@@ -216,7 +216,7 @@ def secure_cluster(folder: Path, addresses: Iterable[str], data: Path) -> Secure
 
     Args:
         folder: the folder for these files.
-        data: the first broker's folder, which must not hold a lone broker's metadata.
+        data: the log directory of the first broker.
 
     Raises:
         ConfigError: the folder cannot be used.

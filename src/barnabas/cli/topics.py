@@ -233,7 +233,15 @@ def _print_topic(
     extents: dict[TopicPartition, _Extent],
     health: Health,
 ) -> None:
-    """Print a heading and a table of partitions; a column that is empty in all of them is left out."""
+    """Print a heading and a table of a topic's partitions. Columns without a value are left out.
+
+    Args:
+        topic: the topic, with the partitions to print.
+        total: number of all partitions of the topic.
+        settings: settings that differ from their defaults, for the heading.
+        extents: offsets and size of each partition.
+        health: finds the problems of partitions.
+    """
     count = "1 partition" if total == 1 else f"{total} partitions"
     changed = "".join(f", {name}={value}" for name, value in settings.items())
     click.echo(f"topic {topic.name}: {count}, replication factor {_replication(topic)}{changed}")

@@ -287,9 +287,10 @@ class Admin:
     def share_records(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, share_groups.InFlight] | None:
-        """Return the records in flight of a share group, by partition; None if the brokers are not Barnabas.
+        """Return the ranges of a share group's records in flight, by partition; None on Apache Kafka.
 
-        The result has only the partitions that members use: see `share_groups.records_in_flight`.
+        A range has the offsets, the delivery state and the member that has acquired the records. Partitions
+        that no member reads, or whose leader does not answer, are left out.
         """
         return share_groups.records_in_flight(self._brokers, group, partitions)
 

@@ -118,16 +118,24 @@ class Brokers:
         """Return the response of the first broker that answers. Each broker is asked at most once.
 
         Args:
+            request: a request, or a `Repeated` one, whose response is decoded only if it has changed.
             patience: seconds that each broker except the last has for its answer; None for all the time that
                 is left.
             deadline: monotonic seconds; `timeout` from now if it is None.
+
+        Raises:
+            ClientError: no broker answers.
         """
         return self._ask_first(request, self._deadline(deadline), patience)
 
     def ask(self, broker: BrokerId, request: Question, *, at_most: int | None = None) -> Any:
         """Send a request in version `at_most` or lower to one broker, once. Return the response.
 
-        If `at_most` is None, the request has the highest version that both sides support.
+        If `at_most` is None, the request has the highest version that both sides support. The response to a
+        `Repeated` request is decoded only if it has changed.
+
+        Raises:
+            ClientError: the cluster does not have the broker, or the broker does not answer.
         """
         responses, failures = self.ask_each({broker: request}, at_most=at_most)
         for failure in failures.values():
@@ -206,6 +214,8 @@ class Brokers:
         A broker that does not answer is in the `failures` of the result, and raises nothing.
 
         Args:
+            requests: by broker, a request, or a `Repeated` one, whose response is decoded only if it has
+                changed.
             at_most: the highest version of the requests; None for the highest that both sides support.
             patience: seconds for each answer at most; None for all the time that is left.
             deadline: monotonic seconds; `timeout` from now if it is None.
@@ -241,6 +251,7 @@ class Brokers:
         """Send a request to a broker without waiting for the response. Return an object that receives it.
 
         Args:
+            request: a request, or a `Repeated` one, whose response is decoded only if it has changed.
             at_most: the highest version of the request; None for the highest that both sides support.
             deadline: monotonic seconds; `timeout` from now if it is None.
 
@@ -298,8 +309,9 @@ class Brokers:
     def insist(self, attempt: Callable[[float], T]) -> T:
         """Call `attempt` until it succeeds or `timeout` seconds have passed. Return its result.
 
-        `attempt` gets the deadline (monotonic seconds). The call is repeated if no broker answers, or if a
-        broker rejects the request with one of the `_PASSING` error codes. Errors with other codes, a failed
+        `attempt` gets the deadline (monotonic seconds). The call is repeated if no broker answers. It is
+        repeated, too, if the error code says that another broker must answer, or the same one later: for
+        example NOT_COORDINATOR, NOT_CONTROLLER or LEADER_NOT_AVAILABLE. Errors with other codes, a failed
         login, an unknown broker id and an API that the broker does not serve are raised at once.
         """
         deadline = time.monotonic() + self.timeout
@@ -349,6 +361,9 @@ class Brokers:
         Args:
             deadline: end of the wait for answers, in monotonic seconds.
             patience: largest number of seconds for each answer; None for all the time that is left.
+
+        Raises:
+            ClientError: the broker accepts no connection, or does not answer. Errors of `use` pass through.
         """
         connection = self._pool.take(address, deadline, self._learn)
         connection.wait_for(answer_time(deadline, patience))
@@ -409,9 +424,11 @@ class Brokers:
 
 
 def repeatable(call: Callable[P, T], done: ErrorCode) -> Callable[P, T | None]:
-    """Return a function that runs `call` and can be repeated after its answer was lost.
+    """Return a function that runs `call`, for a caller that calls it again after a ClientError.
 
-    In a repeated call, the error `done` means that the first request was executed. The result is then None.
+    After a ClientError, the broker may have executed the request, although its response was lost. If a later
+    call then raises KafkaError with the code `done`, such as TOPIC_ALREADY_EXISTS, the function returns None
+    instead. In all other cases it returns the result of `call`, or raises its error.
     """
     is_answer_lost = False
 

@@ -143,7 +143,8 @@ class BrokerConnection:
     def ask(self, request: Request | Repeated, *, at_most: int | None = None) -> Any:
         """Send a request in version `at_most` or lower, and return the response.
 
-        If `at_most` is None, the request has the highest version that both sides support.
+        If `at_most` is None, the request has the highest version that both sides support. The response to a
+        `Repeated` request is decoded only if it differs from the last one.
         """
         self.send(request, at_most=at_most)
         return self.receive()
@@ -151,7 +152,8 @@ class BrokerConnection:
     def send(self, request: Request | Repeated, *, at_most: int | None = None) -> None:
         """Send a request in version `at_most` or lower without waiting. `receive` returns the response.
 
-        If `at_most` is None, the request has the highest version that both sides support.
+        If `at_most` is None, the request has the highest version that both sides support. Call `receive`
+        before the next request. The bytes of a `Repeated` request are encoded only once.
         """
         if isinstance(request, Repeated):
             self._send_again(request, at_most)
@@ -159,7 +161,11 @@ class BrokerConnection:
             self._send(request, self._version(request, at_most))
 
     def receive(self) -> Any:
-        """Return the response to the last request."""
+        """Wait for the response to the request that `send` has sent, and return it.
+
+        Raises:
+            ClientError: the broker does not answer in time, closes the connection, or answers wrongly.
+        """
         asked, repeated = self._asked
         try:
             frame = self._receive()
@@ -237,7 +243,12 @@ class BrokerConnection:
             raise self._no_answer(error) from error
 
     def _receive(self) -> bytearray:
-        """Return a response frame. Raises OSError and ProtocolError."""
+        """Return a response frame, without its size.
+
+        Raises:
+            OSError: the frame does not arrive in time, or the connection is closed.
+            NotKafkaError: the size is too large for a frame of Kafka.
+        """
         deadline = time.monotonic() + self._timeout
         try:
             size = int.from_bytes(opening := self._read(4, deadline), "big")

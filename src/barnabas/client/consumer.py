@@ -110,7 +110,10 @@ class Consumer:
             )
 
     def subscribe(self, *topics: str) -> None:
-        """Read these topics, in place of the previous ones, as a member of the group."""
+        """Read these topics, in place of the previous ones, as a member of the group.
+
+        A consumer without a group reads partitions instead: see `assign`.
+        """
         self._keeper.start(list(topics))
 
     def partitions(self, *topics: str) -> list[TopicPartition]:
@@ -136,7 +139,7 @@ class Consumer:
         return found
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read only these partitions from now on, each from its offset.
+        """Read only these partitions from now on, each from its offset. For a consumer without a group.
 
         An offset can also be librdkafka's OFFSET_BEGINNING or OFFSET_END.
         """
@@ -235,7 +238,10 @@ class Consumer:
             raise translate(error) from None
 
     def _fetch(self, messages: list[confluent_kafka.Message], timeout: float, at_most: int) -> None:
-        """Add received messages to `messages`. If it is empty, wait `timeout` seconds for the first."""
+        """Add received messages to `messages`, until the list has `at_most` of them.
+
+        If the list is empty, wait at most `timeout` seconds for the first message.
+        """
         if not messages:
             messages += self._consumer.consume(1, timeout)
         if messages and len(messages) < at_most:
@@ -308,6 +314,8 @@ class Consumer:
     def commit(self) -> None:
         """Commit the offsets of all records that the caller has taken, and wait for the answer.
 
+        Without a group, the call does nothing.
+
         Raises:
             KafkaError, ClientError: the commit was rejected, or no broker answers.
         """
@@ -330,9 +338,10 @@ class Consumer:
             self._keeper.put_down(record.topic_partition, record.offset + 1)
 
     def _explained(self, error: confluent_kafka.KafkaException, waited: float) -> BarnabasError:
-        """Return the error to raise for `error`.
+        """Return the error to raise for an `error` of librdkafka.
 
-        If no broker has answered within `waited` seconds, it says why.
+        If `error` means that no broker has answered, the result says why. `waited` is the time limit of the
+        request in seconds, for the text.
         """
         if error.args[0].code() in _NO_ANSWER:
             return explain_silence(self._servers, waited)

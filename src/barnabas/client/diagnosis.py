@@ -95,7 +95,7 @@ class _Examined:
         return Finding(subject, True, "something listens there")
 
     def protocol(self) -> Finding | None:
-        """Check that the server speaks the client's security protocol."""
+        """Check that the server speaks the client's security protocol. The result is never None."""
         subject = f"protocol of {self._address}"
         shown = self._certificate()
         if shown is not None and not self._has_tls:
@@ -120,7 +120,7 @@ class _Examined:
         )
 
     def trust(self) -> Finding | None:
-        """Check that the certificate is valid, contains this name, and comes from a trusted authority.
+        """Check that the certificate is valid, is for the host of the address, and has a trusted authority.
 
         Return None if the client does not use TLS.
         """
@@ -131,7 +131,7 @@ class _Examined:
         return _judge(shown, self._address, self._untrusted())
 
     def login(self) -> Finding | None:
-        """Check that the broker accepts the client's login."""
+        """Check that the broker accepts the client's login. The result is never None."""
         subject = f"login at {self._address}"
         try:
             with self._connect(self._address) as connection:

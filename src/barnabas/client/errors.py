@@ -17,7 +17,7 @@ class SettingError(ClientError):
 
 
 class UnreachableError(ClientError):
-    """No broker answers. A caller can append to the text how to name another broker."""
+    """No broker answers at the given addresses. The `barnabas` command adds how to give other addresses."""
 
 
 class AuthenticationError(ClientError):

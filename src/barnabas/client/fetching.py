@@ -17,12 +17,17 @@ _LARGEST_ANSWER = 8 << 20
 
 
 class Found(NamedTuple):
-    """A record, or a marker that ends a transaction, with the state of its transaction."""
+    """A record, or a marker that ends a transaction.
+
+    Attributes:
+        record: the record; for a marker, a record without key and value.
+        marker: "" for a record; "commit", "abort" or "control" for a marker.
+        aborted: whether the record belongs to an aborted transaction.
+        open: whether the record belongs to a transaction that has not ended yet.
+    """
 
     record: Record
-    #: "" for a record; "commit", "abort" or "control" for a marker
     marker: str
-    #: whether the record's transaction was aborted, and whether it has not ended yet
     aborted: bool
     open: bool
 

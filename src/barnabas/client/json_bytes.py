@@ -37,18 +37,18 @@ def bytes_to_json(data: bytes | None) -> Any:
 
 
 def in_base64(data: bytes) -> dict[str, str]:
-    """Return the JSON value of bytes that are not text."""
+    """Return the JSON value of bytes that are not text: ``{"base64": "..."}``."""
     return {"base64": base64.b64encode(data).decode()}
 
 
 def is_base64(value: Any) -> bool:
-    """Whether a JSON value has the form of `in_base64`."""
+    """Whether a JSON value is an object with the only name "base64"."""
     return isinstance(value, dict) and set(value) == {"base64"}
 
 
 def from_base64(value: Any) -> bytes:
-    """Return the bytes of a value with the form of `in_base64`.
+    """Return the bytes of the JSON value ``{"base64": "..."}``.
 
-    Raises ValueError or TypeError if its text is not base64.
+    Raises ValueError or TypeError if the text is not base64.
     """
     return base64.b64decode(value["base64"], validate=True)

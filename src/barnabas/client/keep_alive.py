@@ -40,8 +40,11 @@ class KeepAlive:
     Args:
         consumer: consumer of librdkafka. Each poll must be within `reading`.
         max_poll_interval: `max.poll.interval.ms` of the consumer, in seconds.
-        drop: called with the partitions that a rebalance has removed, while `changed` is held; drops the
-            caller's buffered records of them.
+        drop: called with the partitions that a rebalance has removed; drops the caller's buffered records of
+            them. The lock `changed` is held during the call.
+
+    Attributes:
+        changed: lock for the caller's current record and the caller's buffered records.
     """
 
     def __init__(
@@ -50,7 +53,6 @@ class KeepAlive:
         max_poll_interval: float,
         drop: Callable[[Collection[TopicPartition]], None],
     ) -> None:
-        #: held by a thread that changes the caller's current record or the buffered records
         self.changed = threading.Condition()
         self._consumer = consumer
         self._drop = drop
@@ -125,7 +127,7 @@ class KeepAlive:
     def pick_up(self, partition: TopicPartition) -> None:
         """Let a rebalance wait, because the caller now processes a record of `partition`.
 
-        `changed` must be held.
+        The caller must hold the lock `changed`.
         """
         self._in_hand = partition
 
@@ -163,7 +165,10 @@ class KeepAlive:
     # --- the thread's side
 
     def keep_alive(self) -> None:
-        """Poll, unless the caller has polled recently, or polls now."""
+        """Poll once, unless the caller has polled recently, or polls now.
+
+        The thread of this object calls it once a second, or more often.
+        """
         if time.monotonic() - self._polled_at < self._interval or not self._polling.acquire(blocking=False):
             return
         try:
@@ -201,7 +206,7 @@ class KeepAlive:
         self._settle()
 
     def _settle(self) -> None:
-        """Store the offsets of processed records in librdkafka, and commit them if the caller waits."""
+        """Store the offsets of processed records in librdkafka. If a call of `commit` waits, commit them."""
         with self.changed:
             done, self._done = self._done, {}
             is_commit_wanted, self._is_commit_wanted = self._is_commit_wanted, False

@@ -192,7 +192,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 def by_partition(response: Any) -> Iterator[tuple[TopicPartition, Any]]:
     """Yield each partition in a leader's response, with its part of the response.
 
-    A response to WriteTxnMarkers has the topics in its markers.
+    In a WriteTxnMarkers response, each marker has topics; a partition can occur in several markers.
     """
     for part in getattr(response, "markers", [response]):
         for topic in part.topics:

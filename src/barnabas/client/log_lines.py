@@ -145,7 +145,10 @@ def _logfmt(line: str) -> Fields | None:
 
 
 def _structured(fields: Fields) -> Fields:
-    """Return level, message and timestamp under their usual names, and every other field unchanged."""
+    """Return the fields of a JSON or logfmt line, with level, message and timestamp under these names.
+
+    All other fields are unchanged. Without a message, all fields as JSON are the message.
+    """
     found: Fields = {}
     level = _first(fields, _LEVEL_KEYS, str)
     if level is not None and level.upper() in (*_LEVELS, *_BY_LETTER):
@@ -232,7 +235,8 @@ def _logging_basic(line: str) -> Fields | None:
 def _header(line: str, *, inside: bool = False) -> Fields:
     """Parse timestamp, level, process, thread and logger at the start of a line. The rest is the message.
 
-    A container's line contains the program's own line. `inside` is True for the program's own line.
+    The log of a container has the program's line inside a line of its own. This function parses both, and
+    calls itself with `inside` for the program's line.
     """
     fields: Fields = {}
     at = 0

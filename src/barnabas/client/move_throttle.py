@@ -26,10 +26,10 @@ _FOLLOWERS = "follower.replication.throttled.replicas"
 def throttle(
     cluster: Brokers, moves: Mapping[TopicPartition, Move], brokers: Iterable[BrokerId], rate: int
 ) -> None:
-    """Limit the rate at which the replicas that `moves` add copy their partitions.
+    """Limit the copies to the replicas that `moves` add, to `rate` bytes a second.
 
-    The limit is `rate` bytes a second. It applies on each of `brokers` twice: to what it sends as a leader,
-    and to what it receives as a follower.
+    The limit applies on each of `brokers` twice: to what the broker sends as a leader, and to what it
+    receives as a follower. The partitions in `moves` replace the throttled partitions of these topics.
 
     Raises:
         KafkaError: a broker rejected the request. ClientError: no broker answers.
@@ -68,7 +68,10 @@ def lift(cluster: Brokers, topics: Iterable[str], brokers: Iterable[BrokerId]) -
 
 
 def _throttled_brokers(cluster: Brokers, topics: Sequence[str]) -> set[BrokerId]:
-    """Return the brokers in the topics' throttle settings (lists of ``partition:broker``, or ``*``)."""
+    """Return the brokers in the topics' throttle settings, which are lists of ``partition:broker``.
+
+    The value ``*``, for all replicas, adds no broker.
+    """
     if not topics:
         return set()
     response: Any = cluster.ask_once(

@@ -52,7 +52,9 @@ def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S) -> None:
 def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
     """Return an error that says why no response came within `timeout` seconds.
 
-    To find the reason, the function connects to the servers again (`require_broker`).
+    To find the reason, the function connects to the servers again (`require_broker`). The result is an
+    AuthenticationError if the login fails. If a broker answers now, the error says this, and that the request
+    was not answered.
     """
     try:
         require_broker(bootstrap_servers)
@@ -67,8 +69,9 @@ def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
 class _Attempt:
     """An attempt to reach one address, in its own thread.
 
-    The attempt takes the place of the connection's `Security`, whose `wrap` the connection calls as soon as
-    it is open. `timeout` is the time limit of the connection, in seconds.
+    The attempt is the `Security` of its connection, and calls `security` for TLS and login. So it learns when
+    the connection is open, and from then on gives the broker more time. `timeout` is the time limit until
+    the connection is open, in seconds.
     """
 
     def __init__(self, address: Address, timeout: float, security: Security | None) -> None:

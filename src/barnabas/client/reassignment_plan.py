@@ -68,7 +68,12 @@ def plan_drain(
 
 
 class _Plan:
-    """A placement during the computation of a plan."""
+    """The replicas of partitions while a plan is computed.
+
+    Args:
+        current: the replicas of each partition now, the preferred leader first.
+        racks: brokers that may get replicas, with their racks; None for a broker without a rack.
+    """
 
     def __init__(
         self, current: Mapping[TopicPartition, Sequence[BrokerId]], racks: Mapping[BrokerId, str | None]
@@ -204,7 +209,9 @@ class _Plan:
 
 
 def _even_out(load: Counter[BrokerId], step: Callable[..., bool]) -> None:
-    """Move units of load from the broker with the most to the one with the least.
+    """Move units of load from brokers with more to brokers with less, until no move reduces the difference.
+
+    A unit can also move along a path of several brokers.
 
     Args:
         load: load of each broker; it is updated.

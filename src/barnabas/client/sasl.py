@@ -21,6 +21,7 @@ def oauthbearer(token: Callable[[], str], extensions: Mapping[str, str]) -> Clie
     """Yield the client's messages of a login by OAUTHBEARER.
 
     The caller sends the broker's answer to each message into the generator. An empty answer ends the login.
+    Any other answer is a refusal. RFC 7628 then requires one more message, which the generator yields.
 
     Args:
         token: returns a bearer token; called when the login begins.

@@ -17,7 +17,12 @@ from barnabas.kafka.security.sasl_client import ClientExchange
 
 @dataclass(frozen=True)
 class Sasl:
-    """A SASL mechanism: its name, and the function that begins its exchange."""
+    """A SASL mechanism, and the function that begins a login.
+
+    Attributes:
+        mechanism: name of the mechanism, such as "SCRAM-SHA-512".
+        begin: returns a generator of the client's messages, which receives the broker's answer to each.
+    """
 
     mechanism: str
     begin: Callable[[], ClientExchange]

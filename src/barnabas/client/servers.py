@@ -50,9 +50,10 @@ class Servers(str):
 
 
 def servers_of(text: str, settings: Mapping[str, object]) -> Servers:
-    """Return the cluster at `text` with more `settings`, which override those of `text`.
+    """Return the addresses `text` (``host:port,...``) with settings of librdkafka.
 
-    Only settings whose value is a str or an int are added: a callback, for example, is left out.
+    If `text` is a `Servers`, the result also has its settings, which `settings` override. Only settings whose
+    value is a str or an int are added: a callback, for example, is left out.
     """
     own = text.settings if isinstance(text, Servers) else {}
     given = {name: str(value) for name, value in settings.items() if isinstance(value, str | int)}
@@ -60,8 +61,9 @@ def servers_of(text: str, settings: Mapping[str, object]) -> Servers:
 
 
 def security_for(text: str) -> ConnectionSecurity | None:
-    """Return TLS and SASL for a connection to a broker of the cluster at `text`.
+    """Return TLS and SASL for a connection to a broker of the cluster at `text` (``host:port,...``).
 
-    Return None if `text` is a str without settings. Other results and errors are those of `Servers.security`.
+    If `text` is a `Servers`, the results and errors are those of `Servers.security`. If it is another str,
+    return None.
     """
     return text.security if isinstance(text, Servers) else None

@@ -81,11 +81,14 @@ class InFlight(NamedTuple):
 
 
 class ShareOffset(NamedTuple):
-    """A share group's start offset and lag in a partition."""
+    """A share group's start offset and lag in a partition.
 
-    #: all records below it are finished; None before the partition's leader has chosen one
+    Attributes:
+        start: offset below which all records are finished; None before the partition's leader has chosen one.
+        lag: number of records that are not finished yet; None if the coordinator does not know it.
+    """
+
     start: int | None
-    #: records that are not finished yet; None if the coordinator does not know it
     lag: int | None
 
 

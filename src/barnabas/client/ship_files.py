@@ -24,9 +24,9 @@ def find_sources(
 ) -> list[SourceFile]:
     """Return the files to follow, each once, with its rotated files.
 
-    `files` has paths of files and of rotated files. A rotated file belongs to the file whose name it begins
-    with, if this file is in `files` too. A mapping gives the name of the source for each path. Without a
-    mapping, the name is the absolute path.
+    `files` has paths of files and of rotated files. A rotated file, such as app.log.1, belongs to app.log if
+    `files` has app.log too. A mapping gives the name of the source for each path. Without a mapping, the name
+    is the absolute path.
 
     Raises:
         ClientError: there are no files, a file is missing, is a folder or cannot be read, or two files have

@@ -31,7 +31,8 @@ def find_shipped(
         sources: content of the state file of each source, or None. The topic is read after the offsets in
             these files.
         scan_unknown: read the whole topic for sources without a state file.
-        settle: seconds without records after which no records of a killed shipper are expected any more.
+        settle: seconds to wait for records of a killed shipper that are still on their way to the broker. The
+            wait begins again with each new record.
     """
     places = consumer.partitions(topic)
     marks = {place: consumer.watermarks(place) for place in places}

@@ -31,8 +31,9 @@ class Shipped:
         number: number of the record among those of the source, from 1.
         position: position in the file after the record's last line; None to begin with the oldest rotated
             file.
-        partition, offset: those of the record. If there is no record, or the source has another partition
-            now, this is that partition and its last offset.
+        partition: partition of the topic to which the source's records go.
+        offset: offset of the record. If there is no record, or the source's partition has changed because
+            partitions were added to the topic, the last offset of `partition` when the shipper started.
         time_ms: timestamp of the record, in milliseconds since 1970.
     """
 

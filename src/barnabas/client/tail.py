@@ -180,7 +180,10 @@ class FileTail:
         return pread(self._file.fileno(), len(expected), read_to - len(expected)) != expected
 
     def _is_current(self) -> bool:
-        """Whether the open file still has the name, or no other file has it yet."""
+        """Whether the open file still has the name `path`.
+
+        If no file has this name, the result is whether no file was written after the open one.
+        """
         try:
             return self.path.stat().st_ino == self._inode
         except FileNotFoundError:

@@ -27,8 +27,8 @@ _LONGEST_PASSWORD = 1000
 def set_password(view: ClusterView, wanted: Wanted) -> Change:
     """Return the change that adds a user, or gives a user another password.
 
-    The password is neither in the shown command nor in the log. Raises QueryError if a field is missing, or
-    the password is too long.
+    `wanted` has the fields ``user`` and ``password`` of a page's form. The password is neither in the shown
+    command nor in the log. Raises QueryError if a field is missing, or the password is too long.
     """
     user, password = text_of(wanted, "user"), text_of(wanted, "password")
     if len(password.encode()) > _LONGEST_PASSWORD:
@@ -39,7 +39,8 @@ def set_password(view: ClusterView, wanted: Wanted) -> Change:
 def delete_user(view: ClusterView, wanted: Wanted) -> Change:
     """Return the change that deletes all passwords of a user.
 
-    Raises QueryError if the user of the console has not confirmed it.
+    `wanted` has the fields ``user`` and ``confirm`` of a page's form. Raises QueryError if ``user`` is
+    missing, or ``confirm`` does not repeat it.
     """
     user = text_of(wanted, "user")
     must_confirm(wanted, user, "the user cannot log in any more")
@@ -49,7 +50,8 @@ def delete_user(view: ClusterView, wanted: Wanted) -> Change:
 def create_rule(view: ClusterView, wanted: Wanted) -> Change:
     """Return the change that adds an ACL. The change also succeeds if the ACL exists already.
 
-    Raises QueryError if a field of `wanted` is missing or invalid.
+    `wanted` has the fields of the ACL in a page's form: ``resource``, ``name``, ``pattern``, ``principal``,
+    ``operation``, ``permission`` and optional ``host``. Raises QueryError if one is missing or invalid.
     """
     rule = _rule(wanted)
     command = ["acls", "deny" if rule.entry.permission is Permission.DENY else "grant", *_words(rule)]
@@ -61,8 +63,8 @@ def create_rule(view: ClusterView, wanted: Wanted) -> Change:
 def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
     """Return the change that deletes exactly one ACL.
 
-    This function raises QueryError if a field of `wanted` is missing or invalid. The change itself raises
-    QueryError if the ACL does not exist.
+    `wanted` has the fields of the ACL in a page's form, as for `create_rule`. This function raises QueryError
+    if one is missing or invalid. The change itself raises QueryError if the ACL does not exist.
     """
     rule = _rule(wanted)
     resource, entry = rule
@@ -87,7 +89,11 @@ def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def _rule(wanted: Wanted) -> AclBinding:
-    """Return the ACL in a page's request. Raises QueryError if a field is missing or invalid."""
+    """Return the ACL that the fields of a page's form describe.
+
+    A principal without a type is a user. Without ``host``, the ACL is for all hosts. Raises QueryError if
+    another field is missing, or a field is invalid.
+    """
     kind = ResourceType[word_of(wanted, "resource", OPERATIONS)]
     operation = Operation[word_of(wanted, "operation", OPERATIONS[kind.name])]
     permission = Permission[word_of(wanted, "permission", ("ALLOW", "DENY"))]

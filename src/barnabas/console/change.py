@@ -54,7 +54,10 @@ class Change:
 
 
 def text_of(wanted: Wanted, name: str) -> str:
-    """Return the text in the field `name`. Raises QueryError if the field is missing, blank or not a text."""
+    """Return the text in the field `name` of a page's form.
+
+    Raises QueryError if the field is missing, blank or not a text.
+    """
     value = wanted.get(name)
     if not isinstance(value, str) or not value.strip():
         raise QueryError(f"{name} is missing")
@@ -62,7 +65,7 @@ def text_of(wanted: Wanted, name: str) -> str:
 
 
 def word_of(wanted: Wanted, name: str, allowed: Collection[str]) -> str:
-    """Return the word in the field `name`. Raises QueryError unless it is one of `allowed`."""
+    """Return the text in the field `name` of a page's form. Raises QueryError unless it is in `allowed`."""
     value = text_of(wanted, name)
     if value not in allowed:
         raise QueryError(f"{name}={value[:40]}: write one of {', '.join(allowed)}")
@@ -70,7 +73,7 @@ def word_of(wanted: Wanted, name: str, allowed: Collection[str]) -> str:
 
 
 def number_of(wanted: Wanted, name: str, least: int, most: int) -> int | None:
-    """Return the number in the field `name`; None if there is no such field.
+    """Return the number in the field `name` of a page's form; None if there is no such field.
 
     Raises:
         QueryError: the field is not a whole number from `least` to `most`.
@@ -84,9 +87,9 @@ def number_of(wanted: Wanted, name: str, least: int, most: int) -> int | None:
 
 
 def must_confirm(wanted: Wanted, name: str, why: str) -> None:
-    """Raise QueryError unless the user has typed `name`, the name of the deleted thing, to confirm.
+    """Raise QueryError unless the field ``confirm`` of a page's form is `name`, the name of what is deleted.
 
-    `why` is the consequence, for the message.
+    `why` is the consequence of the deletion, for the message.
     """
     if wanted.get("confirm") != name:
         raise QueryError(f"confirm: type {name[:100]}; {why}")

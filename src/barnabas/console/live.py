@@ -63,7 +63,8 @@ class TopicReader:
     def look(self) -> dict[str, Any]:
         """Return the topic's present state and its records since the last call, as JSON data for a page.
 
-        The first call returns only the newest records. A busy partition has only its end offset.
+        The first call returns only the newest records. For a partition that got more than `_COUNTED` records
+        since the last call, the next call returns only offsets, and no records.
 
         Raises:
             BarnabasError: the cluster does not answer, or has no such topic.
@@ -97,7 +98,10 @@ class TopicReader:
         }
 
     def _look_around(self, led: dict[TopicPartition, int]) -> None:
-        """Read the data that changes slowly: log starts, producers, groups and the lag of followers."""
+        """Read the data that changes slowly: log starts, producers, groups and the lag of followers.
+
+        Keep them in this object. `led` has the partitions with a leader, and their leaders.
+        """
         brokers = self._view.brokers
         self._starts = {p.partition: offset for p, offset in offsets_at(brokers, led, EARLIEST).items()}
         for number, start in self._starts.items():  # retention may have overtaken the picture
@@ -134,7 +138,10 @@ class TopicReader:
         return found[:200]
 
     def _describe_replicas(self, led: dict[TopicPartition, int]) -> dict[int, dict[int, int]]:
-        """Return the lag of replicas behind the high watermark, by broker and partition."""
+        """Return the lag of replicas behind the high watermark, in records, by broker and partition.
+
+        `led` has the partitions with a leader, and their leaders.
+        """
         request = DescribeLogDirsRequest(
             topics=[DescribableLogDirTopic(topic=self._topic, partitions=[p.partition for p in sorted(led)])]
         )
@@ -152,7 +159,7 @@ class TopicReader:
     def _queue(
         self, group: str, hands: list[str], led: dict[TopicPartition, int]
     ) -> dict[int, dict[str, Any]]:
-        """Return a share group's records in flight, by partition.
+        """Return a share group's records in flight in the partitions `led`, by partition number.
 
         Each partition has ``start``, the counts of `queue.counts`, and ``batches``: its last `_MOST_RANGES`
         ranges. A range is [first offset, last offset, delivery state, deliveries, member]. The member that
@@ -172,7 +179,11 @@ class TopicReader:
         return shown
 
     def _read(self, topic: Any, led: dict[TopicPartition, int]) -> dict[int, Chunk]:
-        """Read the records since the last call of `look`. For busy partitions, read only the end offset."""
+        """Read the records since the last call of `look`, by partition number.
+
+        For partitions with too many new records, read only offsets. `topic` is the topic in a
+        MetadataResponse; `led` has its partitions with a leader, and their leaders.
+        """
         leaders = {p.partition: leader for p, leader in led.items() if p.partition in self._positions}
         counted = {number: leader for number, leader in leaders.items() if number in self._counted}
         chunks = self._ends(counted)
@@ -228,11 +239,13 @@ class TopicReader:
         return lane
 
     def _cells(self, chunk: Chunk, first: int) -> tuple[list[list[Any]], int, bool]:
-        """Return the records from the offset `first` on, as cells of the page.
+        """Return a partition's records from the offset `first` on, as cells of the page.
 
         Returns:
-            For each record [offset, hue of the key, timestamp, kind]; the next offset; and whether the next
-            look can continue there.
+            For each record or marker [offset, hue, timestamp, kind]; the next offset; and whether records can
+            be read from there. The hue is a hash of the key from 0 to 359; -1 without a key. The kind is
+            "commit", "abort" or "control" for a marker, "aborted" or "open" for a record of such a
+            transaction, else "".
         """
         cells: list[list[Any]] = []
         next_one = first
@@ -261,7 +274,10 @@ def _refusal(error: BarnabasError) -> dict[str, Any]:
 
 
 def _brokers(metadata: Any, partitions: list[Any]) -> list[dict[str, Any]]:
-    """Return the live brokers, and brokers that hold replicas and are not live."""
+    """Return the live brokers in `metadata`, and brokers that hold replicas and are not live, sorted by id.
+
+    `partitions` are those of a topic in the MetadataResponse. Each result has ``id``, ``rack`` and ``gone``.
+    """
     alive = {b.node_id: b.rack for b in metadata.brokers}
     known = {*alive, *(replica for p in partitions for replica in p.replica_nodes)}
     return [{"id": b, "rack": alive.get(b), "gone": b not in alive} for b in sorted(known)]

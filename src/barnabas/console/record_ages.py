@@ -26,7 +26,7 @@ _LONGEST_S, _KEPT = 1.0, 20_000
 
 
 class Ages:
-    """A cache of timestamps, each of which is read only once. Any thread can use this object."""
+    """The timestamps of records at committed offsets, each read only once. Any thread can use this object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,7 +45,8 @@ class Ages:
             now: the present time, in seconds since 1970.
 
         Returns:
-            The ages; without partitions whose record could not be read within about a second.
+            The ages. Partitions without a record at or after the committed offset, and those whose record
+            could not be read within about a second, are left out.
         """
         if metadata is None:
             return {}
@@ -80,7 +81,15 @@ class Ages:
     def _note(
         self, brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int
     ) -> set[int]:
-        """Read and keep the timestamps of the `wanted` records. Return the partitions that had a record."""
+        """Read and keep the timestamps of the batches at the `wanted` offsets.
+
+        Return the partitions that have such a batch.
+
+        Args:
+            topic: the topic in a MetadataResponse.
+            wanted: offset by partition number.
+            most_bytes: largest number of bytes for each partition in the response.
+        """
         found = set()
         for number, chunk in fetch(brokers, leader, topic, wanted, most_bytes).items():
             for _, header in batches(chunk.data):

@@ -1,4 +1,4 @@
-"""Words about ACLs that the console and the command line share."""
+"""The command-line options and the operations for each type of resource in an ACL."""
 
 from __future__ import annotations
 

@@ -16,11 +16,12 @@ _MOST_VERSION = 2**31 - 1
 def register_schema(registry: Schemas, wanted: Wanted) -> Change:
     """Return the change that registers a version of a subject.
 
-    The preview says whether the subject's compatibility level allows the version. For that, this function
-    asks the registry.
+    `wanted` has the fields ``subject``, ``schema``, ``type`` and ``references`` of a page's form. The preview
+    says whether the subject's compatibility level allows the version. For that, this function asks the
+    registry.
 
     Raises:
-        QueryError: a field of `wanted` is missing or invalid.
+        QueryError: a field is missing or invalid.
         RegistryError: the registry does not answer, or refuses the schema.
     """
     name, path = _subject(wanted)
@@ -46,7 +47,12 @@ def register_schema(registry: Schemas, wanted: Wanted) -> Change:
 def set_compatibility(registry: Schemas, wanted: Wanted) -> Change:
     """Return the change that sets a subject's own compatibility level.
 
-    An empty level removes the subject's own level, so that the registry's level applies.
+    `wanted` has the fields ``subject`` and ``level`` of a page's form. An empty level removes the subject's
+    own level, so that the registry's level applies.
+
+    Raises:
+        QueryError: a field is missing or invalid.
+        RegistryError: the registry does not answer, or refuses the request for the present level.
     """
     name, path = _subject(wanted)
     path = f"/config/{path.removeprefix('/subjects/')}"
@@ -62,8 +68,9 @@ def set_compatibility(registry: Schemas, wanted: Wanted) -> Change:
 def delete_schema(registry: Schemas, wanted: Wanted) -> Change:
     """Return the change that deletes a subject or one of its versions.
 
-    The deletion is soft; with ``permanent`` it is permanent, which the registry allows only after a soft one.
-    Raises QueryError if a field is invalid, or the user has not confirmed the deletion.
+    `wanted` has fields of a page's form: ``subject``, ``version`` (without it, all versions), ``permanent``,
+    and ``confirm``, which repeats the subject. The deletion is soft; with ``permanent`` it is permanent. The
+    registry allows that only after a soft one. Raises QueryError if a field is missing or invalid.
     """
     name, path = _subject(wanted)
     version = number_of(wanted, "version", 1, _MOST_VERSION)
@@ -90,9 +97,9 @@ def _change(registry: Schemas, method: str, path: str, body: dict[str, Any] | No
 
 
 def _subject(wanted: Wanted) -> tuple[str, str]:
-    """Return the requested subject's name, and its path in the registry.
+    """Return the name of the subject in a page's form, and its path in the registry's API.
 
-    Raises QueryError if the name is missing, or is not possible.
+    Raises QueryError if the name is missing, or is "." or "..", which a path cannot contain.
     """
     name = text_of(wanted, "subject").strip()
     if name in (".", ".."):  # an address could not name them
@@ -101,7 +108,10 @@ def _subject(wanted: Wanted) -> tuple[str, str]:
 
 
 def _references(wanted: Wanted) -> list[dict[str, Any]]:
-    """Return the references of the requested schema to other schemas; QueryError if they are malformed."""
+    """Return the schema's references in a page's form, each with ``name``, ``subject`` and ``version``.
+
+    Raises QueryError if they have another form.
+    """
     references = wanted.get("references") or []
     if not isinstance(references, list) or not all(
         isinstance(each, dict)

@@ -38,6 +38,7 @@ class _Part(NamedTuple):
 def produce(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Change:
     """Return the change that sends a new record.
 
+    `wanted` has fields of a page's form, such as ``topic``, ``key``, ``value``, ``headers``, ``partition``.
     Key and value are texts, or JSON that is encoded with a registered schema.
 
     Raises:
@@ -71,8 +72,9 @@ def produce(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Chan
 def redrive(view: ClusterView, wanted: Wanted) -> Change:
     """Return the change that sends a dead letter again, to the topic that `origin` returns.
 
-    Key, value and the record's own headers do not change. If a share group's dead letter has only headers,
-    the change sends the original record again.
+    `wanted` has the fields ``topic``, ``partition`` and ``offset`` of the dead letter. Key, value and the
+    record's own headers do not change. If a share group's dead letter has only headers, the change sends the
+    original record again.
 
     Raises:
         QueryError: a field is missing, there is no such record, or no topic to send it to.

@@ -75,7 +75,15 @@ class Survey:
     def __init__(
         self, brokers: Brokers, metadata: Callable[[], Any], rates: Rates, log_dirs: LogDirs
     ) -> None:
-        """Create a survey. `metadata` returns the response about all topics."""
+        """Create a survey.
+
+        Args:
+            brokers: connections to the cluster.
+            metadata: returns the MetadataResponse for all topics.
+            rates: gets the end offsets of the topics.
+            log_dirs: gets names of topics; returns, by broker, the log directories in a DescribeLogDirs
+                response with these topics, or the text of an error.
+        """
         self._brokers = brokers
         self._metadata = metadata
         self._rates = rates
@@ -154,7 +162,7 @@ class Survey:
                 return
 
     def _steps(self, metadata: Any) -> Iterator[bool]:
-        """Request the data of some topics with each step of the iteration.
+        """Request the data of some topics with each step of the iteration, and then yield True.
 
         The totals of log directories, and of deleted topics, change only after the last step.
         """
@@ -189,7 +197,15 @@ class Survey:
 def note_sizes(
     told: Mapping[int, Any], directories: dict[tuple[int, str], DirectoryTotals]
 ) -> dict[TopicPartition, int]:
-    """Return the bytes of each partition's largest replica. Add the sizes of directories to `directories`."""
+    """Return the bytes of each partition's largest replica.
+
+    Add the numbers and bytes of replicas to `directories`, by broker and path.
+
+    Args:
+        told: by broker, the log directories in a DescribeLogDirs response, or the text of an error, which is
+            ignored.
+        directories: the totals so far.
+    """
     found: dict[TopicPartition, int] = {}
     for broker, answered in told.items():
         if isinstance(answered, str):
@@ -210,10 +226,9 @@ def note_sizes(
 
 
 def rest(fresh_s: float, took_s: float, most_s: float) -> float:
-    """Return the seconds for which pages share an answer that took `took_s` seconds.
+    """Return for how many seconds pages share an answer that took `took_s` seconds: nine times `took_s`.
 
-    The time is at least `fresh_s`, and long enough that requests take at most a tenth of the time. `most_s`
-    limits it.
+    The result is at least `fresh_s`. It is at most `most_s`, unless `fresh_s` is more.
     """
     return min(max(fresh_s, 9 * took_s), max(fresh_s, most_s))
 

@@ -159,7 +159,10 @@ class ClusterView:
         return ends
 
     def volumes(self) -> dict[int, Any]:
-        """Return each broker's log directories, without their partitions, or the text of its error."""
+        """Return, by broker, the log directories in a DescribeLogDirs response, or the text of an error.
+
+        The log directories are without their partitions.
+        """
         return self.shared("volumes", 5.0, lambda: self._log_dirs(()))
 
     def totals(self) -> Totals:

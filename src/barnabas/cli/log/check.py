@@ -65,7 +65,7 @@ class Directories:
 
     Attributes:
         paths: the log directories.
-        copies: the copies of the metadata; empty for a broker of a cluster.
+        copies: the files that contain the cluster's metadata; empty if the metadata is in ZooKeeper.
         findings: the results for files that belong to no partition.
         partitions: the partitions' folders, with their own findings.
     """
@@ -124,7 +124,7 @@ def check_directories(paths: Sequence[Path]) -> Directories:
 
 
 def topics_of(journal: Journal) -> dict[str, znodes.Assignment]:
-    """Return the topics in the metadata, and the assignment of each."""
+    """Return the topics in `journal`, the metadata of a cluster, with the assignment of each."""
     prefix = znodes.TOPICS + "/"
     return {
         path.removeprefix(prefix): znodes.decode_topic(node.data)
@@ -136,7 +136,10 @@ def topics_of(journal: Journal) -> dict[str, znodes.Assignment]:
 def scan_segment(path: Path, floor: int) -> Segment:
     """Read a segment's whole file. Return its undamaged batches and the positions of damage.
 
-    `floor` is the end offset of the segment before it. Batches with lower offsets are ignored.
+    `floor` is the end offset of the segment before it. Batches with lower offsets count as damaged.
+
+    Raises:
+        OSError: the file cannot be read.
     """
     base_offset = int(path.stem)
     segment = Segment(path, base_offset, path.stat().st_size, end=max(base_offset, floor))
@@ -179,7 +182,10 @@ def _check_not_shared(path: Path) -> None:
 def _check_cluster_metadata(
     paths: Sequence[Path], findings: list[Finding]
 ) -> Mapping[str, znodes.Assignment]:
-    """Check the metadata files of a cluster's broker. Return the topics in its latest backup."""
+    """Check the metadata files of a broker whose cluster uses ZooKeeper, and append to `findings`.
+
+    Return the topics in the latest backup of the metadata, by name; empty if no backup can be read.
+    """
     folders = [str(path) for path in paths]
     findings += [
         Finding(file, "unknown", "a broker of a cluster has no such file")
@@ -225,10 +231,10 @@ def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[lis
 def _check_small_files(
     path: Path, findings: list[Finding], topics: Mapping[str, znodes.Assignment]
 ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-    """Check the checkpoint files, the stored segment sizes and meta.properties of a log directory.
+    """Check checkpoints, stored segment sizes and meta.properties of a log directory: append to `findings`.
 
-    Return the recovery points, and the partitions that were ever compacted. Both leave out the entries of a
-    deleted topic if the topic in `topics` that has its name now is another one.
+    Return the recovery points, and the partitions that were ever compacted. If a topic was deleted, and
+    `topics` has a new topic with the same name, both results leave out the entries of the deleted topic.
     """
     compacted: set[TopicPartition] = set()
     points: dict[TopicPartition, int] = {}
@@ -390,7 +396,7 @@ def _report_segment(segment: Segment, findings: list[Finding]) -> None:
 
 
 def _index_problems(segment: Segment) -> Iterator[tuple[Path, str]]:
-    """Yield the sparse indexes that do not agree with the batches of an undamaged segment."""
+    """Yield the sparse indexes that do not agree with an undamaged segment, each with its wrong entry."""
     by_position = dict(segment.batches)
     file = segment.path.with_suffix(".index")
     last = -1, -1
@@ -463,7 +469,10 @@ def _missing_partitions(
 
 
 def _check_owner(found: Directories, journal: Journal) -> None:
-    """Check that each meta.properties names the cluster of the metadata."""
+    """Find each meta.properties that names another cluster than `journal`, the metadata beside it.
+
+    Its finding in `found` becomes "damaged".
+    """
     node = journal.nodes.get(znodes.CLUSTER_ID)
     homes = {Path(copy.path).parent for copy in found.copies if not copy.is_missing}
     for finding in found.findings:

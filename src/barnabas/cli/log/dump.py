@@ -37,9 +37,14 @@ def files_of(path: Path) -> list[Path]:
 def dump_file(path: Path, *, records: bool, from_offset: int) -> Iterator[Entry]:
     """Yield the entries of one file.
 
+    If the file is not of a known kind, the only entry is the problem. Damage is a problem of an entry, too.
+
     Args:
         records: whether to include the records of each batch of a .log file.
-        from_offset: batches that end before this offset are left out.
+        from_offset: batches of a .log file that end before this offset are left out.
+
+    Raises:
+        OSError: the file cannot be read.
     """
     dumper = _dumper(path)
     if dumper is None:
@@ -196,9 +201,10 @@ def _dump_epochs(path: Path) -> Iterator[Entry]:
 
 
 def _pairs(path: Path, layout: Any) -> Iterator[tuple[int, int]]:
-    """Yield the entries of an index, up to the first whose first number is not above the one before it.
+    """Yield the entries of a sparse index, each as its two numbers.
 
-    While a broker runs, the file is longer than its entries, and ends in zeros.
+    The first numbers ascend. While a broker runs, zeros follow the last entry: the function stops where the
+    first number does not ascend.
     """
     with _contents(path) as data:
         previous = -1

@@ -59,7 +59,11 @@ _SHARE_STATES: _Kinds = {0: (ShareSnapshotKey, ShareSnapshotValue), 1: (ShareUpd
 
 
 def decoder_for(directory: str) -> Decoder:
-    """Return the decoder for the records of a partition, by the name of its directory."""
+    """Return the function that decodes key and value of a record, by the name of its partition's directory.
+
+    For partitions of __consumer_offsets, __transaction_state and __share_group_state it decodes what the
+    coordinator wrote. For others it returns text.
+    """
     if directory.startswith(GROUP_METADATA_TOPIC + "-"):
         return partial(_coordinator_record, _OFFSETS)
     if directory.startswith(TRANSACTION_STATE_TOPIC + "-"):
@@ -161,7 +165,10 @@ def _plain(name: str, value: Any, version: int) -> Any:
 
 
 def _consumer_protocol(name: str, data: bytes) -> Any:
-    """Decode a consumer's subscription or assignment. If that fails, as for Kafka Connect, return base64."""
+    """Decode a member's "subscription" or "assignment", which of them `name` says, to a JSON object.
+
+    If `data` does not have the format of consumers, as with Kafka Connect, return it in base64.
+    """
     cls = ConsumerProtocolSubscription if name == "subscription" else ConsumerProtocolAssignment
     try:
         (version,) = _VERSION.unpack_from(data)

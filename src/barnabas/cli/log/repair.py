@@ -142,7 +142,8 @@ class Repair:
     def _rebuild_metadata(self) -> Journal:
         """Rebuild the metadata from the latest readable copy and from the partitions' folders.
 
-        Write it to the usual places, and move the old copies away. Return the new metadata.
+        Move the old copies away, and write the new metadata to the first two log directories (or twice to
+        the only one). Return the new metadata.
         """
         paths = self._found.paths
         readable = [copy for copy in self._found.copies if copy.journal is not None]
@@ -190,7 +191,10 @@ class Repair:
         return journal
 
     def _producer_id_block(self, journal: Journal) -> StoreNode:
-        """Return a block of producer ids that ends above all producer ids in the data."""
+        """Return the metadata's node with the last block of producer ids.
+
+        The new block is above all producer ids in the batches and in the node of `journal`.
+        """
         last = max((self._last_producer_id(partition) for partition in self._found.partitions), default=-1)
         node = journal.nodes.get(znodes.PRODUCER_ID_BLOCK, StoreNode(b"", 0, 1))
         if node.data:
@@ -243,7 +247,10 @@ class Repair:
         return sorted(folders)
 
     def _identity(self) -> tuple[str, int]:
-        """Return the ids of the cluster and the broker from the first undamaged meta.properties."""
+        """Return the ids of the cluster and the broker from the first undamaged meta.properties.
+
+        If there is none, return "" and 1.
+        """
         for path in self._found.paths:
             try:
                 found = checkpoints.decode_properties((path / checkpoints.META_PROPERTIES).read_bytes())
@@ -398,10 +405,12 @@ class Repair:
     def _aborted_in(
         self, partition: Partition, segment: Segment, holes: list[tuple[int, int]]
     ) -> list[AbortedTransaction]:
-        """Return a segment's aborted transactions: those of its index, and those that may end in its gaps.
+        """Return a segment's transactions that are aborted, or may be, in the order of their ends.
 
-        The latter are left out for a gap before the recovery point if a checksum proves the index: then it
-        names all aborted transactions.
+        These are the transactions in its `.txnindex`, and those that may have ended in one of `holes`, its
+        ranges (first, last + 1) of lost offsets. An index that agrees with its checksum names all
+        transactions that were aborted before the recovery point. With such an index, holes before the
+        recovery point add no transactions.
         """
         aborted = aborted_by_index(segment)
         for start, end in holes:

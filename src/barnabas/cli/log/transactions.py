@@ -108,7 +108,8 @@ def perhaps_aborted(
 
     Args:
         known: the segment's transactions that the index names as aborted. Their last offsets are not used
-            again, and their producers' transactions are left out.
+            for other markers. If one of them ended in the lost offsets, the result has no transaction of its
+            producer.
     """
     taken = {aborted.last_offset for aborted in known}
     free = (offset for offset in range(end - 1, start - 1, -1) if offset not in taken)

@@ -323,7 +323,10 @@ def _line(status: PipelineStatus) -> tuple[object, ...]:
 
 
 def _check(found: PipelineStatus) -> None:
-    """Raise click.ClickException, which exits with 1, for the first problem."""
+    """Raise click.ClickException, which exits with 1, if a pipeline has a problem. It names all problems.
+
+    Problems are a pipeline that does not run, a query that has failed or waits for a restart, and alerts.
+    """
     wrong = [] if found.state in ("running", "stopping") else [f"the pipeline is {found.state}"]
     wrong += [
         f"{each.query} is {each.state}" for each in found.queries if each.state in ("failed", "waiting")

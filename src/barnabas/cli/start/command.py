@@ -216,7 +216,7 @@ def start(
 
 
 def _may_be_shared(values: Mapping[str, str]) -> bool:
-    """Whether a log directory may have the data of several brokers: it has the file of a cluster's layout."""
+    """Whether a log directory may have the data of several brokers: it contains the file cluster.json."""
     with suppress(OSError, ValueError):  # an impossible path: the broker reports it
         return any((Path(each) / "cluster.json").exists() for each in BrokerConfig.from_text(values).log_dirs)
     return False
@@ -242,7 +242,10 @@ def _refuse_to_open(folders: Iterable[Path]) -> None:
 
 
 def _all(companions: Sequence[Companion]) -> Companion:
-    """Return a function that runs all of `companions` (services beside the broker) as one."""
+    """Return one `Companion` that runs all `companions`, the services beside the broker.
+
+    It starts them in their order, and stops them in reverse.
+    """
 
     @contextmanager
     def run(broker: Broker) -> Iterator[None]:

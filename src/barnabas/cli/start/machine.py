@@ -265,9 +265,14 @@ def _secured(
 
 
 def _beside(services: Services, secured: SecuredCluster | None, key: str | None) -> Beside:
-    """Return a function that runs the services beside brokers. Bind or check the services' addresses now.
+    """Return a function that runs the services beside brokers, as a context manager.
 
-    `key` is the PEM file with which the registry of a secured cluster serves HTTPS; None for HTTP.
+    The function gets the brokers' addresses (HOST:PORT,...) and the URLs of their metrics. The address of the
+    registry is bound now. `key` is the PEM file with which the registry of a secured cluster serves HTTPS;
+    None for HTTP.
+
+    Raises:
+        ConfigError: the registry's address is in use, or the packages of a service are not installed.
     """
     registry: Any = None
     if services.registry is not None:

@@ -19,8 +19,10 @@ def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None
     """Return a function that runs the registry beside a given broker. Bind the registry's address now.
 
     Args:
-        servers_at: returns the login to the broker at an address (`barnabas.client.servers`).
-        tls: key of a secured broker. The registry then serves HTTPS with it, and requires logins.
+        listen: HOST:PORT of the registry.
+        servers_at: converts the broker's address to one with a login (`Servers`).
+        tls: PEM file with a key and its certificate, to serve HTTPS and require logins; None for HTTP without
+            logins.
 
     Raises:
         ConfigError: the address is in use, or the registry is not installed.
@@ -32,9 +34,14 @@ def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None
 def registry_at(
     listen: str, servers_at: Callable[[str], str], tls: str | None = None
 ) -> Callable[[str], AbstractContextManager[None]]:
-    """Bind the address `listen`.
+    """Bind the address `listen` (HOST:PORT). Return a function that runs a registry there.
 
-    Return a function that runs a registry there, for brokers at given addresses.
+    The function gets the addresses of brokers (HOST:PORT,...), and returns a context manager.
+
+    Args:
+        servers_at: converts these addresses to ones with a login (`Servers`).
+        tls: PEM file with a key and its certificate, to serve HTTPS and require logins; None for HTTP without
+            logins.
 
     Raises:
         ConfigError: the address is in use, or the registry is not installed.

@@ -29,14 +29,18 @@ class AvroSchema:
         self._json = AvroJson(self._parsed, names)
 
     def read(self, data: bytes) -> Any:
-        """Decode a payload. Raises an exception of any type if the bytes do not fit the schema."""
+        """Decode a value in Avro's binary format, without magic byte and schema id.
+
+        Raises an exception of any type if the bytes do not fit the schema.
+        """
         import fastavro
 
         return fastavro.schemaless_reader(io.BytesIO(data), self._parsed, None)
 
     def write(self, value: Any, path: str) -> bytes:
-        """Return the payload of a JSON value. Raises UnfitError if the schema does not allow the value.
+        """Return a JSON value in Avro's binary format, without magic byte and schema id.
 
-        `path` names the value in the text of the error.
+        `path` names the value in the text of an error. Raises UnfitError if the schema does not allow the
+        value.
         """
         return self._json.write(value, path)

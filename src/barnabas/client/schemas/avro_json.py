@@ -220,7 +220,11 @@ class _Writing:
         return (str(schema["type"]),)
 
     def _fit(self, schema: Any, value: Any) -> int:
-        """Return how well a value fits a branch: `_NATURAL`, `_POSSIBLE` or 0 (not at all)."""
+        """Return how well a value fits a branch of a union, as a number.
+
+        The result is `_NATURAL` if the branch has the JSON type of the value. It is `_POSSIBLE` if the value
+        can be converted to the branch, and 0 if it does not fit.
+        """
         schema = self._named(schema)
         kind = schema if isinstance(schema, str) else schema["type"]
         if not isinstance(kind, str) or kind in self._names:

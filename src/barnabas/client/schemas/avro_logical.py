@@ -18,7 +18,7 @@ _MOST_DIGITS = 1000
 
 
 def is_number(value: Any) -> bool:
-    """Whether a JSON value is a number."""
+    """Whether a JSON value is a number: an int or a float, but not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

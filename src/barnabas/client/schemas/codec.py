@@ -21,11 +21,16 @@ class Codec(Protocol):
     """Reads and writes the payloads of a schema, without the magic byte and the id."""
 
     def read(self, data: bytes) -> Any:
-        """Decode a payload. Raises an exception of any type if the bytes do not fit the schema."""
+        """Decode a value in the schema's format, without magic byte and schema id.
+
+        Raises an exception of any type if the bytes do not fit the schema.
+        """
         ...
 
     def write(self, value: Any, path: str) -> bytes:
-        """Return the payload of a JSON value. `path` names the value in the text of an error.
+        """Return a JSON value in the schema's format, without magic byte and schema id.
+
+        `path` names the value in the text of an error.
 
         Raises:
             UnfitError: the schema does not allow the value.

@@ -27,15 +27,20 @@ class JsonSchema:
         self._schema = schema
 
     def read(self, data: bytes) -> Any:
-        """Return the JSON value of a payload. Raises ValueError if the bytes are not JSON."""
+        """Return the value of JSON text, without magic byte and schema id. It is not checked by the schema.
+
+        Raises ValueError if the bytes are not JSON.
+        """
         return json.loads(data)
 
     def write(self, value: Any, path: str) -> bytes:
-        """Return the payload of a JSON value. `path` names the value in the text of an error.
+        """Return a value as JSON text, without magic byte and schema id, if the schema allows the value.
+
+        `path` names the value in the text of an error.
 
         Raises:
-            UnfitError: the schema does not accept it, or cannot be applied to it.
-            ValueError: the schema is no JSON Schema.
+            UnfitError: the schema does not allow the value, or the value cannot be written as JSON in UTF-8.
+            ValueError: the schema is no JSON Schema, or a reference in it is not known.
         """
         from jsonschema.exceptions import best_match
         from referencing.exceptions import Unresolvable

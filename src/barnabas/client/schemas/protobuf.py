@@ -36,10 +36,13 @@ class ProtobufSchema:
         return self._file.messages
 
     def read(self, data: bytes) -> Any:
-        """Return the JSON of a payload.
+        """Return a message as a JSON value.
+
+        `data` has the indexes of the message in the schema (as in Confluent's wire format), then the message.
+        The magic byte and the schema id are not included.
 
         Raises:
-            ValueError, DecodeError: the payload is not a message of this schema.
+            ValueError, DecodeError: the bytes are not a message of this schema.
         """
         from google.protobuf.json_format import MessageToDict
         from google.protobuf.message_factory import GetMessageClass
@@ -49,7 +52,9 @@ class ProtobufSchema:
         return MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=self._file.pool)
 
     def write(self, value: Any, path: str) -> bytes:
-        """Return the payload of a JSON value. `path` names the value in the text of an error.
+        """Return a JSON value as the indexes of its message in the schema, then the message.
+
+        The magic byte and the schema id are not included. `path` names the value in the text of an error.
 
         Raises:
             UnfitError: the value does not fit the message.

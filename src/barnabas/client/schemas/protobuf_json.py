@@ -110,7 +110,10 @@ def _set(message: Any, field: Any, value: Any, path: str, pool: Any) -> None:
 
 
 def _key(field: Any, name: str, path: str) -> Any:
-    """Return a key of a map; in JSON it is a string."""
+    """Convert the name of a JSON object's field to a key of a Protobuf map, with the type of `field`.
+
+    Raises UnfitError if the name does not fit this type. `path` is the place in the error's text.
+    """
     if field.cpp_type == field.CPPTYPE_BOOL:
         require(name in ("true", "false"), path, name, '"true" or "false"')
         return name == "true"

@@ -94,7 +94,7 @@ def find(registry: Reads, name: str) -> tuple[Registered, str]:
         SchemaNameError: `name` has none of these forms.
         RegistryRefused: the registry does not have the schema, or one that it refers to.
         RegistryError: the registry does not answer, or its answer is malformed.
-        SchemaError: the schema refers to too much.
+        SchemaError: the schema has too many references, or they are nested too deeply or too long.
     """
     path = path_of(name)
     id_ = int(name) if path.startswith(_IDS) else None
@@ -102,23 +102,23 @@ def find(registry: Reads, name: str) -> tuple[Registered, str]:
 
 
 def by_id(registry: Reads, id_: int, kind: str = "") -> Registered:
-    """Return the schema with an id.
+    """Return the schema with an id. `kind` is the format that the schema must have; empty for any.
 
     Raises:
         RegistryRefused: the registry does not have the schema, or one that it refers to.
         RegistryError: the registry does not answer, or its answer is malformed.
-        SchemaError: the schema refers to too much, or is not of the format `kind`, if one is given.
+        SchemaError: the schema has another format than `kind`, or its references exceed a limit.
     """
     return _resolved(registry, f"{_IDS}{id_}", f"schema id {id_}", kind, id_)[0]
 
 
 def latest(registry: Reads, subject: str, kind: str = "") -> Registered:
-    """Return the newest version of a subject.
+    """Return the newest version of a subject. `kind` is the format that it must have; empty for any.
 
     Raises:
         RegistryRefused: the registry does not have the subject, or a schema that it refers to.
         RegistryError: the registry does not answer, or its answer is malformed.
-        SchemaError: the schema refers to too much, or is not of the format `kind`, if one is given.
+        SchemaError: the schema has another format than `kind`, or its references exceed a limit.
     """
     return _resolved(registry, versions_path(subject, LATEST), f"subject {subject}", kind)[0]
 

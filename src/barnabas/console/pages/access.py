@@ -20,7 +20,10 @@ _TIMEOUT_S = 10.0
 
 
 def access(view: ClusterView, query: Query) -> dict[str, Any]:
-    """Return the data of the access page. Query: ``topic`` selects the ACLs of one topic."""
+    """Return the data of the access page: users, ACLs (``rules``), quotas, and the operations of resources.
+
+    Query: with ``topic``, only the ACLs that apply to this topic, and the operations.
+    """
     topic = query.get("topic", "")
     if topic:
         return {"rules": _part(lambda: _rules(view, topic)), "operations": OPERATIONS}
@@ -33,7 +36,10 @@ def access(view: ClusterView, query: Query) -> dict[str, Any]:
 
 
 def _part(read: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return a table, or the cluster's error, which does not affect the other tables."""
+    """Return the table that `read` returns: its first ``rows``, their ``count``, and ``problem``.
+
+    ``problem`` is None. If `read` raises an error of the cluster, it is the error's text, without rows.
+    """
     try:
         rows = read()
     except (ClientError, KafkaError) as error:

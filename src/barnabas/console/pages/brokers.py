@@ -94,7 +94,13 @@ def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
 
 
 def _directories(broker: int, told: Any, totals: Totals) -> dict[str, Any]:
-    """Return the data of a broker's log directories. Counts and bytes are None until they are known."""
+    """Return the data of a broker's log directories. Counts and bytes are None until they are known.
+
+    Args:
+        told: the log directories in a DescribeLogDirs response, the text of an error, or None if there is
+            neither.
+        totals: number and bytes of the replicas in each log directory.
+    """
     if told is None or isinstance(told, str):
         return {"directories": [], "problem": told}
     return {

@@ -56,7 +56,10 @@ def clients(view: ClusterView, metrics: Sequence[str], query: Query) -> dict[str
 
 
 def _subscriptions(view: ClusterView) -> dict[str, Any]:
-    """Return the client-metrics resources with their settings, or the cluster's error."""
+    """Return the client-metrics resources with their settings (``subscriptions``).
+
+    If the cluster returns an error, the list is empty, and ``subscriptions_problem`` is the error's text.
+    """
     try:
         listed = view.brokers.ask_once(ListConfigResourcesRequest(resource_types=[_CLIENT_METRICS]))
         check(listed.error_code, "client-metrics resources")

@@ -66,14 +66,20 @@ def groups(view: ClusterView, query: Query) -> dict[str, Any]:
 def _read_by(
     ends: Mapping[TopicPartition, int], offsets: Mapping[TopicPartition, int] | None
 ) -> dict[str, Any]:
-    """Return the topics that a group reads, and its lag: None if its offsets are not known."""
+    """Return ``topics``, the names of the topics with committed `offsets`, and ``lag``, the sum of lags.
+
+    If the group's offsets are not known, the names are empty and the lag is None.
+    """
     if offsets is None:
         return {"topics": [], "lag": None}
     return {"topics": sorted({p.topic for p in offsets}), "lag": sum(lag_of(ends, offsets).values())}
 
 
 def _shared_by(offsets: Mapping[TopicPartition, ShareOffset]) -> dict[str, Any]:
-    """Return the topics that a share group reads, and its lag: None if it is not known yet."""
+    """Return ``topics``, the names of a share group's topics, and ``lag``, the sum of its known lags.
+
+    The lag is None if no partition's lag is known.
+    """
     lags = [offset.lag for offset in offsets.values() if offset.lag is not None]
     return {"topics": sorted({p.topic for p in offsets}), "lag": sum(lags) if lags else None}
 

@@ -19,7 +19,10 @@ _EVENTS = 20
 
 
 def overview(view: ClusterView, query: Query) -> dict[str, Any]:
-    """Return the data of the overview page. Add changes since the last call to `view.events`."""
+    """Return the data of the overview page: brokers, problems of partitions, rates, largest lags, events.
+
+    Add changes of the cluster since the last call to `view.events`.
+    """
     metadata = view.metadata()
     totals = view.totals()
     groups, problem = view.groups()

@@ -84,7 +84,7 @@ class Listing(NamedTuple):
         return cls(query.get("search", "").lower()[:300], sort, order == "down", page)
 
     def finds(self, name: str) -> bool:
-        """Whether a name contains the text of the search."""
+        """Whether a name contains the text of the search, in upper or lower case."""
         return self.search in name.lower()
 
     def cut(self, rows: Sequence[T]) -> Sequence[T]:
@@ -96,5 +96,5 @@ class Listing(NamedTuple):
         return islice(rows, (self.page - 1) * _ON_A_PAGE, self.page * _ON_A_PAGE)
 
     def told(self, count: int) -> dict[str, Any]:
-        """Return the table's number of rows (`count`), its page and its number of pages, for the browser."""
+        """Return ``count``, the table's number of rows, with ``page`` and ``pages``, for the browser."""
         return {"count": count, "page": self.page, "pages": -(-count // _ON_A_PAGE) or 1}

@@ -19,10 +19,11 @@ _DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 
 
 def queue(view: ClusterView, group: str, members: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return the records of a share group. Also add the number of locked records to each of its `members`.
+    """Return a share group's lag, and the numbers, ranges and dead letters of its records, for a page.
 
-    The numbers of records of a partition are None if no member uses it, or if its leader does not answer.
-    In a cluster of Apache Kafka, all of them are None.
+    `members` has a dict with ``id`` for each member; the function adds ``locked``, the number of records that
+    the member has acquired. The numbers of records of a partition are None if no member reads it, or if its
+    leader does not answer. In a cluster of Apache Kafka, all of them are None.
     """
     offsets = view.admin.share_offsets(group)
     told = view.admin.share_records(group, offsets)
@@ -72,7 +73,10 @@ def _row(place: TopicPartition, batch: StateBatch) -> dict[str, Any]:
 
 
 def _dead_letters(view: ClusterView, group: str) -> dict[str, Any] | None:
-    """Return the topic of the group's dead letters and its number of records; None without such a topic."""
+    """Return ``topic``, the topic of the group's dead letters, and ``records``, its number of records.
+
+    Return None if the group has no such topic, or its settings cannot be read.
+    """
     try:
         settings = view.admin.configs("group", group)
     except (ClientError, KafkaError):

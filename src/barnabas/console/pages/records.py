@@ -121,7 +121,13 @@ def _positions(
 ) -> dict[TopicPartition, int]:
     """Return the offset from which to read each partition, by ``next``, ``from`` and ``at`` of the query.
 
-    From the end, this is `limit` records before the end offset. Partitions without a known end are left out.
+    From the end, this is `limit` records before the end offset.
+
+    Args:
+        led: partitions with a leader, and their leaders.
+        starts: known log start offsets.
+        ends: known high watermarks. A partition whose offsets are not known is left out.
+        limit: number of records from the end.
     """
     begin = choice(query, "from", _BEGINNINGS)
     if query.get("next"):
@@ -197,7 +203,11 @@ class Search(Generic[T]):
         positions: dict[TopicPartition, int],
         ends: dict[TopicPartition, int],
     ) -> None:
-        """Read records from `positions` to `ends`. Advance `positions` to the start of the next request."""
+        """Read records from `positions` to `ends`, until there are enough or a limit is reached.
+
+        Set each of `positions` to the offset after the last record read. `led` has the partitions' leaders.
+        Partitions that still have records are in `left` of this object.
+        """
         give_up = time.monotonic() + _MOST_SECONDS
         left = [p for p in positions if positions[p] < ends.get(p, 0)]
         while left and not self._is_enough and self.bytes < _MOST_BYTES and time.monotonic() < give_up:

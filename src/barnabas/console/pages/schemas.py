@@ -20,7 +20,8 @@ NO_REGISTRY = "no schema registry: name one with --registry URL"
 def schemas(registry: Schemas | None, query: Query) -> dict[str, Any]:
     """Return the data of the schemas page: all subjects, or one subject.
 
-    Query: ``search`` selects subjects; ``subject`` and ``version`` select one subject and its version.
+    Query: ``search`` selects subjects; ``subject`` and ``version`` select one subject and its version. If
+    `registry` is None, ``problem`` in the result says so.
 
     Raises:
         QueryError: there is no such subject or version. RegistryError: the registry does not answer.
@@ -71,8 +72,8 @@ def schemas(registry: Schemas | None, query: Query) -> dict[str, Any]:
 def schema(registry: Schemas | None, query: Query) -> dict[str, Any]:
     """Return the data of a schema, for the form that sends records.
 
-    Query: ``name`` is the name of the schema (see `registered.path_of`). If the registry does not have the
-    schema, ``problem`` in the result says so.
+    Query: ``name`` is the name of the schema (see `registered.path_of`). If `registry` is None, or does not
+    have the schema, ``problem`` in the result says so.
 
     Raises:
         SchemaNameError, SchemaError: `name` is not a name of a schema, or the schema cannot be used.
@@ -92,7 +93,10 @@ def schema(registry: Schemas | None, query: Query) -> dict[str, Any]:
 
 
 def _live(registry: Schemas, address: str) -> list[int]:
-    """Return the versions that are not deleted; none if the whole subject is deleted."""
+    """Return the versions of a subject that are not deleted; none if the whole subject is deleted.
+
+    `address` is the path of the subject's versions in the registry's API.
+    """
     try:
         versions: list[int] = registry.get(address)
     except RegistryRefused as error:

@@ -84,9 +84,13 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
 
 
 def settings_of(view: ClusterView, kind: str, name: str) -> dict[str, Any]:
-    """Return the settings of a topic or a broker with their sources, or the broker's error.
+    """Return ``settings``, those of a topic or a broker with their sources; the values of secrets are None.
 
-    The values of secrets are None.
+    If they cannot be read, the list is empty, and ``settings_problem`` is the text of the error.
+
+    Args:
+        kind: "topic" or "broker".
+        name: name of the topic, or id of the broker.
     """
     try:
         values = view.admin.configs(kind, name)

@@ -82,7 +82,7 @@ def _led(metadata: Any, rows: Collection[str]) -> dict[TopicPartition, int]:
 
 
 def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) -> None:
-    """Add the records, bytes and rates of topics to `rows`, with requests for these topics only."""
+    """Set records, bytes and rates in `rows`, which are by topic, with requests for these topics only."""
     led = _led(metadata, rows)
     starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
     view.rates.note(ends)
@@ -94,7 +94,10 @@ def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) ->
 
 
 def _count_all(view: ClusterView, rows: dict[str, dict[str, Any]]) -> float | None:
-    """Add the shared totals to the rows of all topics. Return their age in seconds; None if incomplete."""
+    """Set records, bytes and rates in `rows`, which are by topic, from the totals that all pages share.
+
+    Return the age of the totals in seconds; None if the first count of all topics has not ended yet.
+    """
     totals = view.totals()
     for name, row in rows.items():
         known = totals.topics.get(name)

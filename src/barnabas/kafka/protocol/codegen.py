@@ -51,7 +51,10 @@ class FunctionBuilder:
         return name
 
     def layout(self, verb: str, codes: str, function: Callable[..., Any]) -> str:
-        """Return the name of a `struct` function for `codes`, such as ``unpack_iqB``."""
+        """Make the `struct` function `function` known to the compiled source. Return its name there.
+
+        The name is `verb` and the `struct` codes, such as ``unpack_iqB``.
+        """
         name = f"{verb}_{codes.replace('?', 'o')}"
         self.namespace[name] = function
         return name

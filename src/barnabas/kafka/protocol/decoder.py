@@ -234,7 +234,10 @@ class _Compiler(FunctionBuilder):
             self.emit(f"{items}.append({item})")
 
     def nested(self, cls: type[Struct], target: str, nullable: bool, *, is_tagged: bool) -> None:
-        """Emit code that decodes a struct. `nested` in `encoder` describes the encoding of null."""
+        """Emit code that decodes a struct.
+
+        A nullable struct has a byte 1 before it. Null is a byte below 0; in a tagged field also 0.
+        """
         item = self.name("item")
         if not nullable:
             self.struct(cls, item)

@@ -131,7 +131,8 @@ class _Compiler(FunctionBuilder):
     def length(self, n: str, string: bool) -> None:
         """Emit code that writes the run and the length in `n` together.
 
-        If the version is flexible, `n` is the length plus one.
+        If the version is flexible, `n` is the length plus one. `string` is true for the length of a string,
+        and false for that of bytes or of an array.
         """
         if not self.flexible:
             self.write("h" if string else "i", n)
@@ -192,7 +193,10 @@ class _Compiler(FunctionBuilder):
             self.elements(field, n, items, may_be_encoded=source.startswith("message."))
 
     def elements(self, field: Field, n: str, items: str, *, may_be_encoded: bool) -> None:
-        """Emit code that writes the length in `n`, and the elements of an array."""
+        """Emit code that writes the length in `n`, and the elements of an array.
+
+        If `may_be_encoded` is true, the array can also be an `EncodedItems`.
+        """
         kind = field.type
         if isinstance(kind, Primitive) and kind.code in ("i", "q"):
             self.ints(kind.code, n, items)

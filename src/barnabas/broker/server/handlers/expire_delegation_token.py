@@ -1,4 +1,4 @@
-"""ExpireDelegationToken v1-2: sets an earlier expiry time of a delegation token, or deletes it (KIP-48).
+"""ExpireDelegationToken v1-2: sets a delegation token's expiry to a time from now, or deletes it (KIP-48).
 
 Only the owner and the renewers of the token may do this.
 """

@@ -1,6 +1,6 @@
 """CreatePartitions (key 37): raise the number of a topic's partitions (KIP-195).
 
-v3 may be throttled (KIP-599).
+Since v3, the broker can throttle the request (KIP-599).
 """
 
 from barnabas.kafka.protocol.schema import Bool, Int16, Int32, Request, Response, String, Struct

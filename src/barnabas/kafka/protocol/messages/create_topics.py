@@ -2,7 +2,7 @@
 
 - v4: -1 lets the broker choose partitions and replication factor (KIP-464).
 - v5: returns the partitions, replication factor and configuration of the new topic (KIP-525).
-- v6: the broker may throttle it (KIP-599).
+- v6: the broker can throttle the request (KIP-599).
 - v7: returns the topic's id (KIP-516).
 """
 

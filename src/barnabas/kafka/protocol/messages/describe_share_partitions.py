@@ -3,8 +3,9 @@
 This API is Barnabas' own. Kafka's keys are below 100, and clients ignore keys that they do not know. Apache
 Kafka has no API that tells who has locked which records, and until when.
 
-A response has a limited number of ranges. It leaves out the partitions that it did not reach. The client
-sends them again, and the partition with a `next_offset`. v0, of Barnabas 0.2.0, had no limit.
+A response has a limited number of ranges of records. Partitions beyond the limit are left out, and the last
+partition can have a `next_offset`. The client then requests the partitions that are left out, and this one
+from `next_offset` on. v0, of Barnabas 0.2.0, had no limit.
 """
 
 from barnabas.kafka.protocol.schema import Int8, Int16, Int32, Int64, Request, Response, String, Struct

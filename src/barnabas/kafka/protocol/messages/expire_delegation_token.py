@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (key 40): set an earlier expiry of a token, or expire it at once (KIP-48)."""
+"""ExpireDelegationToken (key 40): set a token's expiry to a time from now, or delete the token (KIP-48)."""
 
 from barnabas.kafka.protocol.schema import Bytes, Int16, Int32, Int64, Request, Response
 
