@@ -68,7 +68,7 @@ class Setback(NamedTuple):
 
 
 class LogCleaner(Generic[P]):
-    """Compacts the logs of a broker. The event loop owns it, except for the work in its threads.
+    """Compacts the logs of a broker, in threads of its own. Only the event loop may call the methods.
 
     Args:
         view: settings of the broker.

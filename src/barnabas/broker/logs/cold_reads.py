@@ -19,7 +19,7 @@ _THREADS = 4
 
 
 class ColdReads:
-    """Loads bytes of log files into the page cache, in threads. The event loop owns it."""
+    """Loads bytes of log files into the page cache, in threads. Only the event loop may use it."""
 
     def __init__(self, blocking: Blocking) -> None:
         self._pool = blocking.pool("cold reads", _THREADS)

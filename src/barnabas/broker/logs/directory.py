@@ -215,7 +215,7 @@ class LogDirectory:
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, Offset]:
-        """The high watermarks in the checkpoint that was read at the start or, later, was last written."""
+        """The high watermarks in the checkpoint that `open` has read or that was written last since then."""
         return self._high_watermarks.offsets
 
     @property
@@ -443,7 +443,7 @@ class LogDirectory:
     def drop_future(self, topic_partition: TopicPartition) -> TreeRemoval | None:
         """Remove the copy of a log whose move is cancelled. Return the task that deletes the copy's folder.
 
-        Return None if the folder could not be renamed: the next start deletes it.
+        Return None if the folder could not be renamed: the broker's next start deletes it.
 
         Raises:
             KeyError: this directory has no copy of the log.
@@ -469,7 +469,7 @@ class LogDirectory:
         return log
 
     def forget_start(self) -> None:
-        """Free the memory of data that only the start needs. Call it when every log is open."""
+        """Free the memory of data that only `load` needs. Call it when every log is open."""
         self._sizes = None
         for checkpoint in self._checkpoints:
             checkpoint.share(self._all_logs)
@@ -528,9 +528,9 @@ class LogDirectory:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what)
 
     def set_aside(self, topic_partition: TopicPartition, suffix: str) -> str:
-        """Rename the folder of a closed log with `suffix`, so that no start reads it as a log.
+        """Rename the folder of a closed log, so that the broker's next start does not read it as a log.
 
-        Return the new path.
+        Return the new path, which ends with ``-`` and `suffix`.
 
         Raises:
             OSError: the rename failed.
@@ -550,7 +550,8 @@ class LogDirectory:
         Return None if the folder did not exist any more.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the folder could not be renamed; the next start deletes it.
+            KafkaError: KAFKA_STORAGE_ERROR, the folder could not be renamed. The broker's next start deletes
+                it.
         """
         log = self.logs.pop(topic_partition)
         self.forget(topic_partition)
@@ -582,9 +583,9 @@ class LogDirectory:
     def _forget_other_topics(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         """Remove the checkpoints' entries of a deleted topic with the same name.
 
-        The entries would mislead a later start. It would report the deleted topic's records as lost. It would
-        hide the new topic's records below the deleted topic's log start offset. It would not check the new
-        topic's records below the deleted topic's recovery point.
+        The entries would mislead the broker's next start. It would report the deleted topic's records as
+        lost. It would hide the new topic's records below the deleted topic's log start offset. It would not
+        check the new topic's records below the deleted topic's recovery point.
         """
         tag = checkpoints.tag_of_topic(topic_id)
         for checkpoint in self._checkpoints:

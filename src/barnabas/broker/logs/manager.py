@@ -57,7 +57,7 @@ class _Postponed(NamedTuple):
 
 
 class LogManager:
-    """Opens, creates, deletes and closes logs, each in its log directory. The event loop owns it.
+    """Opens, creates, deletes and closes logs, each in its log directory. Only the event loop may use it.
 
     Args:
         config: settings with which the broker was started.
@@ -486,7 +486,7 @@ class LogManager:
         )
 
     async def open_postponed(self) -> set[TopicPartition]:
-        """Try again to open the logs for which the start had too little space, memory or open files.
+        """Try again to open the logs for which `load` had too little space, memory or open files.
 
         In each directory, stop at the first log that still cannot be opened.
 
@@ -732,7 +732,7 @@ class LogManager:
         await self._disk.run(self._close_directories)
 
     def close(self) -> None:
-        """Flush and close every log. The next start deletes folders that are still to be deleted."""
+        """Flush and close every log. The broker's next start deletes folders that `delete` has renamed."""
         self._stop_removals()
         self._close_directories()
 
@@ -778,8 +778,8 @@ class LogManager:
     def delete(self, topic_partition: TopicPartition) -> None:
         """Delete the log of a partition, if there is one. Its files are removed after `file.delete.delay.ms`.
 
-        If the log could not be opened, only rename its folder. After a stop, do nothing, because another
-        broker may use the directories: the next start deletes the log.
+        If the log could not be opened, only rename its folder. After `stop`, do nothing, because another
+        broker may use the directories: this broker's next start deletes the log.
         """
         if self._is_closed:
             return
@@ -875,8 +875,8 @@ class LogManager:
     async def drop_expired(self) -> None:
         """Delete segments that have expired by retention or DeleteRecords.
 
-        The logs' new start offsets are durable before any file is removed. So a start after a crash can
-        distinguish a deletion from a loss.
+        The logs' new log start offsets are on disk before any file is removed. So after a crash, the broker
+        can distinguish deleted records from lost records.
         """
         now_ms = self._clock.now_ms()
         removals: list[tuple[LogDirectory, Removal, int]] = []

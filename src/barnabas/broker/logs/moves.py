@@ -53,7 +53,7 @@ class _GivenUpError(Exception):
 
 
 class LogMoves:
-    """Moves the logs of a broker between its log directories. The event loop owns it.
+    """Moves the logs of a broker between its log directories. Only the event loop may use it.
 
     Args:
         view: the broker's settings.
@@ -84,7 +84,7 @@ class LogMoves:
                 self._work_on(directory)
 
     async def stop(self) -> None:
-        """Stop all moves. The next start continues them."""
+        """Stop all moves. The broker's next start continues them."""
         self._is_stopped = True
         await stop_tasks(*self._workers.values())
         await self._pool.close()

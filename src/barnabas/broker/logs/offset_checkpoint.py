@@ -34,7 +34,7 @@ def _names(of: Mapping[TopicPartition, object]) -> list[TopicPartition]:
 class OffsetCheckpoint:
     """One offset checkpoint of a log directory: its entries, and whether the file is outdated.
 
-    `read` has the entries that the file at `path` had at the start.
+    `read` has the entries that the file at `path` had when the broker started.
     """
 
     def __init__(self, fs: FileSystem, path: str, read: checkpoints.CheckpointedOffsets) -> None:

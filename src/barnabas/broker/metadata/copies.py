@@ -5,14 +5,14 @@
     DIR/metadata.lock           held in every log directory while a broker uses the store
 
 A commit is appended and fsynced to the first copy, then to the second. So a crash damages at most one of
-them. A start takes the complete copy with the highest generation, and rewrites the other if it differs. If a
-damaged copy has a higher generation than every complete one, commits are missing, and the start fails. If a
-copy cannot be written, the store logs this and works without it until it can be rewritten. A commit is valid
-if one copy has it.
+them. When the store is opened, it takes the complete copy with the highest generation, and rewrites the other
+copy if it differs. If a damaged copy has a higher generation than every complete one, commits are missing,
+and the store cannot be opened. If a copy cannot be written, the store logs this and works without the copy
+until it can be rewritten. A commit is valid if one copy has it.
 
 A commit whose write failed can still be in a copy, and must not become valid later. So a commit that failed
-in every copy uses up its generation. For the same reason, a start that finds different copies commits once
-more, with the next generation.
+in every copy uses up its generation. For the same reason, a store that finds different copies appends one
+more commit, without changes and with the next generation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A metadata store in the log directories, or only in memory, for a single broker."""
+"""A metadata store in the log directories, or only in memory, for a broker that is alone in its cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides whether log directories belong to a single broker or to a broker of a cluster."""
+"""Decides whether log directories belong to a broker with an embedded store or to a broker of a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ SHARED = "cluster.json"
 
 
 def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Reject folders that have the data of several brokers, before a single broker starts on them.
+    """Reject log directories below which several brokers have their data.
+
+    Call this before a broker with an embedded store starts.
 
     Raises:
         StoreUnavailableError: several brokers have their data below one of `folders`.

@@ -1,4 +1,4 @@
-"""Moves a single broker's metadata to ZooKeeper, so that the broker can become the first of a cluster."""
+"""Moves a broker's embedded metadata store to ZooKeeper: the broker can become the first of a cluster."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _FEW = 4
 
 
 class StoreSession:
-    """The state of a store's session, and its listeners. One event loop owns it."""
+    """The state of a store's session, and its listeners. Only one event loop may use it."""
 
     def __init__(self, state: SessionState) -> None:
         self.state = state
@@ -40,7 +40,7 @@ class StoreSession:
     def enter(self, state: SessionState) -> None:
         """Change the state and call the listeners.
 
-        Do nothing if the state is the same or the present one is final.
+        Do nothing if the session is in this state already, or if its present state is final (FAILED, CLOSED).
 
         If a listener raises, the exception is logged, so that the other listeners are still called.
         """

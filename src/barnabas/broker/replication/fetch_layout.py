@@ -1,7 +1,7 @@
-"""Layout of a follower's Fetch requests and their responses (v17), for the usual ones with few partitions.
+"""Encodes and decodes followers' Fetch requests with few partitions, and their responses (v17), fast.
 
-A follower that has a fetch session sends such a request for each batch (ADR 25). All other requests and
-responses are for `barnabas.kafka.protocol`.
+A follower that has a fetch session sends a request with few partitions for each batch (ADR 25). All other
+Fetch requests and responses are for `barnabas.kafka.protocol`.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def _ignore(_partition: Partition) -> None:
 
 
 class ReplicaManager:
-    """All partitions of this broker, by their topic's name or id. The event loop owns it.
+    """All partitions of this broker, by their topic's name or id. Only the event loop may use it.
 
     Args:
         node_id: id of this broker.
@@ -408,7 +408,7 @@ class ReplicaManager:
         """Delete the logs of deleted topics, some at once and the others in later turns of the event loop.
 
         A log that is being fsynced waits: a thread has its files open, and not every system can then rename
-        the folder. If the broker stops before the end, the next start deletes the others.
+        the folder. If the broker stops before the end, its next start deletes the others.
         """
         is_deleting = bool(self._doomed)
         self._doomed.extend(logs)

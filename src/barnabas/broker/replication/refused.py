@@ -42,7 +42,7 @@ class _Refused(NamedTuple):
 
 
 class EarlyBatches:
-    """Rejected batches of partitions that are not open yet. The event loop owns it.
+    """Rejected batches of partitions that are not open yet. Only the event loop may use it.
 
     Args:
         now: returns a monotonic time in seconds.

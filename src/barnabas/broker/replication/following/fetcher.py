@@ -174,7 +174,7 @@ class _Waits:
 
 
 class ReplicaFetcher:
-    """Copies the partitions that one broker leads. The event loop owns it.
+    """Copies the partitions that one broker leads. Only the event loop may use it.
 
     Args:
         leader: id of the leader broker.

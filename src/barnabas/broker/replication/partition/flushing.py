@@ -67,14 +67,14 @@ class FlushSchedule(Generic[P]):
     def safe_end(self) -> Offset:
         """Return the end of the records that this replica can acknowledge as its own.
 
-        Records for which an fsync is due do not count before they are on disk.
+        If the settings require an fsync for some of them, these records do not count before they are on disk.
         """
         log = self._log
         due = self._due
         return log.log_end_offset if not due or due <= log.recovery_point else log.recovery_point
 
     def appended(self) -> Offset:
-        """Request an fsync if it is due after an append. Return the new `safe_end`."""
+        """Request an fsync if the settings require it after an append. Return the new `safe_end`."""
         # It is called for each batch: so it does without the properties.
         log = self._log
         config = log.config
@@ -102,7 +102,7 @@ class FlushSchedule(Generic[P]):
 
     @property
     def _is_much_unsynced(self) -> bool:
-        """Whether the number of records without an fsync makes an fsync due."""
+        """Whether ``flush.messages`` (or `every`) records or more are not fsynced yet."""
         log = self._log
         every = log.config.flush_messages if self._every is None else self._every
         return log.log_end_offset - log.recovery_point >= every
@@ -110,13 +110,13 @@ class FlushSchedule(Generic[P]):
     def truncated(self) -> None:
         """Request the fsync that makes a truncation of the log durable.
 
-        Records that the truncation has removed are no longer due for an fsync.
+        Records that the truncation has removed no longer require an fsync.
         """
         self._due = min(self._due, self._log.log_end_offset)
         self.flush_if_due()
 
     def flush_if_due(self) -> None:
-        """Request an fsync if it is due, even if no more records are appended."""
+        """Request an fsync if the settings require it, even if no more records are appended."""
         if self._log.files.has_rolled or not self.is_durable:
             self._on_due(self._partition)
 

@@ -48,7 +48,7 @@ class InSyncReplicas:
 
     Args:
         log: the leader's log.
-        state: state that the controller has decided.
+        state: the partition's leader, ISR and epochs, as the controller has decided.
         node_id: id of this broker.
         context: the other brokers, and the time.
         epoch_start: offset at which the leader epoch begins in the log.
@@ -95,7 +95,7 @@ class InSyncReplicas:
         self.take_state(state)
 
     def take_state(self, state: PartitionState) -> None:
-        """Apply a state that the controller has decided for this leader epoch."""
+        """Apply the replicas and the ISR that the controller has decided for this leader epoch."""
         if state.partition_epoch != self._state.partition_epoch:
             # No proposal that names an earlier partition epoch can be carried out any more.
             self._proposed = None
@@ -253,10 +253,11 @@ class InSyncReplicas:
         return self._proposed
 
     def settle(self, proposal: Proposal, error: ErrorCode | None) -> bool:
-        """Apply the controller's answer to a proposal. Return False if a new state has replaced the proposal.
+        """Apply the controller's answer to a proposal.
 
-        `error` is None if the controller's decision is unknown. If the controller has agreed (NONE), its
-        answer has a state: call `take_state` first.
+        Return False if `take_state` has replaced the proposal meanwhile. `error` is None if the controller's
+        decision is unknown. If the controller has agreed (NONE), its answer has the new ISR: call
+        `take_state` first.
         """
         if proposal is not self._proposed:
             return False

@@ -67,7 +67,7 @@ class Leader:
 
     Args:
         log: the leader's own log.
-        state: state that the controller has decided.
+        state: the partition's leader, ISR and epochs, as the controller has decided.
         node_id: id of this broker.
         flushes: fsyncs of the log.
         listener: called when the high watermark has moved, and when the ISR should change.
@@ -123,7 +123,7 @@ class Leader:
         self.take_state(state)
 
     def take_state(self, state: PartitionState) -> None:
-        """Apply a state that the controller has decided for this leader epoch."""
+        """Apply the replicas and the ISR that the controller has decided for this leader epoch."""
         self.state = state
         self._limits = None
         if self._in_sync is not None:

@@ -47,11 +47,11 @@ def _nobody(_partition: Partition) -> None:
 
 
 class Partition:
-    """A replica on this broker, and the cluster's state of its partition. The event loop owns it.
+    """A replica on this broker, and the partition's leader, ISR and epochs. Only the event loop may use it.
 
     Args:
         log: the replica's log.
-        state: state that the controller has decided.
+        state: the partition's leader, ISR and epochs, as the controller has decided.
         node_id: id of this broker.
         flush_every: number of records after which to fsync; None for the topic's ``flush.messages``.
         on_flush_due: called with this partition when records must be fsynced.
@@ -134,7 +134,10 @@ class Partition:
         return isinstance(self._role, Leader)
 
     def update(self, state: PartitionState) -> None:
-        """Apply a state that the controller has decided, unless this broker knows a later one."""
+        """Apply the leader, ISR and epochs that the controller has decided.
+
+        Do nothing if this broker knows a later decision.
+        """
         known = self.state
         if state.leader_epoch < known.leader_epoch or state.partition_epoch < known.partition_epoch:
             return
@@ -276,7 +279,7 @@ class Partition:
         return role.in_sync_with(offset) if isinstance(role, Leader) else []
 
     def check_in_sync(self) -> None:
-        """Advance the high watermark and report a due ISR change, if this broker leads.
+        """If this broker leads, advance the high watermark, and report an ISR change to propose.
 
         Call it after a change of the brokers, and periodically. It costs little.
         """
@@ -339,7 +342,7 @@ class Partition:
         Args:
             proposal: a result of `propose`.
             error: the controller's answer; None if the answer was lost.
-            state: the partition's new state, if the controller has agreed (NONE).
+            state: the partition's new leader, ISR and epochs, if the controller has agreed (NONE).
         """
         role = self._role
         if not isinstance(role, Leader) or proposal.leader_epoch != self.state.leader_epoch:
@@ -483,7 +486,7 @@ class Partition:
     # --- fsync ---
 
     def flush_if_due(self) -> None:
-        """Request an fsync if one is due."""
+        """Request an fsync if the settings require one, even if no more records are appended."""
         self._flushes.flush_if_due()
 
     async def flush(self, disk: Pool) -> None:

@@ -374,11 +374,11 @@ class LetterWriter:
 
 
 def _decoded(data: bytes, due: Sequence[DeadLetters], end: Offset) -> tuple[dict[Offset, Record], Offset]:
-    """Decode the due records in `data`, and return ({offset: record}, offset after the decoded batches).
+    """Decode the records in `data` whose offsets are in one of the ranges of `due`.
 
-    If `data` is empty, that offset is `end`. Few bytes can be the batches of very large records, so decoding
-    stops after `_ENOUGH_DECOMPRESSED` decompressed bytes. The due records of a damaged batch have no key,
-    value and headers.
+    Return ({offset: record}, offset after the decoded batches). If `data` is empty, that offset is `end`. Few
+    bytes can be the batches of very large records, so decoding stops after `_ENOUGH_DECOMPRESSED`
+    decompressed bytes. The records of a damaged batch have no key, value and headers.
     """
     found: dict[Offset, Record] = {}
     decompressed = 0

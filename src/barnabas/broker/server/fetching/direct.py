@@ -148,7 +148,7 @@ class DirectReplicaFetches:
     def _begun(
         self, frame: Readable, client: Client, access: Access, layout: SessionLayout, session: ReplicaSession
     ) -> Begun:
-        """Execute an unusual fetch by a `ReplicaFetch`. The caller has already advanced the fetch session.
+        """Execute a follower's fetch by a `ReplicaFetch`. The caller has already advanced the fetch session.
 
         Args:
             frame: the request, from which this method parses the header and the body.
@@ -165,7 +165,7 @@ class DirectReplicaFetches:
 
 
 class _UnusualError(Exception):
-    """Raised if a follower's fetch is not a usual one, so that a `ReplicaFetch` must execute it."""
+    """Raised if a follower's fetch needs a `ReplicaFetch`, for example because the logs may diverge."""
 
 
 class _WaitingFetch:
