@@ -28,9 +28,13 @@ class Appended(NamedTuple):
 class Acknowledgement(Generic[T]):
     """Waits until every append is acknowledged or has failed, or until the time limit.
 
-    `Appended.fail` gets the error of an append: KAFKA_STORAGE_ERROR, or NOT_LEADER_OR_FOLLOWER after the end
-    of the leader epoch. After the time limit it gets NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas are
-    in sync, and REQUEST_TIMED_OUT if enough are.
+    `Appended.fail` gets the error of an append that fails:
+
+    - the error with which the partition rejects writes now (`Partition.unwritable`), for example
+      KAFKA_STORAGE_ERROR;
+    - NOT_LEADER_OR_FOLLOWER after the end of the leader epoch;
+    - after the time limit, NOT_ENOUGH_REPLICAS_AFTER_APPEND if acks=all and too few replicas are in sync, and
+      REQUEST_TIMED_OUT in all other cases.
 
     Args:
         appended: the appends, each to one partition.

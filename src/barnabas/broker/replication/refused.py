@@ -59,8 +59,9 @@ class EarlyBatches:
     def note(self, topic: TopicKey, index: int, header: BatchHeader, code: ErrorCode) -> None:
         """Store that a batch was rejected, until `hand_over` passes this to the partition's log.
 
-        Do nothing if an earlier batch of the producer's epoch is stored and not too old (`_SECONDS`). If more
-        than `_MOST` batches are stored, drop those of the oldest partition.
+        Do nothing if another batch of the same producer epoch was stored for the partition in the last
+        `_SECONDS` seconds. If more than `_MOST` batches are stored, drop those of the partition that was
+        added first.
 
         Args:
             topic: id of the topic, or its name if the id is unknown.

@@ -304,7 +304,10 @@ class Leader:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether fewer replicas are in sync than ``min.insync.replicas``."""
+        """Whether fewer replicas are in sync than ``min.insync.replicas`` requires.
+
+        A partition with fewer replicas than ``min.insync.replicas`` requires only all of its replicas.
+        """
         # A topic cannot ask for more replicas than it has.
         needed = min(self._log.config.min_insync_replicas, len(self.state.replicas))
         return len(self.state.isr) < needed

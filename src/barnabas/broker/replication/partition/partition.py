@@ -249,7 +249,10 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether this broker leads, and fewer replicas are in sync than ``min.insync.replicas``."""
+        """Whether this broker leads, and fewer replicas are in sync than ``min.insync.replicas`` requires.
+
+        A partition with fewer replicas than ``min.insync.replicas`` requires only all of its replicas.
+        """
         return isinstance(self._role, Leader) and self._role.is_under_min_isr
 
     @property
@@ -289,7 +292,10 @@ class Partition:
 
     @property
     def low_watermark(self) -> Offset:
-        """The offset below which no live replica has records; -1 if unknown, or if this is not the leader."""
+        """The offset below which no replica has records that is live or can be elected (KIP-107).
+
+        The offset is -1 if a replica has not reported its log start, or if this broker does not lead.
+        """
         return self._role.low_watermark if isinstance(self._role, Leader) else UNKNOWN_OFFSET
 
     def low_watermark_moved(self) -> None:
@@ -384,8 +390,8 @@ class Partition:
         Raises:
             LongValidation: the validation would take too long for the event loop; nothing has changed.
             KafkaError: NOT_LEADER_OR_FOLLOWER, this broker does not lead; NOT_ENOUGH_REPLICAS, too few
-                replicas are in sync for acks=all; KAFKA_STORAGE_ERROR, the log is offline; or an error of an
-                invalid batch.
+                replicas are in sync for acks=all; KAFKA_STORAGE_ERROR, the log is offline; the error of
+                `take_down`, the partition is closed; or an error of an invalid batch.
         """
         try:
             if self.unavailable is not None:

@@ -65,8 +65,8 @@ class ReadIndex:
 
         Returns:
             None if no other broker can have become the leader. If one can, a future with the result True when
-            the proof is complete. The future raises KafkaError NOT_LEADER_OR_FOLLOWER when this broker's
-            leadership ends, or after the time limit.
+            the proof is complete. The future raises KafkaError: the error of `Partition.check_leader` when
+            this broker's leadership ends, and NOT_LEADER_OR_FOLLOWER after the time limit.
         """
         asked = _Asked(self._sessions, self._led(partitions))
         if asked.is_proven():
