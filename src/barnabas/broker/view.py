@@ -96,7 +96,7 @@ class MutableView(BrokerView):
         self.broker_epoch = NOT_REGISTERED
 
     def follow(self, loader: MetadataLoader) -> None:
-        """Take over the image of `loader`, now and after each change.
+        """Set `image` to the image of `loader`, now and after each change. Also update `config`.
 
         A listener that reads the view must subscribe to `loader` after this call.
         """

@@ -26,7 +26,7 @@ class Address(NamedTuple):
 def parse_address(
     text: str, option: str, example: str, *, default_host: str = "", default_port: int | None = None
 ) -> Address:
-    """Parse `text`, the value of `option`.
+    """Parse `text`, the value of the command's option with the name `option`.
 
     Args:
         default_host: the host if `text` has none; without a default a host is required.

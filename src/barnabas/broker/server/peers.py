@@ -106,6 +106,8 @@ def require_access_of_brokers(
 ) -> None:
     """Check that this broker may send requests to other brokers at `listener`.
 
+    Do nothing if `authorizer` is None, because there are no ACLs then.
+
     Raises:
         ConfigError: the broker's principal lacks CLUSTER_ACTION on the cluster.
     """

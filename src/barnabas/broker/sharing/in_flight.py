@@ -237,7 +237,7 @@ class InFlight:
         """Return the records in flight from the stored `state`.
 
         Args:
-            state: the stored state, with a start offset that is known.
+            state: the stored state. Its start offset must be known, not -1.
             limits: the limits of the group.
             log_end: the end offset of the log. Stored records from this offset on are left out.
         """
@@ -433,7 +433,12 @@ class InFlight:
         return max(_LOWEST_THROTTLED, (self.limits.deliveries + 1) // 2)
 
     def _most_together(self, deliveries: int, batch_records: int) -> int:
-        """Return how many records may be delivered together after `deliveries` attempts (`_throttled`)."""
+        """Return how many records of a batch may be delivered together (`_throttled`).
+
+        Args:
+            deliveries: how often these records were delivered before.
+            batch_records: number of records in the batch.
+        """
         if deliveries >= self.limits.deliveries - 1:
             return 1
         return max(1, batch_records >> (deliveries - self._throttled + 1))
@@ -583,9 +588,9 @@ class InFlight:
         return bool(held)
 
     def start_moved(self, log_start: Offset) -> bool:
-        """Drop the records below `log_start`, the start offset of the log.
+        """Drop the records below `log_start`, the log start offset.
 
-        Return whether the start offset has moved.
+        Return whether the share partition's start offset (`start`) has moved.
         """
         if log_start <= self.start:
             return False
@@ -664,7 +669,7 @@ class InFlight:
     def written(self) -> bool:
         """Apply the acknowledgements of the current write, which is stored.
 
-        Return whether the write made records available, or the start offset has moved.
+        Return whether the write made records available, or the share partition's start offset has moved.
         """
         (marked, dirty), self._writing = self._taken_write(), None
         is_available = False
@@ -740,7 +745,7 @@ class InFlight:
     def letters_written(self, first: Offset, last: Offset) -> bool:
         """Archive those records from `first` to `last` whose dead letters were due and are now written.
 
-        Return whether the start offset has moved.
+        Return whether the share partition's start offset (`start`) has moved.
         """
         first, last = max(first, self.start), min(last, self.end - 1)
         if first > last:

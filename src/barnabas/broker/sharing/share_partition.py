@@ -559,7 +559,7 @@ class SharePartition:
 
         Raises:
             KafkaError: FENCED_LEADER_EPOCH, a later leader owns the state; or any other error of the request.
-                Only errors that a retry cannot mend end the share partition.
+                A retriable error does not end the share partition; any other error does.
         """
         try:
             await self._dependencies.persister.read(self.key, self.leader_epoch)

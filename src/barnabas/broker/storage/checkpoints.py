@@ -84,7 +84,10 @@ def tag_of_topic(topic_id: TopicId) -> int:
 
 
 def encode_offset(topic_partition: TopicPartition, offset: Offset, tag: int | None) -> bytes:
-    """Return one line of an offset checkpoint. `tag` is `tag_of_topic`; None if the topic id is not known."""
+    """Return one line of an offset checkpoint.
+
+    `tag` is the topic's tag, from `tag_of_topic`; None if the topic id is not known.
+    """
     topic, partition = topic_partition
     line = f"{topic} {partition} {offset}"
     return checked_lines.encode_line(line if tag is None else checked_lines.tagged(line, tag))
@@ -96,7 +99,10 @@ def join_offsets(lines: Sequence[bytes], count: int) -> bytes:
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset], tags: Mapping[TopicPartition, int]) -> bytes:
-    """Return the content of an offset checkpoint. `tags` has `tag_of_topic` of each topic with a known id."""
+    """Return the content of an offset checkpoint.
+
+    `tags` has the tag of each partition whose topic id is known, from `tag_of_topic`.
+    """
     lines = [encode_offset(tp, offset, tags.get(tp)) for tp, offset in offsets.items()]
     return join_offsets(lines, len(lines))
 
@@ -148,7 +154,7 @@ def decode_sizes(content: bytes) -> dict[TopicPartition, dict[Offset, SegmentSiz
     """Return each segment's sizes by partition and base offset; None if the file is damaged.
 
     Raises:
-        ValueError: a line has other fields.
+        ValueError: an undamaged line does not have the fields of this file.
     """
     lines, damage = checked_lines.decode(content)
     if damage is not None:

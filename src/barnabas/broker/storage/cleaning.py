@@ -53,7 +53,7 @@ class Cleaning:
         map_bytes: memory for the last offsets of the keys, in bytes.
         block_bytes: about how many bytes are read or written at once.
         throttle: limits the rate of reads and writes.
-        cancelled: `cancel` sets it; a set signal cancels the cleaning.
+        cancelled: signal that `cancel` sets, to cancel the cleaning.
 
     Raises:
         KafkaError: `index` and `clean`: CORRUPT_MESSAGE, the log is damaged.

@@ -39,6 +39,7 @@ def ensure_indexes(
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, an index and its segment are damaged.
+        OSError: the disk failed.
     """
     known = sizes.get(segment.base_offset)
     is_whole = _has_whole_indexes(segment, entries)

@@ -227,7 +227,10 @@ class LogFiles:
             file.remove()
 
     def drop_segments_from(self, place: int) -> None:
-        """Remove the segments from index `place` (at least 1) on. The last goes first, so no hole opens."""
+        """Remove the segments from index `place` (at least 1) on.
+
+        Remove the last one first, so that a crash leaves no hole in the log.
+        """
         while len(self.segments) > place:
             self._remove_active()
 
@@ -237,7 +240,7 @@ class LogFiles:
 
     @property
     def has_new_names(self) -> bool:
-        """Whether names of segments may not be on disk, so that the folder needs an fsync."""
+        """Whether some names of segments are perhaps not on disk yet, so that the folder needs an fsync."""
         return self._names_changed
 
     def take_out_first(self, count: int, synced: LogSegment | None = None) -> Removal:
@@ -265,9 +268,9 @@ class LogFiles:
         return self._removal()
 
     def begin_swap(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
-        """Rename a cleaned segment to ``.swap``. When the folder is fsynced, a restart completes the swap.
+        """Begin to replace the segments `replaced` with `cleaned`, by a rename of its files to ``.swap``.
 
-        After an OSError, call `settle_swap`.
+        After the folder is fsynced, a restart completes the swap. After an OSError, call `settle_swap`.
         """
         assert self.swap is None, f"{self.path}: another segment is being put in place"
         for file in cleaned.all_files():
@@ -276,10 +279,11 @@ class LogFiles:
         self.swap.begin()
 
     def finish_swap(self) -> Removal | None:
-        """Complete the swap. Return the task that removes the old files; None if the swap was cancelled.
+        """Complete the swap that `begin_swap` has begun: the cleaned segment replaces the old segments.
 
-        After an OSError, call this method again. Until it succeeds, reads use the old segments, also if their
-        files are already renamed.
+        Return the task that removes the files of the old segments; None if the swap was cancelled. After an
+        OSError, call this method again. Until it succeeds, reads use the old segments, also if their files
+        are already renamed.
         """
         swap = self.swap
         if swap is None or swap.is_cancelled:
@@ -527,7 +531,10 @@ class LogFiles:
         return self._is_flushing
 
     def renamed(self, path: str) -> None:
-        """Note the folder's new path. The next flush makes it durable."""
+        """Change the paths of all files, after a rename of the folder to `path`.
+
+        The next flush makes the rename durable.
+        """
         for file in (*self._all(), *self._aside):
             file.folder_renamed(self.path, path)
         self.path = path

@@ -240,7 +240,7 @@ class LogFile:
 
 
 class ColdRead(Exception):
-    """A read of `size` bytes from `position` on in `file` would wait for the disk.
+    """Raised if a read of `size` bytes from `position` on in `file` would wait for the disk.
 
     Let `logs.cold_reads` load the data into memory, then read again.
     """

@@ -191,7 +191,7 @@ def load_log(
 def _load_epochs(env: LogEnvironment, path: str, segments: Segments, *, read_through: bool) -> LeaderEpochs:
     """Return the leader epochs from the checkpoint. If it is missing or damaged, read the batches' headers.
 
-    With `read_through`, leave that to the recovery, which reads all batches anyway.
+    With `read_through`, return no epochs in that case: the recovery then reads all batches and adds them.
     """
     file = f"{path}/{EPOCH_FILE}"
     try:

@@ -34,8 +34,8 @@ def find_first_suspect(
 ) -> int:
     """Return the index of the first segment that recovery must read.
 
-    It is the segment with the last record before the recovery point. If `sealed` has this segment, it is the
-    next one.
+    It is the segment with the last record before the recovery point. But if `sealed` has this segment, the
+    result is the index of the next one.
 
     Recovery reads the segment even if all of its records are before the recovery point. When the segment was
     flushed, it may have been the active one, whose indexes a flush leaves out.

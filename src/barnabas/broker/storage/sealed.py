@@ -98,7 +98,7 @@ class SealedSegments:
         self._is_cut = False
 
     def append(self, segments: Segments, places: Sequence[int]) -> None:
-        """Append entries of the sealed segments at indexes `places`, later ones than those in the file.
+        """Append entries of the sealed segments at indexes `places`, which come after those in the file.
 
         If the file has far more entries than the log has segments, first drop the oldest. If the disk fails,
         leave the new entries out.
@@ -131,9 +131,9 @@ class SealedSegments:
                 self.file.write_at([_encoded(segments, [place])], number * _SIZE)
 
     def cut(self, offset: Offset) -> None:
-        """Remove the entries of segments that end after `offset`, before the log is truncated.
+        """Remove the entries of segments that end after `offset`.
 
-        Then call `sync`.
+        Call this method, and after it `sync`, before the log is truncated to `offset`.
 
         Raises:
             OSError: the disk failed.

@@ -38,7 +38,7 @@ def read_sealed(
 
 
 def flushed_to(segments: Segments, recovery_point: Offset, sealed: Mapping[Offset, SealedSegment]) -> Offset:
-    """Return the recovery point, moved past the listed segments that follow it without a gap."""
+    """Return the recovery point, moved past the segments in `sealed` that follow it without a gap."""
     place = segments.place_of(max(recovery_point - 1, 0))
     while is_listed(segments, place, sealed):
         place += 1

@@ -299,7 +299,7 @@ class LogSegment:
                 del recent[oldest]
 
     def index_batch(self, position: int, header: BatchHeader, index_interval: int) -> None:
-        """Record that there is a batch with this header at `position`; see `indexed`."""
+        """Update the indexes for the batch with this header at `position` (`indexed`)."""
         # All at once: to look up a field of a named tuple takes longer than to unpack it.
         base_offset, length, _, _, _, _, last_delta, _, timestamp, _, _, _, record_count = header
         self.indexed(
@@ -724,8 +724,8 @@ class LogSegment:
     def truncate(self, cut: Cut) -> None:
         """Remove the batches after the cut from the segment and its indexes.
 
-        If more than `_CUT_AT_ONCE` bytes are after the cut, they stay in the file. `cut_some`, `cut_surplus`
-        or the next write removes them, because that can take long.
+        If more than `_CUT_AT_ONCE` bytes are after the cut, they stay in the file, because their removal can
+        take long. `cut_some`, `cut_surplus` or the next write removes them.
 
         Raises:
             OSError: the disk failed.

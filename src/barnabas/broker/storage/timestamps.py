@@ -90,7 +90,7 @@ def _first_in(
 
 
 class LongSearch(Exception):
-    """The search takes too long for one turn of the event loop.
+    """Raised by a search that takes too long for one turn of the event loop.
 
     Call `find` in a thread. If it returns None, repeat the search for the same timestamp from the offset
     `next_offset` on, in a later turn of the event loop.
@@ -112,7 +112,7 @@ class LongSearch(Exception):
 
 
 class LongBatch(LongSearch):
-    """The search ends in a batch that may take too long to decode on the event loop."""
+    """Raised by a search that has reached a batch which may take too long to decode on the event loop."""
 
     def __init__(self, header: BatchHeader, batch: bytes) -> None:
         super().__init__(header.next_offset, header.max_timestamp)
@@ -120,7 +120,9 @@ class LongBatch(LongSearch):
         self._batch = batch
 
     def find_at_once(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
-        """Return the first record from offset `start` on with at least `timestamp`; None if there is none.
+        """Return the batch's first record from offset `start` on whose timestamp is at least `timestamp`.
+
+        Return None if there is no such record.
 
         Raises:
             LongBatch: this object, because decoding the batch takes too long for the event loop.
@@ -138,7 +140,9 @@ class LongBatch(LongSearch):
         return self._find(payload, timestamp, start)
 
     def find(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
-        """Return the batch's first record from `start` on with at least `timestamp`; None if there is none.
+        """Return the batch's first record from offset `start` on whose timestamp is at least `timestamp`.
+
+        Return None if there is no such record.
 
         If the batch has more than `MOST_RECORDS`, do not decode it. Return its first offset from `start` on,
         whose record may be too early.

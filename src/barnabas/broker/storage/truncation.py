@@ -277,10 +277,10 @@ def _half_truncated(log: PartitionLog, error: OSError) -> KafkaError:
 
 
 def cut_in_parts(log: PartitionLog) -> Iterator[None]:
-    """Shorten the file that a truncation has left too long, one part in each step.
+    """Shorten the file that a truncation has left too long, by one part in each step of the iterator.
 
-    Call it before `PartitionLog.prepare_flush`, which does the rest at once and needs a tenth of a second for
-    some hundred megabytes.
+    Call it before `PartitionLog.prepare_flush`, which removes the rest of the bytes in one call. For some
+    hundred megabytes, this takes a tenth of a second.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the disk failed or the log directory is offline.

@@ -49,9 +49,9 @@ MAX_RECORD_ERRORS = 100
 
 
 class LongValidation(Exception):
-    """The validation of a batch takes too long for the event loop. Call `validate_batch` in a thread.
+    """Raised if the validation of a batch takes too long for the event loop.
 
-    Nothing has changed.
+    Nothing has changed. Call `validate_batch` in a thread, with `at_once` False.
     """
 
 

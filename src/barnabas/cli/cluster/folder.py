@@ -93,13 +93,16 @@ class ClusterFolder:
         return self.path / f"broker-{broker}.log"
 
     def open_log_of(self, broker: int) -> IO[bytes]:
-        """Open a broker's log to append to. Only the user can read it, since it names clients and topics."""
+        """Open the file of a broker's log output, to append to it.
+
+        Only the user can read the file, since it names clients and topics.
+        """
         return os.fdopen(os.open(self.log_of(broker), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
     def store_settings_of(self, broker: int, settings: Mapping[str, str]) -> Path:
         """Write a broker's settings to a file that only the user can read. Return its path.
 
-        Options of the process would show the secrets to other users.
+        On the command line of the broker's process, other users could read the secrets.
         """
         path = self.path / f"broker-{broker}.toml"
         write_private(path, dump_toml(settings).encode())
@@ -225,7 +228,7 @@ class ClusterFolder:
         (self.path / "control.json").unlink(missing_ok=True)
 
     def last_words_of(self, broker: int) -> str:
-        """Return the last line of a broker's log, and the log's path, as text for a message."""
+        """Return the last line of a broker's log output, and the path of its file, as text for a message."""
         path = self.log_of(broker)
         lines = path.read_text(errors="replace").split("\n") if path.exists() else []
         said = [line.strip() for line in lines if line.strip()]

@@ -383,9 +383,9 @@ class ClusterRunner:
             call()
 
     def _after(self, member: Member) -> str:
-        """Return the end of the message that a broker has ended by itself: what happens next.
+        """Return what happens after a broker has ended by itself, as the end of a message.
 
-        If the brokers are supervised, this plans the restart. If not, the user must start the broker again.
+        If the brokers are supervised, also plan the restart. If not, the user must start the broker again.
         """
         if not self._launch.is_supervised:
             return f"start it again with `barnabas cluster restart {member.id} --data {self._folder.path}`"

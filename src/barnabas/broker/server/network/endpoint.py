@@ -139,8 +139,8 @@ def check_protection(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Non
 
     Raises:
         ConfigError: there is an ``ssl.`` or ``sasl.`` setting, and no listener uses TLS or SASL. Or there is
-            such a setting for one listener (``listener.name.NAME.``), and that listener does not exist or
-            does not use the protocol. Or the users for SASL/PLAIN are invalid.
+            a setting for one listener (``listener.name.NAME.``), and that listener does not exist, or does
+            not use the setting's protocol. Or the users for SASL/PLAIN are invalid.
     """
     has_tls = any(endpoint.has_tls for endpoint in endpoints)
     has_sasl = any(endpoint.has_sasl for endpoint in endpoints)

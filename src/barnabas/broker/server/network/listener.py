@@ -74,7 +74,7 @@ def most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
 
 
 class Connections:
-    """Counts all open connections of a broker, and applies the limits of connections.
+    """Counts all open connections of a broker, and applies the limits on their number.
 
     Args:
         view: settings of the broker.

@@ -47,7 +47,7 @@ def _nothing() -> None:
 
 
 class Unanswered:
-    """A request without a sent reply. The queue of these objects has the order in which to send replies."""
+    """An entry in a session's queue of replies: a request whose reply the session has not sent yet."""
 
     __slots__ = ("cancels", "chunks", "done", "future")
 
@@ -524,7 +524,10 @@ class ClientSession(asyncio.Protocol):
                 self._send(held)
 
     def _continue(self) -> None:
-        """Serve the queued frames as far as they can begin. If none is left, start to read again."""
+        """Serve the queued requests, in their order, until one cannot begin now.
+
+        If none is queued any more, start to read again.
+        """
         if not self._backlog or self._closing:
             return
         if len(self._backlog) > 1:

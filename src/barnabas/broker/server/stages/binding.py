@@ -130,9 +130,9 @@ async def open_binding(closing: Closing, foundation: Foundation) -> Binding:
 
 
 def _token_keys(config: BrokerConfig) -> TokenKeys | None:
-    """Return the keys of delegation tokens; None without a secret.
+    """Return the keys of delegation tokens; None if ``delegation.token.secret.key`` is not set.
 
-    Raises ConfigError if the secret is invalid.
+    Raises ConfigError if this setting is invalid.
     """
     secret = config.delegation_token_secret_key
     try:
