@@ -202,9 +202,9 @@ class LogDirectory:
 
     @property
     def knows_its_logs(self) -> bool:
-        """Whether the recovery point checkpoint could be read. It lists the directory's logs.
+        """Whether the recovery point checkpoint could be read, which lists the directory's logs.
 
-        Without it, the broker cannot notice that a log is missing.
+        Without this checkpoint, the broker cannot notice that a log is missing.
         """
         return not self._has_lost_points
 

@@ -49,15 +49,13 @@ def discard_replica(
     *,
     dry_run: bool = False,
 ) -> None:
-    """Mark a replica as incomplete, move its files to the folder `aside`, and remove its checkpoint entries.
-
-    Each log directory has such a folder `aside`.
+    """Mark a replica as incomplete, move its files to a folder `aside`, and remove its checkpoint entries.
 
     Args:
         fs: file system of the directories.
         directories: all results of `find_replica`; the replica begins again in the first.
         topic_partition: partition of the replica.
-        aside: name of a folder in each log directory; it can exist already.
+        aside: name of the folder to which the files are moved, in each log directory; it can exist already.
         say: called with a line about each step.
         dry_run: describe the steps and change nothing.
 

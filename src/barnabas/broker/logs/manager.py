@@ -720,7 +720,7 @@ class LogManager:
     async def stop(self) -> None:
         """Wait for running writes of checkpoints, then close the log directories in a thread.
 
-        No other code may use the logs after this call. With thousands of logs it takes longer than
+        No other code may use the logs after this call. With thousands of logs, this call takes longer than
         ZooKeeper's session timeout.
         """
         await self.incomplete.stop()
@@ -1002,7 +1002,10 @@ class LogManager:
         return self.incomplete.must_be_emptied(opened)
 
     async def note_emptied(self, opened: PartitionLog) -> None:
-        """Store that an incomplete log was emptied, so that a restart keeps the records copied from now on.
+        """Store on disk that the log of an incomplete replica was emptied.
+
+        A restart of the broker then keeps the records that are copied after this call. Also store the log's
+        present start offset.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the disk failed.
@@ -1134,9 +1137,10 @@ class LogManager:
     def _set_aside(
         self, directory: LogDirectory, topic_partition: TopicPartition, suffix: str = "stray"
     ) -> bool:
-        """Rename the folder of a partition that belongs to no topic of this broker, with `suffix`.
+        """Rename the folder of a partition that belongs to no topic of this broker.
 
-        Return False if the rename failed. A missing folder is no failure.
+        The new name ends with ``-`` and `suffix`. Return False if the rename failed. A missing folder is no
+        failure.
         """
         try:
             aside = directory.set_aside(topic_partition, suffix)

@@ -299,9 +299,9 @@ class _Cut(NamedTuple):
 
 
 def _surplus(current: PartitionLog, future: PartitionLog) -> _Cut | None:
-    """Return the cut that removes records which only the copy has; None if it has none.
+    """Return which records must be removed from the copy, because the log does not have them.
 
-    The log may have been truncated, or its start may have advanced.
+    This is so if the log was truncated, or if its start has advanced. Return None if there are none.
     """
     end = future.log_end_offset
     if end < current.log_start_offset:

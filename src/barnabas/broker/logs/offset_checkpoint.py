@@ -72,8 +72,8 @@ class CheckpointWrite:
     Args:
         checkpoint: the checkpoint to write.
         logs: the open logs. The checkpoint's entries of other logs stay.
-        offset_of: returns the new offset of an open log; None to remove its entry. Without this function the
-            entries stay as they are.
+        offset_of: called with each open log; returns its new offset, or None to remove its entry. If
+            `offset_of` is None, the entries stay as they are.
     """
 
     def __init__(
@@ -96,11 +96,10 @@ class CheckpointWrite:
         return self._lines is not None
 
     def prepare(self) -> Iterator[None]:
-        """Read the logs' offsets. If any has changed, or the file is outdated, encode all of them.
+        """Read the logs' offsets. If any offset has changed, or the file is outdated, encode all offsets.
 
-        The caller can do other work after each step, which takes less than a millisecond.
-
-        Logs may be added, removed and moved between the steps, because each line is for its own log only.
+        The caller can do other work after each step, which takes less than a millisecond. Logs may be added,
+        removed and moved between the steps, because each line of the file is about one log only.
         """
         checkpoint, offsets, logs = self._checkpoint, self._checkpoint.offsets, self._logs
         if self._offset_of is not None:

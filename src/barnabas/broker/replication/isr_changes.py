@@ -40,11 +40,11 @@ class IsrChanges:
     A proposal is computed when the request is sent, so a repeated request has the leader's latest proposal.
     Any answer ends the proposal (`Partition.settle_proposal`), and the partition can propose again:
 
-    - NONE: the state in the answer is valid.
+    - NONE: the ISR and the partition epoch in the answer are valid.
     - INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED: nothing was changed.
     - FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, NEW_LEADER_ELECTED, UNKNOWN_TOPIC_ID,
-      UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST: the controller has a later state, which the image will
-      show. Until then the high watermark waits for the proposed replicas.
+      UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST: the controller has a later leader or ISR, which the image
+      will show. Until then the high watermark waits for the proposed replicas.
     - NOT_CONTROLLER, STALE_BROKER_EPOCH, any other error of the whole request, no answer: the high
       watermark waits for the proposed replicas. All partitions propose again after a pause.
 

@@ -387,9 +387,10 @@ class ReplicaManager:
         return before.partitions[index].leader_epoch
 
     def _close(self, topic: TopicImage) -> None:
-        """Close a topic that the image no longer has, but that no deletion note lists. Its logs stay on disk.
+        """Close a topic that the image no longer has, but that no deletion note lists.
 
-        They are used again if the topic comes back, and deleted when a note lists it.
+        The topic's logs stay on disk. The broker uses them again if the topic comes back, and deletes them if
+        a deletion note lists the topic.
         """
         if any(self._node_id in state.replicas for state in topic.partitions):
             log.error(

@@ -758,10 +758,10 @@ class ReplicaFetcher:
         self._resume(followed)
 
     def _follow_log_start(self, followed: Followed, start: Offset) -> None:
-        """Move a log's start to its leader's, at most to this log's high watermark.
+        """Move a log's start offset to that of the leader, at most to this log's high watermark.
 
-        The start changes in memory at once, even if the disk fails. If this replica becomes the leader, it
-        must not have the deleted records.
+        The start offset changes in memory at once, even if the disk fails. If this replica becomes the
+        leader, it must not have the deleted records.
         """
         partition_log = followed.partition.log
         before = partition_log.log_start_offset
@@ -778,10 +778,10 @@ class ReplicaFetcher:
             self._begin(self._store_log_start(followed), f"log start of {followed!r}")
 
     async def _store_log_start(self, followed: Followed) -> None:
-        """Store a log's start, and report it to the leader when it is on disk.
+        """Store a log's start offset on disk, and then report the offset to the leader by a fetch.
 
-        DeleteRecords waits for this report. Without it, deleted records would return if this replica led
-        after a crash.
+        DeleteRecords waits for this report. If it did not wait, deleted records would return when this
+        replica led after a crash.
         """
         partition, failures = followed.partition, 0
         partition_log = partition.log

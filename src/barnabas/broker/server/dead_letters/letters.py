@@ -60,8 +60,8 @@ class Source(NamedTuple):
 class LetterBatch(NamedTuple):
     """A batch of dead letters, and the source records that are finished when the queue has the batch.
 
-    `letters` is the number of dead letters. `spans` has the offsets of the source records, also of records
-    that the log no longer has. Those get no dead letter.
+    `letters` is the number of dead letters. `spans` has the offsets of the source records. It also has
+    offsets of records that the log no longer has, and that get no dead letter.
     """
 
     #: the encoded batch; empty if the log has none of the source records any more

@@ -234,7 +234,7 @@ def _repeat(
 def _admits(sessions: FetchSessions, session: FetchSession | None, usage: Metered, size: int) -> bool:
     """Whether the client's quota allows `size` bytes now. If it does, charge them to the quota.
 
-    If it does not allow them, remove `session` if the client does not know it yet.
+    If the quota does not allow them, and no response has contained the id of `session` yet, remove `session`.
     """
     if usage.admits_fetch(size):
         return True

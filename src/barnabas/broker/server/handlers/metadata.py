@@ -97,8 +97,8 @@ def metadata(
 async def _list_many(ports: Ports, context: RequestContext, listing: _Listing) -> MetadataResponse:
     """Return the response with all topics that the client may describe, and make it in slices.
 
-    If ACLs do not restrict the client, the response has encoded topics. Those that are not in the cache are
-    encoded, and added to it.
+    If ACLs do not restrict the client, take the encoded topics from a cache (`_Listing.encoded`). First
+    encode the topics that are not in the cache, and add them to it.
     """
     topics = await ports.long_work.run(ports.topic_answers.in_order, listing.image)
     if not context.access.is_unrestricted:

@@ -1,8 +1,8 @@
 """TxnOffsetCommit v0-5: stores offsets that become valid when the transaction commits (KIP-98, KIP-447).
 
-Up to v4 the client must first add the group's partition to the transaction by AddOffsetsToTxn. v5 adds it
-(KIP-890). The broker rejects the offset of each topic or partition that does not exist, and stores the
-others.
+Up to v4 the client must first add the group's partition to the transaction by AddOffsetsToTxn. From v5 on the
+broker adds the partition (KIP-890). The broker rejects the offset of each topic or partition that does not
+exist, and stores the others.
 """
 
 from __future__ import annotations
