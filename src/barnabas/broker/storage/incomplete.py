@@ -1,10 +1,10 @@
 """The mark of a replica that lacks records which it had acknowledged.
 
-`log repair` and `log discard` put this file into the folder of a partition of a cluster. A broker's start
-also puts it there if the replica's folder is missing. While the file exists, the broker registers the replica
-as incomplete. The controller counts such a replica as in sync only after it has fetched all of the leader's
-log. A replica with the mark is emptied before it fetches, because its remaining log may have holes. Apache
-Kafka ignores the file.
+The mark is the file `barnabas-incomplete` in the folder of the replica's partition. `log repair` and `log
+discard` create it, if the broker belongs to a cluster. A broker's start also creates it, if the replica's
+folder is missing. While the file exists, the broker registers the replica as incomplete. The controller
+counts such a replica as in sync only after it has fetched all of the leader's log. A replica with the mark is
+emptied before it fetches, because its remaining log may have holes. Apache Kafka ignores the file.
 """
 
 from __future__ import annotations

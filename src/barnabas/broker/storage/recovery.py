@@ -1,8 +1,8 @@
 """Recovers a log after a crash: reads every segment that may have records beyond the recovery point.
 
 It skips segments that a flush has listed as sealed (`barnabas.broker.storage.sealed`). It checks each
-batch's CRC and position, rebuilds the indexes, and cuts off everything after the first damage, with a log
-line. If that suffix has whole batches, a file beside the segment keeps it.
+batch's CRC and position, rebuilds the indexes, cuts off everything after the first damage, and logs this. If
+the bytes that are cut off have whole batches, a file beside the segment keeps them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Deletes a log's expired segments, the oldest first: by age, by the log's size, or before its start."""
+"""Deletes a log's oldest segments: by age, by the log's size, or because they end before its start offset."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Checks the transaction indexes of segments whose batches a start does not read.
+"""Checks the transaction indexes of segments whose batches a broker's start does not read.
 
-The start compares an index without a valid checksum with its segment, and rebuilds it if it differs.
+If an index has no valid checksum, the start compares it with the batches, and rebuilds it if it differs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Removes the end of a log, as a follower does to match its leader.
 
-The result is computed before anything of the log changes. A truncation must read up to a whole segment of
-batches. It searches for the start of the first batch to remove, the largest timestamp of the rest, and the
-producers as of the new end. It checks the index of aborted transactions, and rebuilds a damaged one. So this
-runs in a thread, with files of its own, while the log is in use. If batches that stay are damaged, the log is
-not truncated at all.
+The result of a truncation is computed before the log changes. The computation must read up to a whole segment
+of batches. It searches for the start of the first batch to remove, the largest timestamp of the rest, and the
+producers as of the new end. It checks the index of aborted transactions, and rebuilds a damaged one. So the
+computation runs in a thread, with its own file handles, while the log is in use. If remaining batches are
+damaged, the log is not truncated at all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Turns the folder of a lone broker into that of several on one machine, and back.
+"""Turns the folder of a lone broker (one without a cluster) into that of several on one machine, and back.
 
 The metadata's journals stay where they are, in the log directories. The lone broker's other files become
 those of broker N, in ``broker-N`` in each log directory. Every step is a rename, and `meta.properties` is the

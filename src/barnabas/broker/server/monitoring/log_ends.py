@@ -1,8 +1,8 @@
 """Finds the start and end offsets of partitions, from which the broker computes the lag of groups.
 
 A group's coordinator does not lead all partitions that the group reads. The coordinator requests the offsets
-of all other partitions from their leaders. For ``/metrics/partitions`` this module also keeps earlier end
-offsets.
+of all other partitions from their leaders. For ``/metrics/partitions`` this module also keeps earlier high
+watermarks, from which it computes the lag in seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page ``/metrics/partitions``: metrics of each partition, and of each partition that a group reads."""
+"""The page ``/metrics/partitions``: metrics of each partition, and of each group in its partitions."""
 
 from __future__ import annotations
 
