@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -46,6 +47,8 @@ _ENOUGH_DECOMPRESSED = 1024 * 1024
 #: errors of source records that no later attempt can read
 _UNREADABLE = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 _EMPTY = Record(None, None)
+#: how many former partitions of a queue are asked at the same time
+_PLACES_AT_ONCE = 8
 #: the settings of a topic that the broker creates
 _OWN_SETTINGS = {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}
 #: errors after which the log may have the batch
@@ -251,7 +254,7 @@ class LetterWriter:
         leader = self._queues.leader(place)
         if self._sent is None:
             if self._sequence is None:
-                written = settled(due, await self._recover(place))
+                written = await self._recover(place, due)
                 if written:
                     return written
             batch = await self._make(place, due)
@@ -268,14 +271,14 @@ class LetterWriter:
         self._sent = None
         if self._is_in_doubt:
             self._sequence = None  # until it is certain that the log has this batch, not the predecessor's
-            offsets = await self._recover(place)
+            written = await self._recover(place, due)
             self._is_in_doubt = False
-            return settled(due, offsets)
+            return written
         assert self._sequence is not None
         self._sequence = (self._sequence + batch.letters) % SEQUENCE_LIMIT
         return batch.spans
 
-    async def _recover(self, place: Place) -> Sequence[Offset]:
+    async def _recover(self, place: Place, due: Sequence[DeadLetters]) -> Sequence[Span]:
         """Read the producer's next sequence number from the log, and then call `check_leader`.
 
         The check comes after the read for two reasons. If another leader takes over before the check, the
@@ -284,22 +287,53 @@ class LetterWriter:
         batch with this sequence number: the other leader's or this leader's.
 
         Returns:
-            The source offsets in the producer's last batch, in ascending order, if `_is_in_doubt` is set. If
-            it is not set, an empty sequence. If the queue got more partitions, the last batch can be in a
-            former partition of the queue.
+            The offsets of those due records that have their dead letters in the producer's last batch, if
+            `_is_in_doubt` is set. If it is not set, an empty sequence. If the queue got more partitions, the
+            last batch can be in a former partition of the queue.
 
         Raises:
             KafkaError: the last batch cannot be read, or another leader has taken over.
         """
         last = await self._last_batch(place)
-        offsets = [] if last is None else offsets_of(self._source, last.records)
+        written = self._letters_in(last)
         if self._is_in_doubt:
-            for former in self._queues.former(place, self._source.key.partition):
-                found = await self._last_batch(former)
-                offsets += [] if found is None else offsets_of(self._source, found.records)
+            written += await self._former_letters(place, due, written)
         await self._check_leader()
         self._sequence = 0 if last is None else (last.last_sequence + 1) % SEQUENCE_LIMIT
-        return sorted(offsets)
+        return settled(due, sorted(written))
+
+    async def _former_letters(
+        self, place: Place, due: Sequence[DeadLetters], written: Sequence[Offset]
+    ) -> list[Offset]:
+        """Return the source offsets in the producer's last batches in the former partitions of the queue.
+
+        Only the producer's very last batch can have dead letters of due records. So if one partition has such
+        a batch, the partitions that cannot be read do not matter.
+
+        Args:
+            place: the present partition.
+            due: the records that are due.
+            written: the source offsets in the last batch in the present partition.
+
+        Raises:
+            KafkaError: no partition has such a batch, and one cannot be read.
+        """
+        offsets: list[Offset] = []
+        errors: list[BaseException] = []
+        formers = self._queues.former(place, self._source.key.partition)
+        for begin in range(0, len(formers), _PLACES_AT_ONCE):
+            some = formers[begin : begin + _PLACES_AT_ONCE]
+            for found in await asyncio.gather(*map(self._last_batch, some), return_exceptions=True):
+                if isinstance(found, BaseException):
+                    errors.append(found)
+                else:
+                    offsets += self._letters_in(found)
+        if errors and not any(is_due(due, offset) for offset in [*written, *offsets]):
+            raise errors[0]
+        return offsets
+
+    def _letters_in(self, batch: LastBatch | None) -> list[Offset]:
+        return [] if batch is None else offsets_of(self._source, batch.records)
 
     async def _last_batch(self, place: Place) -> LastBatch | None:
         leader = self._queues.leader(place)

@@ -67,7 +67,7 @@ class World:
             return Partition(log, LED, ME, on_flush_due=lambda partition: None)
 
         self.source = partition("t", index, SOURCE, TopicConfig())
-        self.partitions = [partition("dlq.t", n, DLQ, TopicConfig.from_text(queue)) for n in range(2)]
+        self.partitions = [partition("dlq.t", n, DLQ, TopicConfig.from_text(queue)) for n in range(4)]
         self.letters = self.partitions[0]
         image = ClusterImage(
             topics={
@@ -103,10 +103,10 @@ class World:
     def find(self, topic_id: bytes, index: int) -> Partition:
         return self.source if topic_id == SOURCE else self.partitions[index]
 
-    def grow(self) -> None:
-        """Give the dead-letter queue a second partition."""
+    def grow(self, partitions: int = 2) -> None:
+        """Give the dead-letter queue more partitions."""
         topics = dict(self.view.image.topics)
-        topics["dlq.t"] = TopicImage("dlq.t", DLQ, (LED, LED))
+        topics["dlq.t"] = TopicImage("dlq.t", DLQ, (LED,) * partitions)
         self.view.image = self.view.image._replace(topics=topics)
 
     def append(self, count: int, size: int = 1, **fields: Any) -> None:
@@ -441,7 +441,7 @@ async def test_a_batch_without_an_answer_is_repeated_where_it_was_sent_though_it
     world.grow()
     assert await writer.write([run(0), run(1)]) == ((0, 0),)
     assert await writer.write([run(1)]) == ((1, 1),)
-    assert [partition.log.high_watermark for partition in world.partitions] == [1, 1]
+    assert [partition.log.high_watermark for partition in world.partitions[:2]] == [1, 1]
 
 
 @scenario
@@ -453,4 +453,29 @@ async def test_a_new_leader_looks_into_the_former_partition_of_a_queue_that_has_
     writer = world.writer(is_in_doubt=True)
     assert await writer.write([run(0), run(1)]) == [(0, 0)]
     assert await writer.write([run(1)]) == [(1, 1)]
-    assert [partition.log.high_watermark for partition in world.partitions] == [1, 1]
+    assert [partition.log.high_watermark for partition in world.partitions[:2]] == [1, 1]
+
+
+@scenario
+async def test_a_former_partition_without_a_leader_matters_only_until_the_last_batch_is_found():
+    world = World(index=5)
+    world.append(2)
+    world.grow(3)
+    await world.writer().write([run(0)])  # to partition 2, and dead before it is stored
+    world.grow(4)  # now to partition 1; formerly also to 0 and 2
+    leaderless = {0}
+    real = world.queues.leader
+
+    def leader(place):
+        if place.topic.partition in leaderless:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return real(place)
+
+    world.queues.leader = leader
+    assert await world.writer(is_in_doubt=True).write([run(0), run(1)]) == [(0, 0)]
+    writer = world.writer(is_in_doubt=True)
+    with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+        await writer.write([run(1)])  # the last batch may be in partition 0
+    leaderless.clear()
+    assert await writer.write([run(1)]) == [(1, 1)]
+    assert [partition.log.high_watermark for partition in world.partitions] == [0, 1, 1, 0]
