@@ -26,6 +26,7 @@ from barnabas.client.admin_types import (
 )
 from barnabas.client.brokers import Brokers, check, repeatable
 from barnabas.client.connection import BrokerConnection
+from barnabas.client.errors import ClientError
 from barnabas.client.log_dirs import replica_sizes
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, check_settings, librdkafka_settings
@@ -184,8 +185,14 @@ class Admin:
                 offset is that of the first record at this time or later; -1 if there is none.
             skip_failed: leave out partitions that do not exist or have no leader, and those whose leader
                 rejects the request or does not answer. If false, such a partition raises an error.
+
+        Raises:
+            ClientError: `spec` is another text; or a broker does not answer.
+            KafkaError: a leader rejects the request.
         """
-        time = spec if isinstance(spec, int) else _TIMES[spec]
+        time = spec if isinstance(spec, int) else _TIMES.get(spec)
+        if time is None:
+            raise ClientError(f"{spec!r} is no offset: use {' or '.join(_TIMES)}, or a time in ms since 1970")
         times = {TopicPartition(*partition): time for partition in partitions}
         return offset_calls.list_offsets(self._brokers, times, skip_failed=skip_failed)
 

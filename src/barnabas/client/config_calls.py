@@ -49,10 +49,10 @@ def describe_settings(brokers: Brokers, kind: str, name: str) -> list[ConfigValu
 
     Raises:
         KafkaError: the broker rejected the request.
-        ClientError: the broker does not answer, or `name` is not the id of a broker.
+        ClientError: the broker does not answer, `kind` is unknown, or `name` is not the id of a broker.
     """
     resource = DescribeConfigsResource(
-        resource_type=_TYPES[kind], resource_name=name, configuration_keys=None
+        resource_type=_type_of(kind), resource_name=name, configuration_keys=None
     )
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
 
@@ -101,13 +101,20 @@ def changed_resource(
     has triples of an operation ("set", "delete", "append" or "subtract"), the name of a setting, and a value.
     """
     return AlterConfigsResource(
-        resource_type=_TYPES[kind],
+        resource_type=_type_of(kind),
         resource_name=name,
         configs=[
             AlterableConfig(name=key, config_operation=_OPERATIONS[operation], value=value)
             for operation, key, value in changes
         ],
     )
+
+
+def _type_of(kind: str) -> int:
+    number = _TYPES.get(kind)
+    if number is None:
+        raise ClientError(f"{kind!r} is no kind of resource with settings: use {', '.join(_TYPES)}")
+    return number
 
 
 def _broker_id(name: str) -> BrokerId:

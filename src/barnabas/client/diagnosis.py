@@ -43,8 +43,7 @@ class Finding(NamedTuple):
 def examine(servers: str, address: Address, topic: str | None = None) -> Iterator[Finding]:
     """Check whether a client with the settings of `servers` can use a broker. Yield the result of each check.
 
-    If a check of the connection fails, no further check follows. ClientError is raised if the broker stops
-    answering after these checks.
+    If a check fails because the broker does not answer, no further check follows.
 
     Args:
         servers: settings of the client. The addresses in the text are not used.
@@ -159,13 +158,16 @@ class _Examined:
 
     def cluster(self, topic: str | None) -> Iterator[Finding]:
         """Check every broker's advertised address, and the client's permissions on a topic."""
-        with self._connect(self._address) as connection:
-            wanted = [] if topic is None else [MetadataRequestTopic(name=topic)]
-            found = connection.ask(
-                MetadataRequest(
-                    topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=True
-                )
-            )
+        wanted = [] if topic is None else [MetadataRequestTopic(name=topic)]
+        request = MetadataRequest(
+            topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=True
+        )
+        try:
+            with self._connect(self._address) as connection:
+                found = connection.ask(request)
+        except ClientError as error:
+            yield Finding("cluster", False, str(error), "run the command again, and read the broker's log")
+            return
         told = [Address(broker.host, broker.port) for broker in found.brokers]
         if not told:
             yield Finding(

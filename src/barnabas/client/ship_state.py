@@ -78,7 +78,11 @@ class SourceState:
             ) from None
         self.clean = True
         self.shipped: Shipped | None = None
-        self._load()
+        try:
+            self._load()
+        except BaseException:
+            self.close()
+            raise
 
     def save(self, shipped: Shipped, *, clean: bool) -> None:
         """Write the file durably: write a temporary file, and rename it.
@@ -108,19 +112,19 @@ class SourceState:
     def _load(self) -> None:
         try:
             document: dict[str, Any] = json.loads(self._path.read_text())
+            position = document["position"]
+            self.clean = document["clean"]
+            self.shipped = Shipped(
+                document["number"],
+                Position.decode(position) if position is not None else None,
+                document["partition"],
+                document["offset"],
+                document["time_ms"],
+            )
         except FileNotFoundError:
             return
-        except ValueError:
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise ClientError(
                 f"{self._path} is damaged: remove its directory; `barnabas ship` then reads its position "
                 "from the topic"
             ) from None
-        position = document["position"]
-        self.clean = document["clean"]
-        self.shipped = Shipped(
-            document["number"],
-            Position.decode(position) if position is not None else None,
-            document["partition"],
-            document["offset"],
-            document["time_ms"],
-        )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.client.lag import lag_of
-from barnabas.spark.position import Position
+from barnabas.spark.position import offsets_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -174,8 +174,8 @@ def _lags(source: Mapping[str, Any]) -> list[PartitionLag]:
     offsets = source.get("endOffset")
     if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
         return []
-    read = Position.from_json(offsets).offsets
-    ends = read | Position.from_json(source.get("latestOffset") or {}).offsets
+    read = offsets_of(offsets)
+    ends = read | offsets_of(source.get("latestOffset") or {})
     lags = lag_of(ends, read)
     return [PartitionLag(*tp, offset, ends[tp], lags[tp]) for tp, offset in sorted(read.items())]
 

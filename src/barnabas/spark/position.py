@@ -19,6 +19,20 @@ _ID = "id"
 _PLAN = "#plan"
 
 
+def offsets_of(nested: Mapping[str, Mapping[str, Any]]) -> Offsets:
+    """Return the offsets in the output of `Position.to_json`, whatever version of Barnabas made its plan.
+
+    Raises ValueError if the argument is not a position.
+    """
+    return from_json(
+        {
+            topic: {name: int(offset) for name, offset in parts.items() if name != _ID}
+            for topic, parts in nested.items()
+            if topic != _PLAN
+        }
+    )
+
+
 @dataclass(frozen=True)
 class Position:
     """The offset of the next record of each partition, and the ids of their topics (KIP-516).
@@ -42,13 +56,9 @@ class Position:
             ValueError: the argument is not a position.
             PlanError: the plan in it is from a later version of Barnabas.
         """
-        topics = {topic: parts for topic, parts in nested.items() if topic != _PLAN}
-        ids = {topic: str(parts[_ID]) for topic, parts in topics.items() if _ID in parts}
-        numbers = {
-            topic: {name: int(offset) for name, offset in parts.items() if name != _ID}
-            for topic, parts in topics.items()
-        }
-        return cls(from_json(numbers), ids, Plan.from_json(nested[_PLAN]) if _PLAN in nested else None)
+        ids = {topic: str(parts[_ID]) for topic, parts in nested.items() if topic != _PLAN and _ID in parts}
+        plan = Plan.from_json(nested[_PLAN]) if _PLAN in nested else None
+        return cls(offsets_of(nested), ids, plan)
 
     def to_json(self) -> PositionJson:
         """Return the JSON for the checkpoint, in a fixed order."""

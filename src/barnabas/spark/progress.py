@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.client.lag import lag_of
-from barnabas.spark.position import Position
+from barnabas.spark.position import offsets_of
 from barnabas.spark.ranges import Offsets
 
 
@@ -28,6 +28,6 @@ def lag(progress: Mapping[str, Any]) -> Offsets:
 
 def _offsets(text: str) -> Offsets:
     try:
-        return Position.from_json(json.loads(text)).offsets
+        return offsets_of(json.loads(text))
     except (ValueError, AttributeError, TypeError):  # another source's, or None
         return {}

@@ -22,3 +22,10 @@ def test_of_two_sources_of_one_topic_the_one_further_behind_counts() -> None:
     behind = {"endOffset": '{"a": {"0": 2}}', "latestOffset": '{"a": {"0": 9}}'}
     for sources in ([ahead, behind], [behind, ahead]):
         assert lag({"sources": sources}) == {TopicPartition("a", 0): 7}
+
+
+def test_a_plan_of_a_later_version_does_not_hide_the_lag() -> None:
+    end = '{"a": {"0": 5, "id": "Zm9v"}, "#plan": {"version": 99}}'
+    assert lag({"sources": [{"endOffset": end, "latestOffset": '{"a": {"0": 9}}'}]}) == {
+        TopicPartition("a", 0): 4
+    }

@@ -7,5 +7,6 @@ A metric on the hot path is a plain attribute: one increment costs 0.03 us, a me
 from barnabas.base.metrics.durations import BOUNDS, Durations
 from barnabas.base.metrics.meter import Meter
 from barnabas.base.metrics.percentages import Percentages
+from barnabas.base.metrics.rate import Rate
 
-__all__ = ["BOUNDS", "Durations", "Meter", "Percentages"]
+__all__ = ["BOUNDS", "Durations", "Meter", "Percentages", "Rate"]

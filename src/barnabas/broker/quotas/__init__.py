@@ -3,7 +3,7 @@
 from barnabas.broker.quotas.clients import ClientQuotas, Mutations, Windows
 from barnabas.broker.quotas.connections import ConnectionRates
 from barnabas.broker.quotas.entities import DEFAULT, Default, QuotaEntity, QuotaKind, limits_of
-from barnabas.broker.quotas.windows import Rate, TokenBucket
+from barnabas.broker.quotas.token_bucket import TokenBucket
 
 __all__ = [
     "DEFAULT",
@@ -13,7 +13,6 @@ __all__ = [
     "Mutations",
     "QuotaEntity",
     "QuotaKind",
-    "Rate",
     "TokenBucket",
     "Windows",
     "limits_of",

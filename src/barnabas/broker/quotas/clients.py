@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from barnabas.base.metrics import Rate
 from barnabas.broker.quotas.entities import DEFAULT, Name, QuotaEntity, QuotaKind, limits_of
-from barnabas.broker.quotas.windows import Rate, TokenBucket
+from barnabas.broker.quotas.token_bucket import TokenBucket
 
 #: most meters that are kept, because clients choose their ids freely
 _MOST_METERS = 10_000

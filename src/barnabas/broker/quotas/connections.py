@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from barnabas.base.metrics import Rate
 from barnabas.broker.quotas.clients import Windows
 from barnabas.broker.quotas.entities import DEFAULT, Name, QuotaEntity, QuotaKind, limits_of
-from barnabas.broker.quotas.windows import Rate
 
 #: most addresses whose rates are kept
 _MOST_ADDRESSES = 10_000

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.broker.quotas import DEFAULT, ClientQuotas, QuotaEntity, QuotaKind, Rate, TokenBucket
+from barnabas.base.metrics import Rate
+from barnabas.broker.quotas import DEFAULT, ClientQuotas, QuotaEntity, QuotaKind, TokenBucket
 
 PRODUCE = QuotaKind.PRODUCE
 

@@ -89,8 +89,8 @@ class StoreServer:
         """
         server = cls(environment, tick)
         server.tree = await DurableTree.open(environment, folders, server._report, before_new)
+        server.sessions = SessionTracker(server.tree, environment.random, tick)
         try:
-            server.sessions = SessionTracker(server.tree, environment.random, tick)
             server._listener = await listen(lambda: ServerConnection(server))
         except BaseException:
             await server.close()
