@@ -218,6 +218,8 @@ class InFlight:
         self._locks: list[tuple[float, Offset, Offset]] = []
         #: a start offset, an offset from which `_settled` counts on, and its count between these offsets
         self._counted = start, start, 0
+        #: first and last offsets that include all archiving records, in any order; they may overlap
+        self._archiving_spans: list[tuple[Offset, Offset]] = []
         #: the records whose dead letters are written, until their archived state is stored
         self._written_letters: list[tuple[Offset, Offset]] = []
         #: first and last offsets of the changes that no write contains yet
@@ -729,6 +731,8 @@ class InFlight:
         """
         if not self._archiving:
             return []
+        archiving = [each for each in self._within(_union(self._archiving_spans)) if each.state == ARCHIVING]
+        self._archiving_spans = [(each.first, each.last) for each in archiving]
         unstored = _union(self._dirty + (self._writing[1] if self._writing else []))
         self._written_letters = [
             span for span in self._written_letters if list(_without(*span, unstored)) != [span]
@@ -737,10 +741,17 @@ class InFlight:
             return []
         return [
             DeadLetters(first, last, each.deliveries, each.is_rejected)
-            for each in self._ranges
-            if each.state == ARCHIVING
+            for each in archiving
             for first, last in _without(each.first, each.last, unstored)
         ]
+
+    def _within(self, spans: Iterable[tuple[Offset, Offset]]) -> Iterator[Range]:
+        """Yield the ranges that overlap with `spans`, which are in order and may reach beyond the flight."""
+        start, end = self.start, self.end
+        parts = [
+            (max(first, start), min(last, end - 1)) for first, last in spans if first < end and last >= start
+        ]
+        return (each for each, _ in self._overlapping(parts))
 
     def letters_written(self, first: Offset, last: Offset) -> bool:
         """Archive those records from `first` to `last` whose dead letters were due and are now written.
@@ -854,6 +865,8 @@ class InFlight:
         size = each.last - each.first + 1
         self._counts[each.state] -= size
         each.state = state
+        if state == ARCHIVING:
+            self._archiving_spans.append((each.first, each.last))
         self._count(each, size)
         each.member = _NOBODY
         each.until = 0.0
@@ -879,6 +892,8 @@ class InFlight:
 
     def _append(self, each: Range) -> None:
         self._count(each, each.size)
+        if each.state == ARCHIVING:
+            self._archiving_spans.append((each.first, each.last))
         self.end = each.last + 1
         if self._ranges and self._ranges[-1].is_like(each):
             self._ranges[-1].last = each.last
@@ -1038,7 +1053,8 @@ def _without(
 
     `bounds` must be in order and must not overlap, as `_union` returns them.
     """
-    for begin, end in bounds[bisect_left(bounds, first, key=itemgetter(1)) :]:
+    for index in range(bisect_left(bounds, first, key=itemgetter(1)), len(bounds)):
+        begin, end = bounds[index]
         if begin > last:
             break
         if begin > first:

@@ -189,6 +189,25 @@ def test_two_thousand_alternating_answers_become_few_ranges_again():
     assert not flight.ranges() and flight.start == 2000
 
 
+def test_a_look_for_due_dead_letters_costs_by_what_is_due():
+    """Every other record is still locked, so each record is a range."""
+
+    def cost(in_flight: int) -> int:
+        flight = InFlight(0, Limits(record_locks=5000, has_dead_letters=True))
+        acquire(flight, batch_of((0, in_flight - 1)))
+        types = [RENEW, ACCEPT] * (in_flight // 2)
+        flight.acknowledge("a", [Acknowledgement(1, in_flight - 1, types[1:])], 10.0)
+        flight.acknowledge("a", [Acknowledgement(6, 6, [REJECT])], 10.0)
+        store(flight)
+        assert len(flight.ranges()) == in_flight
+        flight.due_letters()
+        lines = lines_of(lambda: flight.due_letters())
+        assert flight.due_letters() == [(6, 6, 1, True)]
+        return lines
+
+    assert cost(2000) <= cost(20)
+
+
 def test_acquiring_costs_no_more_while_many_dead_letters_wait():
     """Every other record waits for its dead letter, so each record before the next one is a range."""
 
