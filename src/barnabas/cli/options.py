@@ -315,7 +315,10 @@ def parse_assignments(items: Iterable[str], option: str) -> dict[str, str]:
 
 
 def require_unique(names: Iterable[str], what: str) -> None:
-    """Raise click.UsageError if a name occurs twice; `what` begins the message."""
+    """Raise click.UsageError if a name occurs twice.
+
+    `what` is the beginning of the message, such as "the command names".
+    """
     seen = set()
     for name in names:
         if name in seen:

@@ -27,7 +27,7 @@ from barnabas.kafka.security.acls import (
 def describe_acls(servers: str, timeout: float, chosen: AclFilter) -> list[AclBinding]:
     """Return the ACLs that match the filter `chosen`, sorted.
 
-    `servers` are the addresses of brokers, and `timeout` is the time limit in seconds.
+    `servers` are the addresses of brokers (``host:port,...``); `timeout` is the time limit in seconds.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers.
@@ -56,7 +56,7 @@ def describe_acls(servers: str, timeout: float, chosen: AclFilter) -> list[AclBi
 def create_acls(servers: str, timeout: float, rules: Sequence[AclBinding]) -> None:
     """Create ACLs. It is no error if an ACL exists already.
 
-    `servers` are the addresses of brokers, and `timeout` is the time limit in seconds.
+    `servers` are the addresses of brokers (``host:port,...``); `timeout` is the time limit in seconds.
 
     Raises:
         KafkaError: the broker rejected an ACL. It may have created the other ones.
@@ -81,7 +81,7 @@ def create_acls(servers: str, timeout: float, rules: Sequence[AclBinding]) -> No
 def delete_acls(servers: str, timeout: float, filters: Sequence[AclFilter]) -> list[AclBinding]:
     """Delete the ACLs that match any of the filters. Return the deleted ACLs, sorted.
 
-    `servers` are the addresses of brokers, and `timeout` is the time limit in seconds.
+    `servers` are the addresses of brokers (``host:port,...``); `timeout` is the time limit in seconds.
 
     Raises:
         KafkaError: the broker rejected a filter, or did not delete an ACL. It may have deleted other ACLs.

@@ -73,7 +73,7 @@ def create_token(
     """Create a token.
 
     Args:
-        servers: addresses of brokers.
+        servers: addresses of brokers (``host:port,...``).
         timeout: time limit in seconds.
         owner: user as whom a client with the token logs in; None for the user who sends this request.
         renewers: users who can renew and expire the token, in addition to the owner.
@@ -102,7 +102,7 @@ def create_token(
 def list_tokens(servers: str, timeout: float) -> list[TokenListing]:
     """Return the tokens that the user may see, without their passwords.
 
-    `servers` are the addresses of brokers, and `timeout` is the time limit in seconds.
+    `servers` are the addresses of brokers (``host:port,...``); `timeout` is the time limit in seconds.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers.
@@ -123,8 +123,8 @@ def list_tokens(servers: str, timeout: float) -> list[TokenListing]:
 def renew_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
     """Set the expiry of a token to `period_ms` from now; -1 means the broker's default period.
 
-    Return the new expiry in ms since 1970. `servers` are the addresses of brokers, and `timeout` is the time
-    limit in seconds.
+    Return the new expiry in ms since 1970. `servers` are the addresses of brokers (``host:port,...``), and
+    `timeout` is the time limit in seconds.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers, or the user sees no such
@@ -139,8 +139,8 @@ def renew_token(servers: str, timeout: float, token_id: str, period_ms: int) -> 
 def expire_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
     """Set the expiry of a token to `period_ms` from now; -1 deletes the token.
 
-    Return the new expiry in ms since 1970. `servers` are the addresses of brokers, and `timeout` is the time
-    limit in seconds.
+    Return the new expiry in ms since 1970. `servers` are the addresses of brokers (``host:port,...``), and
+    `timeout` is the time limit in seconds.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers, or the user sees no such

@@ -26,7 +26,7 @@ Entity: TypeAlias = Mapping[str, str | None]
 def describe_quotas(servers: str, timeout: float) -> list[tuple[Entity, dict[str, float]]]:
     """Return all quotas: each entity (user, client id or address), and its limits by name.
 
-    `servers` are the addresses of brokers, and `timeout` is the time limit in seconds.
+    `servers` are the addresses of brokers (``host:port,...``); `timeout` is the time limit in seconds.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers.
@@ -45,8 +45,9 @@ def describe_quotas(servers: str, timeout: float) -> list[tuple[Entity, dict[str
 def alter_quotas(servers: str, timeout: float, entity: Entity, changes: Mapping[str, float | None]) -> None:
     """Set an entity's quotas to the values in `changes`. Remove quotas with the value None.
 
-    `servers` are the addresses of brokers, and `timeout` is the time limit in seconds. `entity` has names by
-    "user", "client-id" or "ip"; the name None is the default for all names without a quota.
+    `servers` are the addresses of brokers (``host:port,...``); `timeout` is the time limit in seconds.
+    `entity` has names by "user", "client-id" or "ip"; the name None is the default for all names without a
+    quota.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers.

@@ -38,7 +38,10 @@ Given = Mapping[str, str]
 
 
 def refuse(name: str, value: object, cure: str) -> ConfigError:
-    """Return the error for an invalid setting, on one line and without secrets."""
+    """Return the error for an invalid setting, on one line and without secrets.
+
+    `cure` is the end of the text: what the user can do.
+    """
     shown = "[hidden]" if _SECRET.search(name) else without_userinfo(str(value))
     return ConfigError(f"{name}={shown} is not allowed: {cure}")
 

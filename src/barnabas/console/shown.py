@@ -57,7 +57,7 @@ def shown(
 
     Args:
         data: the bytes; None for null.
-        how: one of `FORMATS`.
+        how: "auto", "text", "json" or "hex".
         decode: decodes bytes by a registered schema; None if there is no registry.
         masks: paths in JSON to hide. If the value is not JSON, it is hidden completely, because the position
             of the secret is unknown.

@@ -116,14 +116,14 @@ class ClusterView:
         return live_leaders(self.metadata(topics).topics)
 
     def groups(self) -> tuple[list[Any], str | None]:
-        """Return all groups sorted by name, and the error of a broker that does not list its groups.
+        """Return all groups sorted by name, and the error text of a broker that does not list its groups.
 
-        The error is None if every broker has listed its groups.
+        A group is its part of a ListGroups response. The error is None if every broker has listed its groups.
         """
         return self.shared("groups", 1.0, self._listed_groups)
 
     def committed(self) -> dict[str, dict[TopicPartition, int]]:
-        """Return the committed offsets of the first `MOST_GROUPS` groups."""
+        """Return the committed offsets of the first `MOST_GROUPS` groups, by name of the group."""
         return self.shared("committed", 2.0, self._committed)
 
     def share_offsets(self, group: str) -> dict[TopicPartition, ShareOffset]:

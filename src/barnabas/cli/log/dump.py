@@ -20,7 +20,7 @@ from barnabas.kafka.records.batch import DELETE_HORIZON_FLAG, HEADER_SIZE
 
 
 class Entry(NamedTuple):
-    """One entry of a file, such as a batch: as text, as fields, and with its problem if it has one."""
+    """One entry of a file, such as a batch: as text and as fields. `damage` is None if it has no problem."""
 
     text: str
     fields: dict[str, Any]

@@ -40,27 +40,35 @@ class Finding:
 
 @dataclass(slots=True)
 class Segment:
-    """A segment's file: its undamaged batches, and its ranges of damaged bytes."""
+    """A segment's file: its undamaged batches, and its ranges of damaged bytes.
+
+    Attributes:
+        size: bytes of the file.
+        batches: position and header of each undamaged batch.
+        damaged: (first damaged byte, first byte after the damage, offset expected at the damage).
+        end: offset after the last undamaged batch.
+    """
 
     path: Path
     base_offset: int
     size: int
     batches: list[tuple[int, BatchHeader]] = field(default_factory=list)
-    #: (first damaged byte, first byte after the damage, offset expected at the damage)
     damaged: list[tuple[int, int, int]] = field(default_factory=list)
-    #: the offset after the last whole batch
     end: int = 0
 
 
 @dataclass(slots=True)
 class Partition:
-    """One partition's folder, and the findings of its check."""
+    """One partition's folder, and the findings of its check.
+
+    Attributes:
+        safe_end: end offset of the records that are known to have been fsynced.
+        topic_id: topic id in partition.metadata; None if that file is missing or damaged.
+    """
 
     path: Path
     topic_partition: TopicPartition
-    #: the end offset of the records that are known to have been fsynced
     safe_end: int
     segments: list[Segment]
     findings: list[Finding] = field(default_factory=list)
-    #: the topic id in partition.metadata; None if that file is missing or damaged
     topic_id: TopicId | None = None

@@ -96,7 +96,8 @@ class Repair:
         """Repair files that the broker of a cluster cannot copy from others and cannot rebuild itself.
 
         The undamaged part of a damaged replica stays, and the replica is marked as incomplete. The broker
-        normally copies it again from the partition's leader. If no other replica is left, it can be elected.
+        normally copies it again from the partition's leader. If no other replica is left, an unclean election
+        can make the repaired replica the leader.
         """
         paths = self._found.paths
         for name in embedded_files(_FS, [str(path) for path in paths]):

@@ -40,7 +40,8 @@ class JsonSchema:
 
         Raises:
             UnfitError: the schema does not allow the value, or the value cannot be written as JSON in UTF-8.
-            ValueError: the schema is no JSON Schema, or a reference in it is not known.
+            ValueError: the schema is no JSON Schema, a reference in it is not known, or `value` contains NaN
+                or an infinite number.
         """
         from jsonschema.exceptions import best_match
         from referencing.exceptions import Unresolvable

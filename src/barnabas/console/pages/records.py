@@ -310,8 +310,8 @@ def record_at(
 def content(view: ClusterView, record: Record, how: str, masks: Masks, most: int = PREVIEW) -> dict[str, Any]:
     """Return the key, the value and the headers of a record for a page, at most `most` characters of each.
 
-    If the console hides values, key and value are `HIDDEN`, and there are no headers. `how` is one of
-    `FORMATS`; `masks` hide parts of the value.
+    If the console hides values, key and value are `HIDDEN`, and there are no headers. `how` is "auto",
+    "text", "json" or "hex"; `masks` hide parts of the value.
     """
     if view.privacy.hide_values:
         return {"key": HIDDEN, "value": HIDDEN, "headers": [], "origin": None}

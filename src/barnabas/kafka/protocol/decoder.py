@@ -75,7 +75,10 @@ class _Compiler(FunctionBuilder):
     has_records = False
 
     def count(self, n: str) -> None:
-        """Emit code that counts `n` array elements or tagged fields. This compiler emits none."""
+        """Do nothing. A compiler of counting decoders emits code here that counts elements or tagged fields.
+
+        `n` is the expression for their number.
+        """
 
     def skip_tags(self) -> str:
         """Return the statement that skips tagged fields when the message knows none."""
