@@ -235,8 +235,8 @@ def _read(
 def _starts(offset: int, marks: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
     """Return each partition's first offset to read, for the value of --offset.
 
-    A negative `offset` counts from the end. If a partition does not have `offset`, the nearest one that it
-    has is used, and a line on stderr says so.
+    A negative `offset` counts from the end, as far as the first offset. If a partition does not have a
+    positive `offset`, the nearest one that it has is used, and a line on stderr says so.
 
     Args:
         marks: the first and the end offset of each partition.
@@ -298,9 +298,9 @@ def _print(
 ) -> None:
     """Write each batch of records to stdout.
 
-    The function returns after `max_messages` records, after `timeout` seconds without a record, at the end
-    of `batches`, or if no program reads stdout any more. None means no limit. When a batch is written,
-    `finish` is called with each of its records.
+    The function returns after `max_messages` records, at the end of `batches`, or if no program reads stdout
+    any more. Without `max_messages`, it also returns after `timeout` seconds without a record. None means no
+    limit. When a batch is written, `finish` is called with each of its records.
 
     Raises:
         TimedOut: no record came for `timeout` seconds, and fewer than `max_messages` were printed.

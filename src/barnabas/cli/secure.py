@@ -60,7 +60,10 @@ class Secured:
         return f"  secured     {rule}\n  try         {command}"
 
     def login_options(self, servers: str) -> Sequence[str]:
-        """Write the admin's client settings for an address. Return the options of a command that use them."""
+        """Write the admin's client settings, with `servers` (``host:port,...``) as the brokers to connect to.
+
+        Return the options with which a `barnabas` command uses these settings.
+        """
         return ["--config", str(self.folder.write_login(ADMIN, self.password, servers))]
 
     def servers(self, address: str) -> Servers:

@@ -461,8 +461,8 @@ def check(code: int, about: str, message: str | None = None) -> None:
 def ask_once(servers: str, timeout: float, request: Request) -> Any:
     """Return the response of the first broker that answers, within `timeout` seconds in total.
 
-    A broker that accepts no connection is skipped after a few seconds. The first broker that accepts one has
-    all the remaining time to answer.
+    `servers` are the addresses of brokers (``host:port,...``). A broker that accepts no connection is skipped
+    after a few seconds. The first broker that accepts one has all the remaining time to answer.
 
     Raises:
         ClientError: no broker answers.

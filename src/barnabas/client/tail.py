@@ -68,8 +68,8 @@ class FileTail:
         path: name of the file. After a rotation another file has it.
         position: position at which an earlier reader stopped. None begins with `history`, or with the present
             file.
-        since_ns: time at which the position was reached, in ns since the epoch. If its file no longer exists,
-            rotated files that were written after it are read.
+        since_ns: time at which the position was reached, in ns since the epoch. If the position's file no
+            longer exists, rotated files that were written after this time are read.
         history: rotated files to read before the file itself, if nothing was read before.
         grace_polls: number of polls without new lines before a renamed file counts as complete, because a
             writer may still have it open.

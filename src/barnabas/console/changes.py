@@ -23,6 +23,9 @@ _LAST_MS = 253_402_300_799_999
 def change(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Change:
     """Return the change that a page requests, not made yet.
 
+    `wanted` has the fields of a page's form. ``do`` is the kind of the change, such as "create-topic"; the
+    other fields depend on it.
+
     Raises:
         QueryError: a field is missing or invalid.
         UnfitError, SchemaError, SchemaNameError: a schema cannot encode a value.
@@ -151,7 +154,10 @@ def _targets(
 
 
 def _partitions(wanted: Wanted) -> list[int] | None:
-    """Return the partitions of a change; None for all. Raises QueryError if they are no list of numbers."""
+    """Return the field ``partitions`` of a page's form; None, for all partitions, if there is no such field.
+
+    Raises QueryError if the field is not a list of whole numbers.
+    """
     numbers = wanted.get("partitions")
     if numbers is None:
         return None

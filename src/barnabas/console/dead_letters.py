@@ -32,9 +32,8 @@ def origin(headers: Headers) -> str | None:
 def source_of(headers: Headers) -> tuple[TopicPartition, int] | None:
     """Return the partition and the offset of the original record, from the headers of a dead letter.
 
-    Return None if the record is not the dead letter of a share group. A caller can read the original record
-    there. The dead letter itself has its contents only if the group sets
-    ``errors.deadletterqueue.copy.record.enable``.
+    Return None if the record is not the dead letter of a share group. The dead letter itself has the contents
+    of the original record only if the group sets ``errors.deadletterqueue.copy.record.enable``.
     """
     given = list(headers)
     found = [_last(given, {_QUEUE + name}) for name in ("topic", "partition", "offset")]

@@ -302,6 +302,8 @@ class Live:
     async def watch(self, topic: str) -> AsyncIterator[str]:
         """Yield events of a topic as JSON, until the caller closes the iterator.
 
+        An event is a result of `TopicReader.look`, or an error (``problem``).
+
         If `_BEHIND` events wait for a slow caller, it misses the events after them. The next event that it
         gets has the number of missed events (``missed``).
         """

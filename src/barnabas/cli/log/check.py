@@ -351,7 +351,10 @@ def _check_partition(
 
 
 def _sizes(path: Path) -> Mapping[TopicPartition, Mapping[int, checkpoints.SegmentSizes]]:
-    """Return the size of each segment at the last clean stop; empty when the last stop was not clean."""
+    """Return the sizes of each segment at the last clean stop, by partition and base offset.
+
+    The result is empty if the last stop was not clean, or if the sizes cannot be read.
+    """
     try:
         if (path / checkpoints.CLEAN_SHUTDOWN).exists():
             return checkpoints.decode_sizes((path / checkpoints.SEGMENT_SIZES).read_bytes()) or {}

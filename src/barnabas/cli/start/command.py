@@ -223,7 +223,7 @@ def _may_be_shared(values: Mapping[str, str]) -> bool:
 
 
 def _refuse_to_open(folders: Iterable[Path]) -> None:
-    """Reject data that `--secure` has protected, if the command has neither `--secure` nor an authorizer.
+    """Reject data that `--secure` has protected, for a command without `--secure`.
 
     Without this check, any client could use the data if the user forgets `--secure`.
 
