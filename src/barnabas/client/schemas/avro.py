@@ -11,7 +11,7 @@ from barnabas.client.schemas.registered import Registered
 
 
 class AvroSchema:
-    """Reads and writes payloads of one Avro schema.
+    """Reads and writes values of one Avro schema, without the magic byte and the schema id of a payload.
 
     The constructor raises ValueError, TypeError or KeyError if the schema is not valid.
     """

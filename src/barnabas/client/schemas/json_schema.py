@@ -21,20 +21,20 @@ _LONGEST_PART = 200
 
 
 class JsonSchema:
-    """Reads and writes payloads of one JSON Schema (draft 4 to 2020-12)."""
+    """Reads and writes values of one JSON Schema (draft 4 to 2020-12): JSON without magic byte and id."""
 
     def __init__(self, schema: Registered) -> None:
         self._schema = schema
 
     def read(self, data: bytes) -> Any:
-        """Return the value of JSON text, without magic byte and schema id. It is not checked by the schema.
+        """Return the value of JSON text, without a check by the schema.
 
         Raises ValueError if the bytes are not JSON.
         """
         return json.loads(data)
 
     def write(self, value: Any, path: str) -> bytes:
-        """Return a value as JSON text, without magic byte and schema id, if the schema allows the value.
+        """Return a value as JSON text, if the schema allows the value.
 
         `path` names the value in the text of an error.
 
