@@ -23,8 +23,8 @@ Begin with:
   echo hello | barnabas produce orders
   barnabas consume orders --from-beginning
 
-Every command explains itself with --help and examples. A broker other than 127.0.0.1:9092 is named with
---bootstrap-server or the environment variable BARNABAS_BOOTSTRAP_SERVER.
+Every command has --help with examples. To use a broker other than 127.0.0.1:9092, give --bootstrap-server or
+set the environment variable BARNABAS_BOOTSTRAP_SERVER.
 """
 
 

@@ -27,9 +27,9 @@ from barnabas.cli.schema_options import registry_login_option
         barnabas console --allow-writes --mask 'orders:$.card.number'
         barnabas console --listen 0.0.0.0:8443 --auth-file users --tls-cert cert.pem --tls-key key.pem
         """,
-        "It prints `ready` and a link that logs in one browser. The console is a client of the cluster: it "
-        "joins no group, commits nothing, and changes nothing without --allow-writes. "
-        "`barnabas start --console` runs one beside a broker. It needs the extra console: "
+        "The command prints `ready` and a link that logs in one browser. The console is a client of the "
+        "cluster: it joins no group, commits nothing, and changes nothing without --allow-writes. "
+        "`barnabas start --console` runs a console beside a broker. A console needs the extra console: "
         f"{pip_install('console', quote='`')}.",
     )
 )

@@ -68,7 +68,7 @@ class OffsetAbsent(BarnabasError):
 @click.option(
     "--from-beginning",
     is_flag=True,
-    help="Begin at the first record (with --group: where none is committed).",
+    help="Begin at the first record; with --group, only in partitions without a committed offset.",
 )
 @click.option(
     "--group",

@@ -101,9 +101,9 @@ def list_groups(state: str | None, kind: str | None, as_json: bool, bootstrap_se
         "partitions of the group's topics. The lag of a partition without an offset is -: there "
         "auto.offset.reset decides where the group starts. For a share group, all records below START are "
         "finished, and LAG is the number of records that are not finished yet. LOCKED is the number of "
-        "records with a member, and UNLOCKS is the time until the first of these locks ends. WAITING is the "
-        "number of records that wait for another delivery. DELIVERIES is the highest delivery count of all "
-        "these records. These four are - if no member reads the partition, and on Apache Kafka.",
+        "records that members have locked. UNLOCKS is the time until the first of these locks ends. WAITING "
+        "is the number of records that wait for another delivery. DELIVERIES is the highest delivery count "
+        "of all these records. These four are - if no member reads the partition, and on Apache Kafka.",
     )
 )
 @click.argument("group", type=NAME, shell_complete=group_names)

@@ -157,8 +157,8 @@ def _cluster_options(*config: str) -> Callable[[F], F]:
             metavar="HOST:PORT",
             envvar="BARNABAS_BOOTSTRAP_SERVER",
             callback=_to_servers,
-            help="Brokers to connect to first, separated by commas.  [default: those of the file, or "
-            f"{DEFAULT_BOOTSTRAP}]",
+            help="Brokers to connect to first, separated by commas.  [default: those of the client "
+            f"settings, or {DEFAULT_BOOTSTRAP}]",
         ),
         click.option(
             *config,
@@ -166,15 +166,15 @@ def _cluster_options(*config: str) -> Callable[[F], F]:
             type=FILE,
             envvar="BARNABAS_CONFIG",
             **kept,
-            help="Client settings: Kafka's client.properties, or TOML; BARNABAS_CONFIG names one, too.",
+            help="A file of client settings: Kafka's client.properties, or TOML. The environment variable "
+            "BARNABAS_CONFIG can also name it.",
         ),
         click.option(
             "--profile",
             type=NAME,
             envvar="BARNABAS_PROFILE",
             **kept,
-            help="A table of profiles.toml in the folder barnabas of your configuration, with the same "
-            "settings.",
+            help="The name of a table with client settings in ~/.config/barnabas/profiles.toml.",
         ),
         click.option(
             "--user",

@@ -73,12 +73,12 @@ class _Limit(NamedTuple):
         """,
         "Each line is a record, without the LF or CRLF that ends it. With --json each line is an object: "
         '{"value": "v", "key": "k", "headers": [["h", "v"]], "timestamp": 1767225600000, "partition": 0}. '
-        'Only value must be there; bytes that are not UTF-8 are {"base64": "..."}. The partitioner chooses '
-        "the partition by the key, as for every other record; with --keep-partitions, the object names it. "
-        "With --raw all the input is one record. With --value-schema values are JSON, which that "
-        "registered schema (Avro, JSON Schema or Protobuf) encodes; with --key-schema keys are. SCHEMA is "
-        "an id, SUBJECT/VERSION, or SUBJECT for its latest version. Records are sent idempotently. The "
-        "exit code is 0 only when all of them are acknowledged.",
+        'Only "value" is required; bytes that are not UTF-8 are {"base64": "..."}. The partitioner chooses '
+        'the partition by the key. With --keep-partitions, "partition" in the object names the partition '
+        "instead. With --raw all the input is one record. With --value-schema the values are JSON, and the "
+        "registered schema (Avro, JSON Schema or Protobuf) encodes them. --key-schema does the same for "
+        "keys. SCHEMA is an id, SUBJECT/VERSION, or SUBJECT for its latest version. The producer is "
+        "idempotent. The exit code is 0 only when all records are acknowledged.",
     )
 )
 @click.argument("topic", type=NAME, shell_complete=topic_names)
@@ -98,7 +98,8 @@ class _Limit(NamedTuple):
 @click.option(
     "--keep-partitions",
     is_flag=True,
-    help='With --json: send each record to its "partition". The topic needs as many as the source.',
+    help='With --json: send each record to its "partition". The topic needs as many partitions as the '
+    "source of the records.",
 )
 @click.option("--raw", is_flag=True, help="All the input is one record.")
 @click.option("--null-as", metavar="TEXT", help="A value that is this text is sent as null (a tombstone).")

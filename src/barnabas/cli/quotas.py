@@ -53,9 +53,10 @@ _of_options = options(
         barnabas quotas set --of-ip 192.0.2.7 connection_creation_rate=10
         barnabas quotas set --of-user alice --remove producer_byte_rate
         """,
-        "Rates are bytes, partitions or connections a second; request_percentage is of the time of one "
-        "processor. Each broker applies them by itself. The quota of a user with a client id overrides "
-        "that of the user, which overrides that of the client id.",
+        "Rates are bytes, partitions or connections a second. request_percentage is a percentage of the "
+        "time of one processor. controller_mutation_rate applies to the whole cluster; each broker applies "
+        "the other quotas by itself. The quota of a user with a client id overrides that of the user, which "
+        "overrides that of the client id.",
     ),
 )
 @click.argument("values", type=NAME, nargs=-1, metavar="NAME=VALUE...")

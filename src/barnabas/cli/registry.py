@@ -29,9 +29,10 @@ _LEVELS = (
         curl http://127.0.0.1:8081/subjects
         """,
         "Give clients the URL as schema.registry.url. When the registry answers requests, it prints one "
-        "line: `ready http://127.0.0.1:8081`. Until a broker answers, it waits. The topic has all of its "
-        "data, so any number of registries can share one topic. `barnabas start --registry` runs one "
-        "beside a broker. It needs the extra registry, and protobuf for Protobuf: "
+        "line: `ready http://127.0.0.1:8081`. Until a broker answers, the registry waits. It stores all of "
+        "its data in the topic, so any number of registries can share one topic. `barnabas start "
+        "--registry` runs a registry beside a broker. A registry needs the extra registry, and for Protobuf "
+        "also the extra protobuf: "
         f"{pip_install('registry', 'protobuf', quote='`')}.",
     )
 )

@@ -145,12 +145,13 @@ def list_topics(internal: bool, as_json: bool, bootstrap_server: str) -> None:
         barnabas topics describe --unavailable --under-min-isr
         barnabas topics describe orders --json | jq '.[].partitions[].latest_offset'
         """,
-        "Without names, all topics, also internal ones. LEADER, REPLICAS and ISR are broker ids; a healthy "
-        "partition has all its replicas in sync (ISR). Replicas in ELR are not in sync, but can lead "
-        "without loss. If there are none, the controller waits for those in LAST KNOWN ELR. EARLIEST is the "
-        "offset of the first record, LATEST the offset of the next record, SIZE the bytes on the leader's "
-        "disk; - means that the leader did not answer. ELR, LAST KNOWN ELR and STATE are shown if a "
-        "partition has one. With several filters, a partition is shown if one of them matches.",
+        "Without names, the command shows all topics, also internal ones. LEADER, REPLICAS and ISR are "
+        "broker ids; a healthy partition has all its replicas in sync (ISR). Replicas in ELR are not in "
+        "sync, but can lead without loss. If ISR and ELR are empty, the controller waits for the replicas "
+        "in LAST KNOWN ELR. EARLIEST is the offset of the first record, LATEST the offset of the next "
+        "record, SIZE the bytes on the leader's disk; - means that the leader did not answer. The table has "
+        "ELR, LAST KNOWN ELR and STATE only if a partition has one. With several filters, the table has "
+        "each partition that one of them matches.",
     )
 )
 @topics_argument

@@ -31,8 +31,9 @@ def users() -> None:
         """,
         "Without --password-file the command asks for the password. An existing user gets a new password; "
         "open connections stay open. With --config, the command writes NAME.properties beside that file, "
-        "readable only by its owner. It has the user's login, and the same addresses and trust. Use a "
-        "listener on 127.0.0.1 or one with TLS: on others an eavesdropper can learn enough to log in.",
+        "readable only by its owner. The new file has the user's login, and the addresses and authorities "
+        "of the --config file. Use a listener on 127.0.0.1 or one with TLS: on other listeners an "
+        "eavesdropper can learn enough to log in.",
     )
 )
 @click.argument("name", type=NAME)

@@ -181,7 +181,7 @@ class BrokerConfig(Settings):
         "zookeeper.clientCnxnSocket",
         None,
         choices=("org.apache.zookeeper.ClientCnxnSocketNetty",),
-        doc="Kafka needs it with zookeeper.ssl.client.enable. Barnabas does not: you can omit it.",
+        doc="Kafka needs this setting with zookeeper.ssl.client.enable. Barnabas does not: you can omit it.",
     )
     zookeeper_ssl_keystore_location: str | None = string(
         "zookeeper.ssl.keystore.location",
@@ -579,7 +579,10 @@ class BrokerConfig(Settings):
         doc="The number of samples over which the broker measures the use of clients.",
     )
     quota_window_size_seconds: int = integer(
-        "quota.window.size.seconds", 1, minimum=1, doc="The length of each of these samples, in seconds."
+        "quota.window.size.seconds",
+        1,
+        minimum=1,
+        doc="The length of each sample of quota.window.num, in seconds.",
     )
     controller_quota_window_num: int = integer(
         "controller.quota.window.num",
@@ -591,7 +594,7 @@ class BrokerConfig(Settings):
         "controller.quota.window.size.seconds",
         1,
         minimum=1,
-        doc="The length of each of these samples, in seconds.",
+        doc="The length of each sample of controller.quota.window.num, in seconds.",
     )
 
     # --- topics ---
@@ -709,8 +712,8 @@ class BrokerConfig(Settings):
     min_insync_replicas: int = _topic_default(
         "min.insync.replicas",
         "min.insync.replicas",
-        doc="The default of a topic's min.insync.replicas. The first controller stores its own for all "
-        "brokers.",
+        doc="The default of a topic's min.insync.replicas. The first controller stores its own value for "
+        "all brokers.",
     )
     unclean_leader_election_enable: bool = _topic_default(
         "unclean.leader.election.enable", "unclean.leader.election.enable"
@@ -1193,7 +1196,8 @@ class BrokerConfig(Settings):
         "share.coordinator.state.topic.replication.factor",
         None,
         minimum=1,
-        doc="The replicas of __share_group_state. Unset as for offsets.topic.replication.factor.",
+        doc="The replicas of __share_group_state. If it is unset, the rule of "
+        "offsets.topic.replication.factor applies.",
     )
     share_coordinator_state_topic_min_isr: int | None = short(
         "share.coordinator.state.topic.min.isr",
@@ -1341,7 +1345,8 @@ class BrokerConfig(Settings):
         "transaction.state.log.replication.factor",
         None,
         minimum=1,
-        doc="The replicas of __transaction_state. Unset as for offsets.topic.replication.factor.",
+        doc="The replicas of __transaction_state. If it is unset, the rule of "
+        "offsets.topic.replication.factor applies.",
     )
     transaction_state_log_min_isr: int | None = integer(
         "transaction.state.log.min.isr",

@@ -108,15 +108,15 @@ def cluster() -> None:
 @click.option(
     "--zookeeper",
     metavar="HOST:PORT,.../CHROOT",
-    help="The ZooKeeper to use.  [default: one of the cluster's own]",
+    help="The ZooKeeper to use.  [default: a ZooKeeper that this command starts]",
 )
 @_data_option
 @click.option("--racks", metavar="A,B,...", help="The rack of each broker, separated by commas.")
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="The address of broker 1; the others take the ports that follow, or any free ones if it is 0.  "
-    "[default: 127.0.0.1:9092]",
+    help="The address of broker 1. The other brokers use the ports that follow. With port 0, each broker "
+    "uses a free port.  [default: 127.0.0.1:9092]",
 )
 @assignments_option(
     "--set",
@@ -132,8 +132,8 @@ def cluster() -> None:
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
-    help="The address at which broker 1 serves metrics and health; the others take the ports that follow, or "
-    "any free ones if it is 0. `cluster status --json` has the URLs.",
+    help="The address at which broker 1 serves metrics and health. The other brokers use the ports that "
+    "follow. With port 0, each broker uses a free port. `cluster status --json` has the URLs.",
 )
 @click.option(
     "--secure",
@@ -369,8 +369,9 @@ def _change(word: str, broker: int | None, data: Path, done: str) -> None:
         barnabas cluster import barnabas-data --zookeeper zk1:2181,zk2:2181/prod
         barnabas start --set zookeeper.connect=zk1:2181,zk2:2181/prod
         """,
-        "Stop the broker first. Name every directory of log.dirs, in its order. Records stay where they are; "
-        "metadata-1.journal and its copy get the suffix .imported. You can repeat an interrupted import.",
+        "Stop the broker first. Name every directory of the setting log.dirs, in the same order. Records "
+        "stay where they are; metadata-1.journal and its copy get the suffix .imported. You can repeat an "
+        "interrupted import.",
     ),
 )
 @click.argument(

@@ -29,9 +29,9 @@ def log() -> None:
         barnabas log dump barnabas-data/__consumer_offsets-3 --records --json | jq .records
         barnabas log dump barnabas-data/__transaction_state-17 --records
         """,
-        "Reads Barnabas's files and Apache Kafka's, which are the same, and prints them as Kafka's "
-        "DumpLogSegments does. Safe beside a running broker. The exit code is 1 when a CRC does not match or "
-        "bytes are left over.",
+        "The command reads the files of Barnabas and of Apache Kafka, which have the same format. It prints "
+        "them as Kafka's DumpLogSegments does. You can use it while the broker runs. The exit code is 1 "
+        "when a CRC does not match or bytes are left over.",
     )
 )
 @click.argument(
@@ -89,8 +89,9 @@ _steps_as_json_option = click.option(
         barnabas log check /disk1/barnabas /disk2/barnabas
         barnabas log check barnabas-data --json | jq 'select(.state != "whole")'
         """,
-        "Name every directory of log.dirs, in its order. Reads every batch and checks its CRC; changes "
-        "nothing. The exit code is 1 when something is damaged, missing or unknown.",
+        "Name every directory of the setting log.dirs, in the same order. The command reads every batch and "
+        "checks its CRC. It changes nothing. The exit code is 1 when something is damaged, missing or "
+        "unknown.",
     )
 )
 @_DIRECTORIES
@@ -126,13 +127,14 @@ def check(directories: tuple[Path, ...], as_json: bool) -> None:
         barnabas log repair barnabas-data --dry-run
         barnabas log repair /disk1/barnabas /disk2/barnabas
         """,
-        "Name every directory of log.dirs, in its order, and keep a copy of them if you can. The command "
+        "Name every directory of the setting log.dirs, in the same order. If you can, make a copy of these "
+        "directories first. The command "
         "moves damaged files into a folder damaged.TIME of their directory and deletes none. Lost offsets "
         "stay unused, so that no two records have the same offset. If no copy of the metadata is complete, "
         "the command restores topics, their ids and partitions from the partitions' folders, without their "
-        "settings. In a cluster use it only if no other broker has the records, else use `log discard`. The "
-        "broker copies a repaired replica again from the partition's leader; the replica leads only by "
-        "`topics elect --unclean`.",
+        "settings. In a cluster, use `log discard` if another broker has the records. The broker copies a "
+        "repaired replica again from the partition's leader. A repaired replica leads only after `topics "
+        "elect --unclean`.",
     )
 )
 @_DIRECTORIES
@@ -167,11 +169,11 @@ def repair(directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
         barnabas log discard orders-0 barnabas-data --dry-run
         barnabas log discard orders-0 /disk1/barnabas /disk2/barnabas
         """,
-        "For a stopped broker of a cluster, if other brokers have the records. Name every directory of "
-        "log.dirs. The command moves the replica's files into a folder damaged.TIME of their directory and "
-        "deletes none. When the broker runs again, it copies the partition from the leader. The replica is "
-        "in sync when it has everything. If no other replica was in sync, the partition has no leader until "
-        "`topics elect orders:0 --unclean` accepts the loss.",
+        "Use this command for a stopped broker of a cluster, if other brokers have the records. Name every "
+        "directory of the setting log.dirs. The command moves the replica's files into a folder "
+        "damaged.TIME of their directory and deletes none. When the broker runs again, it copies the "
+        "partition from the leader. The replica is in sync when it has everything. If no other replica was "
+        "in sync, the partition has no leader until `topics elect orders:0 --unclean` accepts the loss.",
     )
 )
 @click.argument("partition", metavar="TOPIC-PARTITION")

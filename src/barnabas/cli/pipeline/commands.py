@@ -77,8 +77,9 @@ _folder = click.option(
         barnabas pipeline run report.sql --once --set day=2026-03-01
         barnabas pipeline run shop.py --master spark://host:7077 --conf spark.executor.memory=2g
         """,
-        "Ctrl-C or SIGTERM stops it when the running batches are done; the next run continues there. A "
-        "failed query is started again, first after a second, later after up to a minute.",
+        "After Ctrl-C or SIGTERM, the pipeline completes the running batches and stops. The next run "
+        "continues after these batches. A failed query is started again, first after a second, later after "
+        "up to a minute.",
     )
 )
 @_file
@@ -226,9 +227,9 @@ def reset(
         barnabas pipeline status shop.py --json | jq '.queries[] | {query, lag, last_error}'
         """,
         "On a terminal the table stays up to date until Ctrl-C or until the pipeline ends. The numbers are "
-        "of each query's last batch: LAG is the number of records that it had not read yet, KEPT and SIZE "
-        "are its state. --check is for monitoring: the exit code is 0 only if the pipeline runs, no query "
-        "has failed or waits for a restart, and there is no alert.",
+        "of each query's last batch. LAG is the number of records that the query had not read yet. KEPT and "
+        "SIZE are the rows and the bytes of its state. --check is for monitoring: the exit code is 0 only "
+        "if the pipeline runs, no query has failed or waits for a restart, and there is no alert.",
     )
 )
 @_file
