@@ -22,7 +22,11 @@ _USER = "User"
 
 @handles(
     CreateDelegationTokenRequest,
-    needs=[checked_by_handler("a login, not by a token; for another owner: user CREATE_TOKENS")],
+    needs=[
+        checked_by_handler(
+            "a login that is not by a token; for a token of another user: CREATE_TOKENS on that user"
+        )
+    ],
     is_forwarded=True,
     needs_login=True,
     is_audited=True,

@@ -24,7 +24,7 @@ CONTROLLERS = 2
 
 @handles(
     DescribeClusterRequest,
-    needs=[Anyone("the operations shown need cluster DESCRIBE")],
+    needs=[Anyone("the field cluster_authorized_operations needs cluster DESCRIBE")],
     unconfirmed="it tells what the image shows",
 )
 def describe_cluster(

@@ -28,8 +28,8 @@ from barnabas.kafka.security.principal import Principal
     DescribeDelegationTokenRequest,
     needs=[
         checked_by_handler(
-            "a login, not by a token; the response has the client's own tokens, the tokens with delegation "
-            "token DESCRIBE, and the tokens of owners with user DESCRIBE_TOKENS"
+            "a login that is not by a token; the response has the client's own tokens, the tokens with "
+            "delegation token DESCRIBE, and the tokens of owners with user DESCRIBE_TOKENS"
         )
     ],
     listing="tokens",

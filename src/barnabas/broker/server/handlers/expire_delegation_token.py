@@ -17,7 +17,7 @@ from barnabas.kafka.protocol.messages.expire_delegation_token import (
 
 @handles(
     ExpireDelegationTokenRequest,
-    needs=[checked_by_handler("a login, not by a token; to be the token's owner or one of its renewers")],
+    needs=[checked_by_handler("a login that is not by a token, of the token's owner or one of its renewers")],
     is_forwarded=True,
     needs_login=True,
     is_audited=True,

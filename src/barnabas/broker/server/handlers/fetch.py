@@ -113,7 +113,7 @@ def _direct(ports: Ports) -> Direct:
 
 @handles(
     FetchRequest,
-    needs=[checked_by_handler("topic READ; with a replica id: cluster CLUSTER_ACTION")],
+    needs=[checked_by_handler("topic READ; a follower needs cluster CLUSTER_ACTION instead")],
     cancel_on_disconnect=True,
     on_error=_failed,
     most_elements=MAX_ELEMENTS,

@@ -62,7 +62,9 @@ def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
 
 @handles(
     MetadataRequest,
-    needs=[checked_by_handler("topic DESCRIBE; to make missing topics: cluster or topic CREATE")],
+    needs=[
+        checked_by_handler("topic DESCRIBE; to create missing topics: also cluster CREATE or topic CREATE")
+    ],
     on_error=_failed,
     pieces=[Pieces("topics", size=256, unique=True)],
     listing="topics.partitions",
