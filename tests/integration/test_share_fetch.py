@@ -360,7 +360,16 @@ def test_a_renewal_is_unknown_to_version_1(group, write):
     member = group.member()
     member.acquire()
     assert member.acknowledged((0, 0, RENEW), version=1) == ErrorCode.INVALID_REQUEST
-    assert member.acknowledged((0, 0, RENEW)) == 0
+    assert member.acknowledged((0, 0, RENEW), is_renew_ack=True) == 0
+
+
+def test_a_request_says_that_it_has_renewals(group, write):
+    write(b"a")
+    member = group.member()
+    member.acquire()
+    assert member.acknowledged((0, 0, RENEW)) == ErrorCode.INVALID_REQUEST
+    assert member.partition((0, 0, RENEW)).acknowledge_error_code == ErrorCode.INVALID_REQUEST
+    assert member.acknowledged((0, 0, RENEW), is_renew_ack=True) == 0
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ NAME, GROUP = "x", "g"
 #: markers bear the present time: records of long ago would lie in a segment of their own
 NOW = SystemClock().now_ms()
 PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("__consumer_offsets", 0)]
-LOAD_IN_PROGRESS, INVALID_PRODUCER_EPOCH, UNSTABLE_OFFSET_COMMIT = 14, 47, 88
+LOAD_IN_PROGRESS, OUT_OF_ORDER, INVALID_PRODUCER_EPOCH, UNSTABLE_OFFSET_COMMIT = 14, 45, 47, 88
 
 
 @pytest.fixture
@@ -268,3 +268,27 @@ def test_producer_of_v2_needs_to_add_nothing(broker, connect):
     topics = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=late)])]
     refused = wire(ProduceRequest(transactional_id=NAME, acks=-1, timeout_ms=60_000, topic_data=topics), 12)
     assert refused.responses[0].partition_responses[0].error_code == INVALID_PRODUCER_EPOCH
+
+
+def test_a_transaction_of_v2_begins_with_the_first_sequence_in_each_partition(broker, connect):
+    wire = connect(broker)
+    wire(FindCoordinatorRequest(coordinator_keys=[NAME], key_type=1))
+    answer = wire(InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000))
+
+    def produced(sequence: int) -> int:
+        batch = encode_batch(
+            [Record(None, b"%d" % sequence, NOW)],
+            producer_id=answer.producer_id,
+            producer_epoch=answer.producer_epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        topics = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])]
+        request = ProduceRequest(transactional_id=NAME, acks=-1, timeout_ms=60_000, topic_data=topics)
+        return wire(request, 12).responses[0].partition_responses[0].error_code
+
+    assert produced(1) == OUT_OF_ORDER, "the batch before it was lost"
+    assert [produced(sequence) for sequence in (0, 1)] == [0, 0]
+    end = {"producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
+    assert wire(EndTxnRequest(transactional_id=NAME, committed=True, **end), 5).error_code == 0
+    assert committed_values(wire, 0) == [b"0", b"1"]

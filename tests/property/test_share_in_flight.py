@@ -66,6 +66,7 @@ class Model:
 
     def __init__(self, start: int, limits: Limits) -> None:
         self.start = self.end = start
+        self.deleted_before = 0
         self.limits = limits
         self.cells: dict[int, Cell] = {}
         self.dirty: set[int] = set()
@@ -194,7 +195,9 @@ class Model:
         same = after is not None and after.state == AVAILABLE and after.deliveries == cell.deliveries
         return offset + 1 in offsets and same
 
-    def acknowledge(self, member: str, parts: list[tuple[int, int]], until: float) -> bool:
+    def acknowledge(self, member: str, parts: list[tuple[int, int]], lasts: list[int], until: float) -> bool:
+        if any(self.deleted_before <= last < self.start for last in lasts):
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE)
         parts = [(o, kind) for o, kind in parts if o >= self.start]
         if any(offset >= self.end for offset, _ in parts):
             raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -239,7 +242,8 @@ class Model:
     def start_moved(self, log_start: int) -> None:
         if log_start > self.start:
             self.cells = {o: c for o, c in self.cells.items() if o >= log_start}
-            self.start, self.end = log_start, max(log_start, self.end)
+            self.start = self.deleted_before = log_start
+            self.end = max(log_start, self.end)
             self.advance()
 
     def begin_write(self) -> tuple[int, int, dict[int, tuple[int, int]]]:
@@ -312,7 +316,7 @@ class Pair:
     def acknowledge(self, member: str, parts: list[tuple[int, int]], shape: list[Acknowledgement]) -> None:
         results = []
         for act in (
-            lambda: self.model.acknowledge(member, parts, self.now + LOCK),
+            lambda: self.model.acknowledge(member, parts, [each.last for each in shape], self.now + LOCK),
             lambda: self.real.acknowledge(member, shape, self.now + LOCK),
         ):
             try:

@@ -20,9 +20,6 @@ from barnabas.kafka.protocol.messages.share_acknowledge import ShareAcknowledgeR
 from barnabas.kafka.protocol.messages.share_fetch import ShareFetchRequest
 from barnabas.kafka.security.acls import Operation, ResourceType
 
-#: the first version with renewals (KIP-1222)
-_RENEW_VERSION = 2
-
 
 @dataclass(frozen=True, slots=True)
 class SharePorts:
@@ -60,7 +57,8 @@ def acknowledging_of(
 ) -> Acknowledging:
     """Return the acknowledgements in a request, ready to be applied (`Acknowledging.steps`).
 
-    They can renew acquisition locks if the version of the request and the settings of the group allow this.
+    They can renew acquisition locks if the request says that it has renewals, and the settings of the group
+    allow this.
     """
     member = member_of(request)
     by_target = [
@@ -75,10 +73,7 @@ def acknowledging_of(
         for partition in topic.partitions
         if partition.acknowledgement_batches
     ]
-    may_renew = (
-        context.api_version >= _RENEW_VERSION
-        and ports.view.group_config(member.group).share_renew_acknowledge_enable
-    )
+    may_renew = request.is_renew_ack and ports.view.group_config(member.group).share_renew_acknowledge_enable
     return Acknowledging(member, ports.partitions, refuses(ports, context), may_renew, by_target)
 
 

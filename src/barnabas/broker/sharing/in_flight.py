@@ -204,6 +204,8 @@ class InFlight:
     def __init__(self, start: Offset, limits: Limits, batches: Iterable[StateBatch] = ()) -> None:
         #: start offset (SPSO): all records before it are finished
         self.start = start
+        #: the log start offset when it last moved `start`: nobody finished the records before it
+        self._deleted_before = 0
         #: end offset (SPEO): the offset after the last record in flight
         self.end = start
         self.limits = limits
@@ -466,7 +468,8 @@ class InFlight:
         """Apply a member's acknowledgements, or none of them if one is invalid.
 
         Acknowledged records get their new state in `written`. Renewed records get a later end of their locks
-        at once. Offsets below the start offset are ignored.
+        at once. Offsets below the start offset are ignored if the log has deleted their records, or if the
+        same acknowledgement has offsets from the start offset on.
 
         Args:
             member: the member's id.
@@ -478,10 +481,13 @@ class InFlight:
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, the member has not acquired one of the records, or has lost or
-                acknowledged it; INVALID_REQUEST, the acknowledgements are malformed, or name offsets from
-                `end` on.
+                acknowledged it, or the group has finished all records of an acknowledgement; INVALID_REQUEST,
+                the acknowledgements are malformed, or name offsets from `end` on.
         """
-        parts = _parts_of(check_acknowledgements(acknowledgements), self.start)
+        for first, last, _ in check_acknowledgements(acknowledgements):
+            if self._deleted_before <= last < self.start:
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"the group has finished {first}-{last}")
+        parts = _parts_of(acknowledgements, self.start)
         if parts and parts[-1][1] >= self.end:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"offset {parts[-1][1]} has not been acquired")
         self._check_owner(member, parts)
@@ -604,7 +610,7 @@ class InFlight:
         if ranges and ranges[0].first < log_start:
             self._count(ranges[0], ranges[0].first - log_start)
             ranges[0].first = log_start
-        self.start = log_start
+        self.start = self._deleted_before = log_start
         self.end = max(self.end, log_start)
         self._hint = max(self._hint, log_start)
         self._advance()

@@ -173,6 +173,10 @@ class Producers:
             known is not None and known.epoch == producer.epoch and known.transaction_start != UNKNOWN_OFFSET
         )
 
+    def knows(self, producer_id: ProducerId) -> bool:
+        """Whether the log has a state of the producer: a batch or a marker that has not expired."""
+        return producer_id in self._producers
+
     def last_marker(self, producer_id: ProducerId) -> Offset:
         """Return the offset of the producer's last marker; -1 if there is none since the log was opened."""
         known = self._producers.get(producer_id)

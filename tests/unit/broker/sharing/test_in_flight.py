@@ -54,6 +54,27 @@ def test_the_size_of_a_part_is_counted_in_whole_batches():
     assert acquire(flight, batch_of((0, 1), (2, 3), (4, 5)), batch_size=3) == [(0, 3, 1), (4, 5, 1)]
 
 
+def test_a_member_that_lost_its_lock_hears_that_another_member_has_finished_the_record():
+    flight = InFlight(0, Limits())
+    acquire(flight, batch_of((0, 0), (1, 2)), member="a", until=1.0)
+    flight.expire(1.0)
+    acquire(flight, batch_of((0, 0), (1, 2)), member="b")
+    flight.acknowledge("b", [Acknowledgement(0, 1, [ACCEPT])], until=10.0)
+    store(flight)
+    assert flight.start == 2
+    with pytest.raises(KafkaError) as error:
+        flight.acknowledge("a", [Acknowledgement(0, 0, [ACCEPT])], until=10.0)
+    assert error.value.code == ErrorCode.INVALID_RECORD_STATE
+    assert flight.acknowledge("b", [Acknowledgement(1, 2, [ACCEPT])], until=10.0)
+
+
+def test_acknowledgements_of_records_that_the_log_has_deleted_are_ignored():
+    flight = InFlight(0, Limits())
+    acquire(flight, batch_of((0, 4)))
+    flight.start_moved(3)
+    assert not flight.acknowledge("a", [Acknowledgement(0, 2, [ACCEPT])], until=10.0)
+
+
 def test_a_batch_that_is_acknowledged_whole_costs_one_range():
     flight = InFlight(0, Limits())
     acquire(flight, batch_of((0, 999)))

@@ -64,8 +64,6 @@ def must_end(transaction: Transaction, producer: ProducerIdentity, *, commit: bo
     if is_complete and (is_repeat or not bumps_epoch):
         if commit is (state is TransactionState.COMPLETE_COMMIT):
             return False
-        if commit and is_repeat:
-            raise _fenced(transaction, producer)
     elif bumps_epoch and not commit:
         return True
     raise KafkaError(

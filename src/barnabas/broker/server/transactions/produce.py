@@ -15,6 +15,7 @@ from barnabas.broker.server.transactions.verification import (
     Verdicts,
     still_valid,
 )
+from barnabas.broker.storage.producers import Producers
 from barnabas.kafka.protocol.messages.produce import ProduceRequest
 from barnabas.kafka.records.batch import TRANSACTIONAL_FLAG, low_attributes, parse_header
 
@@ -53,6 +54,8 @@ def refusals(
     assert request.transactional_id is not None
     names: dict[TopicPartition, tuple[str | bytes, int]] = {}
     markers: dict[TopicPartition, LastMarker] = {}
+    # the partitions whose batch has a sequence above 0: each transaction of version 2 begins with 0
+    later: dict[TopicPartition, Producers] = {}
     # one that cannot be found may be by the time of the append, but nobody has admitted the batch
     missing: Refusals = {}
     producer: ProducerIdentity | None = None
@@ -71,6 +74,8 @@ def refusals(
             if not partition.log.producers.is_in_transaction(producer):
                 names[partition.topic_partition] = key, data.index
                 markers[partition.topic_partition] = LastMarker.of(partition, producer)
+                if header.base_sequence > 0:
+                    later[partition.topic_partition] = partition.log.producers
     if producer is None or (not names and not verifier.is_asking(request.transactional_id)):
         return missing
     adds = version >= _IMPLICIT_FROM
@@ -78,8 +83,15 @@ def refusals(
 
     def refused(verdicts: Verdicts) -> Refusals:
         if not adds:
-            verdicts = still_valid(verdicts, markers)
-        return missing | _refusals(verdicts, names, version)
+            return missing | _refusals(still_valid(verdicts, markers), names, version)
+        not_first = {
+            names[partition]: KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a producer begins in each partition with sequence 0"
+            )
+            for partition, producers in later.items()
+            if not producers.knows(producer.producer_id)
+        }
+        return missing | not_first | _refusals(verdicts, names, version)
 
     return then(verdicts, refused)
 
