@@ -468,8 +468,8 @@ class InFlight:
         """Apply a member's acknowledgements, or none of them if one is invalid.
 
         Acknowledged records get their new state in `written`. Renewed records get a later end of their locks
-        at once. Offsets below the start offset are ignored if the log has deleted their records, or if the
-        same acknowledgement has offsets from the start offset on.
+        at once. An acknowledgement can begin below the start offset: its offsets there are ignored. All its
+        offsets can be there only if the log has deleted their records.
 
         Args:
             member: the member's id.
