@@ -78,10 +78,10 @@ Limits and requirements:
   `barnabas.batchId` has no checkpoint: also set `endingOffsets` and `parallelism` on its input.
 - A retried task fails if its rows are not those that it has written (by number and content, in any order),
   unless `barnabas.failOnChangedReplay` is false: then the written rows are kept.
-- The batch numbers are offsets of the groups `barnabas-spark-QUERYID-TASK`, which are also the transactional
-  ids, and `barnabas-spark-QUERYID-batches`: if there are ACLs, allow both kinds by that prefix. Brokers
-  delete them after `offsets.retention.minutes` (7 days): restart a killed query before that
-  time.
+- The sink stores batch numbers as offsets of the groups `barnabas-spark-QUERYID-TASK` and
+  `barnabas-spark-QUERYID-batches`. The names with TASK are also its transactional ids. If there are ACLs,
+  allow these groups and ids by their prefix `barnabas-spark-`. Brokers delete the batch numbers after
+  `offsets.retention.minutes` (7 days): restart a killed query before that time.
 - Progress belongs to the query (by its checkpoint) and to the topic (by its id). A batch that does not match
   the progress fails before it writes a row; [the table](#when-a-checkpoint-and-a-topic-do-not-match) lists
   the cases.
