@@ -1,9 +1,9 @@
 """Options with which each JVM of Spark in the tests takes a third of its CPU time.
 
 They select the first compiler and the simplest garbage collector. They do not verify classes, and they avoid
-full collections at each load of classes. Spark compiles no stage, because a test has few rows; the tests
-in `tests/spark/test_spark_jobs.py` are the exception. `tests/spark_archive.py` writes an archive of Spark's
-classes. A JVM takes them from the archive if it is there.
+full collections at each load of classes. Spark compiles no stage and no expression, because a test has few
+rows. Tests with the fixture `compiled` are the exception. `tests/spark_archive.py` writes an archive of
+Spark's classes. A JVM takes them from the archive if it is there.
 
 An environment variable gives the options to every JVM that a test or its child starts. The options that
 Barnabas or a test chooses come later, and override them.
@@ -30,6 +30,7 @@ _OPTIONS = (
     "-Xlog:all=error:stderr",
     "-Dspark.sql.codegen.wholeStage=false",
     "-Dspark.ui.enabled=false",
+    "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
 )
 
 

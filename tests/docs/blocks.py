@@ -28,6 +28,7 @@ from typing import Any
 from tests import spark_quick
 from tests.docs.pages import place
 from tests.ports import held_port, held_row
+from tests.spark_python import forking_python
 
 from barnabas.spark.session import FORKED
 
@@ -92,7 +93,8 @@ class Reader:
             script.chmod(0o755)
         broker, registry, *_ = self._addresses.values()
         self._environment = {
-            **{name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"},
+            **os.environ,
+            "PYSPARK_PYTHON": forking_python(),
             "PATH": f"{self._commands}:{os.environ['PATH']}",
             "HOME": str(folder),
             "BARNABAS_BOOTSTRAP_SERVER": broker,

@@ -31,7 +31,7 @@ FOLDER = Path(__file__).parents[2] / "examples" / "payments"
 SEEDS = int(os.environ.get("BARNABAS_KILL_SEEDS", "1"))
 KILLS = 6 if SEEDS > 1 else 1
 ACCOUNTS = 15
-TRANSFERS, A_SECOND = (900, 30) if SEEDS > 1 else (400, 50)
+TRANSFERS, A_SECOND = (900, 30) if SEEDS > 1 else (150, 50)
 ALL_SETTLED_S = 1000.0  # at most
 
 #: The cleaner looks every moment, at a log of segments that hold one balance of each account.

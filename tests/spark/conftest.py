@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from barnabas.testing.cluster import Cluster as TestCluster
 
 
+_COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+
 #: the number of workers with a Spark session; a single one would end long after the others
 _SESSIONS = 2
 
@@ -124,6 +126,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = local_session("barnabas tests", tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
+
+
+@pytest.fixture
+def compiled(spark: SparkSession) -> Iterator[None]:
+    """Let Spark compile stages and expressions, as it does by default. Other tests go without
+    (`tests/spark_quick.py`).
+    """
+    for name, value in _COMPILED.items():
+        spark.conf.set(name, value)
+    yield
+    for name in _COMPILED:
+        spark.conf.unset(name)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.spark_python import forking_python
+
 
 class PipelineProcess:
     """Runs a pipeline file repeatedly. Its output goes to a file beside it."""
@@ -40,7 +42,12 @@ class PipelineProcess:
     def start(self, *arguments: str) -> None:
         command = [*self._command, "run", str(self._file), *self._choices, *arguments]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                command,
+                stderr=log,
+                start_new_session=True,
+                env=os.environ | {"PYSPARK_PYTHON": forking_python()},
+            )
 
     def wait(self, seconds: float = 200) -> int:
         """Wait for the end, and return the exit code."""

@@ -33,9 +33,9 @@ SEEDS = range(int(os.environ.get("BARNABAS_KILL_SEEDS", "2")))
 ROWS = 3_000
 BATCHES = 3
 
-#: Attempts are forked from a process that has imported all, as Spark's are.
+#: Attempts are forked from a process that has imported this module and all that it needs, as Spark's are.
 forked = multiprocessing.get_context("forkserver")
-forked.set_forkserver_preload(["barnabas.spark.exactly_once"])
+forked.set_forkserver_preload([__name__])
 
 
 def rows(batch: int = 0, partition: int = 0, count: int = ROWS) -> Iterator[pa.RecordBatch]:

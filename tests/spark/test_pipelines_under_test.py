@@ -10,6 +10,9 @@ import pytest
 
 from barnabas.pipelines.errors import PipelineError
 
+#: Spark lists no tables by interpreted expressions, as the harness asks.
+pytestmark = pytest.mark.usefixtures("compiled")
+
 SHOP = """
 from barnabas.pipelines import parameter, pipeline, sink, source, step
 from pyspark.sql import functions as F

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,13 +21,7 @@ from barnabas.spark.progress import lag
 MakeTopic = Callable[..., str]
 Feed = Callable[..., None]
 
-
-@pytest.fixture(autouse=True)
-def _compiled_stages(spark: SparkSession) -> Iterator[None]:
-    """Spark compiles stages, as it does by default: other tests go without (`tests/spark_quick.py`)."""
-    spark.conf.set("spark.sql.codegen.wholeStage", "true")
-    yield
-    spark.conf.unset("spark.sql.codegen.wholeStage")
+pytestmark = pytest.mark.usefixtures("compiled")
 
 
 @pytest.fixture

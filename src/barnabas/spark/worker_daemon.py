@@ -16,8 +16,9 @@ import sys
 
 from pyspark import daemon
 
-#: The modules that tasks of the data source import.
-_OURS = ("barnabas.spark.stream_reader", "barnabas.spark.writer")
+#: The modules that tasks of the data source import. PyArrow imports pandas, if it is there, when a process
+#: makes its first array.
+_OF_TASKS = ("barnabas.spark.stream_reader", "barnabas.spark.writer", "pandas")
 
 
 def import_for(worker: str) -> None:
@@ -25,7 +26,7 @@ def import_for(worker: str) -> None:
 
     Import errors are ignored, because the worker itself reports them later.
     """
-    for name in (worker, *_OURS):
+    for name in (worker, *_OF_TASKS):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 
