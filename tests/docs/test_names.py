@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import PAGES, ROOT, place
 
+pytestmark = pytest.mark.xdist_group("names")  # one worker reads the repository
+
 FOR_DEVELOPERS = [
     page
     for page in PAGES
@@ -40,7 +42,7 @@ def _exists(name: str) -> bool:
     if FOLDER.fullmatch(name):
         return (ROOT / name).exists() or any(f"/{name}" in f"/{path}" for path in _words())
     if attribute := ATTRIBUTE.fullmatch(name):
-        return attribute[2] in _classes().get(attribute[1], ())
+        return attribute[2] in _words_of_class(attribute[1])
     if function := FUNCTION.fullmatch(name):
         return any(function[1] in words for words in _words().values())
     return True
@@ -61,13 +63,13 @@ def _words() -> dict[str, set[str]]:
 
 
 @cache
-def _classes() -> dict[str, set[str]]:
-    """Return all words in the bodies of the classes with each name."""
-    classes: dict[str, set[str]] = {}
+def _words_of_class(name: str) -> set[str]:
+    """Return all words in the bodies of the classes with this name."""
+    found: set[str] = set()
     for source in _sources().values():
-        lines = source.splitlines()
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.ClassDef):
-                body = "\n".join(lines[node.lineno : node.end_lineno])
-                classes.setdefault(node.name, set()).update(re.findall(r"\w+", body))
-    return classes
+        if f"class {name}" in source:
+            lines = source.splitlines()
+            for node in ast.walk(ast.parse(source)):
+                if isinstance(node, ast.ClassDef) and node.name == name:
+                    found.update(re.findall(r"\w+", "\n".join(lines[node.lineno : node.end_lineno])))
+    return found
