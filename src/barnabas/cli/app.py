@@ -91,7 +91,7 @@ def _told_in_one_line() -> Iterator[None]:
 
 
 class _WrongUsage(click.UsageError):
-    """A UsageError that takes one line; click's own takes four."""
+    """A UsageError that is shown in one line, where click's own class shows four lines."""
 
     def __init__(self, error: click.UsageError) -> None:
         super().__init__(error.format_message(), error.ctx)

@@ -73,7 +73,7 @@ def list_brokers(as_json: bool, bootstrap_server: str) -> None:
 def count_replicas(
     partitions: Iterable[Holders | PartitionDescription],
 ) -> tuple[Counter[int], Counter[int], Counter[int]]:
-    """Return three counts by broker: of all its replicas, of those that lead, and of those out of sync."""
+    """Return three counters by broker id: replicas, led partitions, and replicas that are not in the ISR."""
     held: Counter[int] = Counter()
     led: Counter[int] = Counter()
     behind: Counter[int] = Counter()

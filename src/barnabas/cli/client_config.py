@@ -93,10 +93,10 @@ def _profile(name: str) -> dict[str, str]:
 
 
 def _login(user: str, settings: Mapping[str, str], may_ask: bool) -> dict[str, str]:
-    """Return the settings for a login as `user`, which replace those of `settings`.
+    """Return the settings for a login as `user`, to replace the settings with the same names in `settings`.
 
-    The password is that of BARNABAS_PASSWORD. If this variable is not set, the command asks for the password;
-    if `may_ask` is false, the password is empty.
+    The password is the value of the variable BARNABAS_PASSWORD. If this variable is not set, prompt for the
+    password. If `may_ask` is false, do not prompt: the password is then empty.
     """
     protocol = settings.get("security.protocol", "SASL_SSL").upper()
     secured = {"PLAINTEXT": "SASL_PLAINTEXT", "SSL": "SASL_SSL"}.get(protocol, protocol)

@@ -32,7 +32,7 @@ def open_peers(
 ) -> BrokerClient:
     """Create the client with which this broker sends requests to other brokers.
 
-    The client connects to the listener with the name of `listener` on the other broker.
+    On each other broker, the client connects to the listener that has the same name as `listener`.
 
     Args:
         config: settings with which this broker connects and logs in.

@@ -64,7 +64,10 @@ def served_apis(parts: Iterable[object]) -> ServedApis:
 
 
 def _served(api: Api[Any], found: Parts, common: _Common) -> Served:
-    """Return an API with its handler, wrapped in its checks. The last wrapper added here runs first."""
+    """Return an API with its handler, and wrap the handler in all checks that the API declares.
+
+    For each request, the check that this function adds last runs first.
+    """
     own = api.using(*(found.of(kind, api.name) for kind in api.parts))
     handle = own.handle
     if api.confirmed_by is not None:

@@ -49,7 +49,7 @@ class Acknowledging:
 
     @property
     def elements(self) -> int:
-        """The size of the request: the number of its acknowledgements, plus that of their types.
+        """The size of the request: the number of acknowledgements, plus the number of types in all of them.
 
         An acknowledgement has one type for all of its records, or one type for each record.
         """
@@ -64,8 +64,8 @@ class Acknowledging:
         """Apply all acknowledgements, and begin to store them.
 
         The iterator yields None after each partition, so that the caller can let the event loop serve
-        requests. Each partition gets its error in `outcomes`; None without an error. The iterator raises no
-        KafkaError.
+        requests. `outcomes` gets the error of each partition; None for a partition without an error. The
+        iterator raises no KafkaError.
         """
         for target, acknowledgements in self._by_target:
             try:

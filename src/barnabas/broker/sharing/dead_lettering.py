@@ -27,9 +27,9 @@ class LetterWriter(Protocol):
     """Writes the dead letters of one share partition to the dead-letter queue of its group."""
 
     async def write(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
-        """Write dead letters for the first of the records in `due`.
+        """Write dead letters for the records in `due`, or only for the first records of them.
 
-        One call may write only some of them. The caller calls again with the records that are left.
+        The caller calls again with the records that are left.
 
         Args:
             due: records that the group has given up, in the order of their offsets. Their state ARCHIVING is

@@ -125,7 +125,8 @@ class ShareFetch:
         The iterator yields None after each 64 share partitions.
 
         Args:
-            uncounted: the share partitions whose bytes to count first; all others count as empty.
+            uncounted: the share partitions whose bytes this method counts first. It takes the bytes of all
+                others as 0.
         """
         self._is_acquiring = True
         self._available.clear()
@@ -176,8 +177,8 @@ class ShareFetch:
 
         Args:
             on_result: called when `results` has got an entry, and after `end_wait` even if it has none.
-            run: called with an iterator; exhausts it in later turns of the event loop. It is only called if
-                the fetch waits for `min_bytes`.
+            run: called with an iterator, which it must exhaust in later turns of the event loop. The fetch
+                calls it only if it waits for `min_bytes`.
         """
         self._on_result, self._run = on_result, run
         for source in self._sources:
@@ -219,9 +220,9 @@ class ShareFetch:
 
         If `results` has an entry, also call `on_result`.
 
-        If the fetch waits for `min_bytes`, only count the bytes of `source`. If all share partitions together
-        then have enough bytes, acquire records from all of them. This can need later turns of the event loop;
-        the result is False until the first entry.
+        A fetch that waits for `min_bytes` only counts the bytes of `source`. If all share partitions together
+        then have enough bytes, the fetch begins to acquire records from all of them. It can continue in later
+        turns of the event loop, after this method has returned. It calls `on_result` at the end.
         """
         if not self.waits_for_bytes:
             return self._report(self._acquire(source, self._sources[source]))

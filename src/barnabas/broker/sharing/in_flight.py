@@ -298,12 +298,13 @@ class InFlight:
 
     @property
     def _room(self) -> int:
-        """The number of records that can still come in flight until the limit of record locks is reached.
+        """The number of records that `acquire` can add to those in flight, by the limit of record locks.
 
-        The result can be negative after a change of that limit. While records wait for their dead letters,
-        finished records before the first available or acquired record do not count against the limit. To
-        limit the memory, the result is then 0 if there are `_RANGES_A_LOCK` ranges or more for each record
-        lock.
+        The result can be negative after a change of the limit.
+
+        While records wait for their dead letters, finished records before the first available or acquired
+        record do not count against the limit. The number of ranges then has a limit, too, because ranges use
+        memory. If it has reached `_RANGES_A_LOCK` for each record lock, the result is 0.
         """
         locks = self.limits.record_locks
         if not self._archiving:
@@ -315,8 +316,8 @@ class InFlight:
     def _settled(self) -> int:
         """Return the number of records before the first available or acquired one, without gaps.
 
-        None of these records can become available again. So each call counts only the records after those of
-        the earlier calls. When the start offset has moved, it counts all of them again.
+        None of these records can become available again. So each call begins to count at the offset at which
+        the previous call stopped. After the start offset has moved, the next call counts all of them again.
         """
         start, position, count = self._counted
         if start != self.start:
@@ -401,8 +402,8 @@ class InFlight:
     def _plan_batch(self, plan: _Plan, position: Offset, batch: ReadBatch) -> bool:
         """Add the batch's available records from `position` on to the plan.
 
-        Return False if the plan can take no further batch. Then a limit is reached, or some of these records
-        have failed so often that they must be delivered without other records (`_throttled`).
+        Return False if the plan can take no further batch. There are two reasons: a limit is reached, or some
+        of these records must be delivered without other records, after many deliveries (`_throttled`).
         """
         throttled = self._throttled
         for first, last, deliveries in self._available(position, batch.last):
@@ -569,7 +570,7 @@ class InFlight:
                 yield each
 
     def _note_lock(self, until: float, first: Offset, last: Offset) -> None:
-        """Add to `_locks` that locks of records from `first` to `last` end at `until`.
+        """Add an entry to `_locks`: the locks of the records from `first` to `last` end at `until`.
 
         If `_locks` has become too long, first build it again from the ranges.
         """
@@ -652,8 +653,8 @@ class InFlight:
     def _stored(self, spans: Sequence[tuple[Offset, Offset]]) -> tuple[StateBatch, ...]:
         """Return the states to store for the records in `spans`, pairs of first and last offset.
 
-        A record with an acknowledgement is stored with the state after it. An acquired record is stored as
-        available, and without its present delivery.
+        A record with an unstored acknowledgement is stored with its state after the acknowledgement. An
+        acquired record is stored as available, with the number of its deliveries before the present one.
         """
         batches: list[StateBatch] = []
         before = StateBatch(-2, -2, AVAILABLE, 0)  # no neighbour of an offset
@@ -694,10 +695,10 @@ class InFlight:
     def write_failed(self, now: float) -> bool:
         """Undo the acknowledgements of the current write, which failed.
 
-        The next write contains its changes again.
+        The next write contains the changes of the failed write again.
 
-        Records whose locks have ended at `now` are released, as by `expire`. Return whether there are such
-        records.
+        If the lock of a record in these acknowledgements has ended at `now`, release the record, as `expire`
+        does. Return whether this released any record.
         """
         (marked, dirty), self._writing = self._taken_write(), None
         self._dirty += dirty
@@ -752,7 +753,10 @@ class InFlight:
         ]
 
     def _within(self, spans: Iterable[tuple[Offset, Offset]]) -> Iterator[Range]:
-        """Yield the ranges that overlap with `spans`, which are in order and may reach beyond the flight."""
+        """Yield the ranges that overlap with `spans`.
+
+        `spans` must be in order. They may contain offsets that are not in flight.
+        """
         start, end = self.start, self.end
         parts = [
             (max(first, start), min(last, end - 1)) for first, last in spans if first < end and last >= start
@@ -797,7 +801,10 @@ class InFlight:
         return bisect_right(self._ranges, offset, low, key=_first) - 1
 
     def _index_after(self, offset: Offset, index: int) -> int:
-        """Return the index of the range that contains `offset`, which is at least `index`."""
+        """Return the index of the range that contains `offset`.
+
+        The caller knows that the result is at least `index`.
+        """
         ranges, near = self._ranges, index + _NEAR
         if near < len(ranges) and ranges[near].last < offset:
             return self._index_of(offset, near)
@@ -1032,7 +1039,7 @@ def _parts_of(acknowledgements: Sequence[Acknowledgement], start: Offset) -> lis
 
 
 def _union(bounds: Iterable[tuple[Offset, Offset]], distance: int = 1) -> list[tuple[Offset, Offset]]:
-    """Return the same offsets as ordered pairs of first and last offset that do not overlap.
+    """Return the offsets in `bounds` as ordered pairs of first and last offset that do not overlap.
 
     Two pairs become one if the second begins at most `distance` after the end of the first one. The result
     then also has the offsets between them.

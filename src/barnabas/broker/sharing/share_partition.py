@@ -249,8 +249,8 @@ class SharePartition:
         """Acquire records for a member. Return None if no records are available now.
 
         If the records are on disk only, begin to read them into memory, and return None. When the records are
-        in memory, a waiting fetch is woken. If the log has nothing but gaps so far, also return None, and
-        wake a waiting fetch.
+        in memory, a waiting fetch is woken. If several reads of the log have found only gaps (offsets without
+        records for the group), also return None. A waiting fetch is woken, and reads on from there.
 
         Raises:
             KafkaError: the log cannot be read.
@@ -322,7 +322,7 @@ class SharePartition:
     def _store_gaps(self) -> None:
         """Store the start offset if it has moved past gaps or deleted records.
 
-        No acknowledgement will store it.
+        Members do not acknowledge these, so no write of an acknowledgement stores the start offset.
         """
         assert self._in_flight is not None
         if self._in_flight.start > self._stored_start:
@@ -555,11 +555,11 @@ class SharePartition:
     async def _check_leader(self) -> None:
         """Ask the share coordinator whether this broker still owns the stored state.
 
-        If another leader owns the state, end the share partition.
+        If the request fails with an error that is not retriable, end the share partition, and raise the
+        error.
 
         Raises:
             KafkaError: FENCED_LEADER_EPOCH, a later leader owns the state; or any other error of the request.
-                A retriable error does not end the share partition; any other error does.
         """
         try:
             await self._dependencies.persister.read(self.key, self.leader_epoch)

@@ -94,7 +94,10 @@ def encode_offset(topic_partition: TopicPartition, offset: Offset, tag: int | No
 
 
 def join_offsets(lines: Sequence[bytes], count: int) -> bytes:
-    """Return the content of an offset checkpoint with `count` entries, made of lines of `encode_offset`."""
+    """Return the content of an offset checkpoint with `count` entries.
+
+    An item of `lines` is a result of `encode_offset`, or several of them joined.
+    """
     return b"".join([checked_lines.encode_head(count), *lines])
 
 
@@ -174,7 +177,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(content: bytes) -> dict[str, str]:
-    """Return the properties, by name, in a file like Kafka's `meta.properties`.
+    """Return the properties, by name, in a Java properties file such as Kafka's `meta.properties`.
 
     Comments and lines without "=" are ignored.
 

@@ -1,8 +1,8 @@
 """Decides about transactions in a cleaning: which batches to drop, which markers and index entries to keep.
 
-A cleaning drops the records of an aborted transaction at once. It keeps a marker while any batch of its
-transaction remains, even one without records, and then until its delete horizon. So a reader of a record also
-reads how its transaction ended (KIP-98, KIP-534).
+A cleaning drops the records of an aborted transaction at once. It keeps a marker while the log has a batch of
+the marker's transaction, even a batch without records. After that, it keeps the marker until the marker's
+delete horizon. So a reader of a record also reads how its transaction ended (KIP-98, KIP-534).
 """
 
 from __future__ import annotations

@@ -220,9 +220,10 @@ class Cleaning:
         self._pace(size)
 
     def _judged(self, header: BatchHeader, batch: Buffer) -> tuple[bool, AbortedTransaction | None]:
-        """Return whether the batch can be dropped because of its transaction, and the index entry to keep.
+        """Return whether the batch's transaction allows to drop the batch, and an aborted transaction.
 
-        A batch without a transaction index entry gives None.
+        The aborted transaction is the one that this marker ends: the entry that the cleaned segment's
+        transaction index needs. It is None for any other batch, and if no batch of the transaction is left.
         """
         if header.is_control:
             return self._transactions.end(header, batch)
@@ -355,7 +356,7 @@ class Cleaning:
         return found + [aborted for aborted in self._unstored if aborted.first_offset < self._dirtiness.end]
 
     def _source_end(self, number: int) -> Offset:
-        """Return the offset at which the segment with the index `number` ends, of the segments to clean."""
+        """Return the end offset of the segment at index `number` in the list of segments to clean."""
         following = number + 1
         return self._sources[following].base_offset if following < len(self._sources) else self._dirtiness.end
 

@@ -51,9 +51,9 @@ class LeaderEpochs:
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the largest known epoch that is at most `epoch`, and its end offset (KIP-101, KIP-279).
 
-        The latest epoch ends at `log_end_offset`. For an epoch before all known ones, return that epoch, with
-        the start offset of the first known epoch. For an epoch after all known ones, and without any epochs,
-        return (-1, -1). An OffsetForLeaderEpoch response has these values.
+        The latest epoch ends at `log_end_offset`. If `epoch` is before all known epochs, return `epoch`, with
+        the start offset of the first known epoch. If `epoch` is after all known epochs, or if no epoch is
+        known, return (-1, -1). An OffsetForLeaderEpoch response has these values.
         """
         if epoch < 0 or not self.entries or epoch > self.latest:
             return NO_LEADER_EPOCH, UNKNOWN_OFFSET

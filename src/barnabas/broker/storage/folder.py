@@ -66,11 +66,12 @@ def find_deleted_segments(env: LogEnvironment, path: str, listed: Sequence[Entry
 def removed_up_to(
     deleted: Mapping[Offset, Offset], start: Offset, first: Offset, *, has_holes: bool
 ) -> Offset:
-    """Return the offset before which all records from `start` on were in deleted segments.
+    """Return the end of the offsets from `start` on whose records were all in deleted segments.
 
-    The result is `start` if the record at `start` was in no deleted segment. In a compacted log, offsets
-    between two segments have no records. So the result is then `first`, if a deleted segment begins at or
-    before `start`.
+    If the record at `start` was in no deleted segment, the result is `start`.
+
+    With `has_holes`, a gap between two segments does not show that a record is missing. The result is then
+    `first` if a deleted segment begins at or before `start`, and `start` if none does.
 
     Args:
         deleted: end offset of each deleted segment, by base offset.
@@ -131,7 +132,7 @@ def open_segments(
 ) -> Segments:
     """Return the log's segments. If the folder has none, create an empty one at `log_start_offset`.
 
-    `entries` are those of the folder `path`, by file name (`clear_folder`).
+    `entries` are the entries of the folder `path`, by file name, as `clear_folder` returns them.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, a folder has the name of a segment file.

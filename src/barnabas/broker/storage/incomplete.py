@@ -36,7 +36,7 @@ def encode_mark(mark: Mark) -> bytes:
 
 
 def decode_mark(content: bytes) -> Mark:
-    """Return the mark in a `barnabas-incomplete` file. Damaged content raises no error: it is a mark, too."""
+    """Return the mark in a `barnabas-incomplete` file. For damaged content, return a mark that says so."""
     try:
         found = json.loads(content)
         return Mark(str(found["reason"]), is_emptied=found["emptied"] is True)

@@ -17,8 +17,8 @@ _READ_BYTES = 64 * 1024
 class IndexBuild:
     """Rebuilds both sparse indexes of a segment from its batches. Any thread can call `run`.
 
-    The segment owns this object. `run` stores the content of both index files in `built`. It has no entries
-    for batches that were appended after this object was created: the segment adds those.
+    The segment owns this object. `run` stores the content of both index files in `built`. This content has no
+    entries for batches that were appended after this object was created: the segment adds them.
     """
 
     def __init__(

@@ -59,8 +59,8 @@ def ensure_indexes(
 def _has_whole_indexes(segment: LogSegment, entries: dict[str, Entry]) -> bool:
     """Whether the files of both sparse indexes exist and have only complete entries.
 
-    For an empty segment: whether both indexes are empty. `entries` are those of the log's folder, by file
-    name.
+    If the segment is empty, return whether both indexes are empty. `entries` are the entries of the log's
+    folder, by file name.
     """
     if not segment.size:  # what they hold was cut off, but not safely: a power cut has brought it back
         return not len(segment.offsets) and not len(segment.times)

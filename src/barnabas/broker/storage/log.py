@@ -64,7 +64,7 @@ new_info = tuple.__new__
 
 
 class BoundsListener(Protocol):
-    """A listener for changes of a log's bounds that are not appends."""
+    """A listener for moves of a log's start and truncations of its end. Appends do not call it."""
 
     def bounds_moved(self) -> None:
         """Handle a move of the log's start, or a truncation of its end."""
@@ -378,11 +378,11 @@ class PartitionLog:
         min_one: bool = True,
         may_wait: bool = True,
     ) -> FetchedRecords:
-        """Return batches below `max_offset`, from the batch that contains `offset` on, from one segment.
+        """Return batches from one segment: the batch that contains `offset`, and the batches after it.
 
-        The result has at most `max_bytes`. With `min_one`, it has at least the first batch, however large.
-        `max_offset` is the high watermark, the last stable offset or the log's end. The result is empty if
-        `offset` is not below `max_offset`.
+        The result has only batches below `max_offset`, and at most `max_bytes`. With `min_one`, it has at
+        least the first batch, however large. `max_offset` is the high watermark, the last stable offset or
+        the log's end. The result is empty if `offset` is not below `max_offset`.
 
         Raises:
             ColdRead: the read would wait for the disk, and `may_wait` is False.
@@ -447,7 +447,7 @@ class PartitionLog:
         """Return the offset for ListOffsets' `timestamp`; None if no record is that late.
 
         - A real timestamp: the first record at or after it.
-        - MAX_TIMESTAMP (-3): the first record that has the largest one.
+        - MAX_TIMESTAMP (-3): the first record with the largest timestamp in the log.
         - EARLIEST (-2) and EARLIEST_LOCAL (-4): the log's start.
         - LATEST (-1): the log's end, not the high watermark or the last stable offset.
         - LATEST_TIERED (-5): None.
@@ -522,7 +522,7 @@ class PartitionLog:
             raise self.failed(error, syncing=flush.is_lost) from error
 
     def flush(self) -> None:
-        """Make the log durable up to its end in this call.
+        """Make the log durable up to its end. This call waits for the fsyncs.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the flush failed, or the log or its directory is offline.
@@ -530,9 +530,9 @@ class PartitionLog:
         self._run(self._flush_to_last_part())
 
     def _flush_to_last_part(self) -> Flush | None:
-        """Make sealed segments durable in this call, until one flush covers the rest. Return that flush.
+        """Prepare the log's flushes, run all of them except the last one, and return the last one.
 
-        Return None if everything is durable.
+        Return None if everything is durable. This call waits for the fsyncs of the flushes that it runs.
         """
         while (flush := self.prepare_flush()) is not None and flush.is_partial:
             self._run(flush)
@@ -559,7 +559,7 @@ class PartitionLog:
         return self._flush_to_last_part()
 
     def close(self) -> None:
-        """Make the log durable, with the files of `prepare_close`, and close its files.
+        """Call `prepare_close`, make the log durable, and close its files. This call waits for the fsyncs.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; the files are closed.

@@ -307,7 +307,8 @@ class LogFiles:
     def cancel_swap(self) -> None:
         """Cancel the swap that has begun, if any, because the log's end is about to change.
 
-        If the swap has already replaced segments on disk, complete it. After an OSError, call it again.
+        If the swap has already replaced segments on disk, complete it. After an OSError, call this method
+        again.
         """
         if self.swap is not None:
             removal = self.settle_swap()
@@ -410,7 +411,7 @@ class LogFiles:
             self._removal().run()
 
     def prepare_flush(self, log_end_offset: Offset, replacements: Sequence[Replacement]) -> Flush | None:
-        """Return a task that makes everything up to the log's end durable; None if everything is.
+        """Return a task that makes the log durable up to its end; None if everything is durable already.
 
         If many sealed segments are not durable, the task is for the first of them (`Flush.is_partial`).
         `replacements` are small files of the log that have changed.
@@ -541,9 +542,9 @@ class LogFiles:
         self._names_changed = self._is_new = True
 
     def succeed(self, earlier: LogFiles) -> None:
-        """Change `tail` when these files replace `earlier` as the files of a log.
+        """Set `tail` to a new number, because these files replace `earlier` as the files of a log.
 
-        So tasks that were prepared for `earlier` are recognized as outdated.
+        A task that was prepared for `earlier` has the old number. So the log recognizes it as outdated.
         """
         self._tail = max(self._tail, earlier.tail) + 1
 

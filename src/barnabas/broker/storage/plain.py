@@ -91,9 +91,11 @@ class PlainLimits:
 def append_plain(
     log: PartitionLog, records: Buffer, leader_epoch: int, limits: PlainLimits, flags: int, now_ms: int
 ) -> AppendInfo | None:
-    """Append a client's batch if it is plain. If not, return None and change nothing.
+    """Append a client's batch if it is plain. If it is not, return None and change nothing.
 
-    The outcome for the log is that of `PartitionLog.append_as_leader`, which decides about all other batches.
+    A plain batch is valid and fits into the active segment, and the leader changes only its offset and
+    timestamp. The log is then the same as after `PartitionLog.append_as_leader`. That method must append all
+    other batches.
 
     Args:
         log: log of a partition that this broker leads in `leader_epoch`.

@@ -36,7 +36,7 @@ _batch = tuple.__new__
 
 
 class ProducerBatch(NamedTuple):
-    """A batch that the log remembers of a producer, to recognize its repetition."""
+    """A producer's batch that the log remembers, to recognize when the producer sends it again."""
 
     last_sequence: int
     last_offset: int
@@ -163,7 +163,7 @@ class Producers:
         return first_ended if first_open is None else min(first_open, first_ended)
 
     def committed(self, high_watermark: Offset) -> None:
-        """Count transactions as ended if their markers are below `high_watermark`, and so are committed."""
+        """Stop counting transactions as open whose markers are below `high_watermark`, and so committed."""
         self.ended_transactions = [t for t in self.ended_transactions if t[1] >= high_watermark]
 
     def is_in_transaction(self, producer: ProducerIdentity) -> bool:
@@ -187,12 +187,14 @@ class Producers:
     ) -> None:
         """Check whether a marker may be appended for the producer.
 
-        `producer` and `coordinator_epoch` are the producer id, its epoch and the coordinator's epoch in the
-        marker.
+        With transactions v2, a marker has a higher producer epoch than the transaction that it ends. If both
+        epochs are the same, the marker repeats the marker of an earlier transaction. The repeated marker must
+        not end the open transaction.
 
-        With transactions v2 (`must_raise_epoch`), a marker has a higher epoch than the transaction that it
-        ends. If the epochs are the same, the marker repeats that of an earlier transaction. It must not end
-        the open transaction.
+        Args:
+            producer: producer id and producer epoch in the marker.
+            coordinator_epoch: epoch of the transaction coordinator in the marker.
+            must_raise_epoch: whether the marker belongs to transactions v2.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, the marker's epoch is too low, or the marker is repeated while
@@ -306,12 +308,14 @@ class Producers:
         self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence, code)
 
     def _check_after_refusal(self, header: BatchHeader) -> None:
-        """Raise KafkaError if the producer must send an earlier, rejected batch first.
+        """Raise KafkaError if the producer must first send an earlier batch again, which was rejected.
 
-        The code is that of the rejected batch for as many batches as a producer may have in flight. Then the
-        producer sends them again in order. Later batches get OUT_OF_ORDER_SEQUENCE_NUMBER. This code makes
-        librdkafka begin a new epoch, in which it repeats the unanswered batches of all partitions. The log
-        does not recognize batches that are repeated in a new epoch.
+        The next batches get the error code of the rejected batch, and the producer sends them again in order.
+        Their number is the number of batches that a producer may have in flight.
+
+        All later batches get OUT_OF_ORDER_SEQUENCE_NUMBER. The first ones do not get this code because of
+        librdkafka, which then repeats the unanswered batches of all partitions in a new epoch. The log does
+        not recognize batches that are repeated in a new epoch.
         """
         refused = self._refused.get(header.producer_id)
         if refused is None or refused.epoch != header.producer_epoch:

@@ -12,7 +12,7 @@ from barnabas.broker.storage.transaction_index import AbortedTransaction
 
 
 class FetchedRecords(NamedTuple):
-    """Batches as bytes of the log. The last one may be incomplete. `size` is in bytes."""
+    """The batches that a read returns, as bytes. `size` is in bytes. The last batch may be incomplete."""
 
     chunks: list[Chunk]
     size: int

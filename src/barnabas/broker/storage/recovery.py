@@ -129,8 +129,8 @@ def _recover_segment(
     """Check and index every batch of a segment, and cut it off at the first damage. Return its end offset.
 
     Update `epochs` and `producers` with the batches. The first batch must not begin before the offset
-    `start`. From `recovery_point` on, also cut the segment off before a batch whose leader epoch is lower
-    than that of an earlier batch. A truncation had removed that batch, but not yet on disk.
+    `start`. From `recovery_point` on, also cut the segment off before a batch with a lower leader epoch than
+    an earlier batch. Before the crash, a truncation removed this batch, but the removal was not durable.
     """
     size = segment.size
     segment.clear_indexes()
@@ -157,8 +157,9 @@ def _sound_batches(
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Yield position, header and bytes of each batch in the first `size` bytes of a segment's file.
 
-    Stop before a damaged batch, and before one with an offset below the end of the batch before it. The first
-    batch may not begin before the offset `start`.
+    Stop before the first batch that is damaged or incomplete. Also stop before a batch whose base offset is
+    below the end offset of the previous batch, or below `start` for the first batch. Also stop at an offset
+    that is too large for the segment's indexes.
     """
     log: LogFile = segment.log
     block = b""

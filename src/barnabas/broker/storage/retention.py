@@ -35,8 +35,9 @@ def delete_old_segments(log: PartitionLog, now_ms: int, synced: LogSegment | Non
     Args:
         log: log to delete from.
         now_ms: present time, in milliseconds.
-        synced: the segment from `prepare_deletion`, if the folder was fsynced since. If it is None, or is no
-            longer the active segment, this call fsyncs the folder when names are not durable.
+        synced: the result of `prepare_deletion`, if the caller has fsynced the folder after that; None if
+            not. If it is the active segment, this call does not fsync the folder. If it is not, this call
+            fsyncs the folder if names of files are not durable.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, not all of the segments could be removed. Some of the oldest ones may

@@ -1,8 +1,8 @@
 """A file that lists a log's sealed segments on disk, so that a start after a crash need not read them.
 
 A flush appends an entry for each sealed segment that it has made durable. After a crash recovery trusts a
-segment whose files have the sizes of its entry, even beyond the recovery point of the checkpoint. That point
-is up to `log.flush.offset.checkpoint.interval.ms` old. Recovery checks a segment without such an entry.
+segment whose files have the sizes of its entry, even beyond the checkpoint's recovery point. The checkpoint
+can be `log.flush.offset.checkpoint.interval.ms` old. Recovery reads and checks a segment without an entry.
 
 Entries ascend by base offset. Each has 52 bytes, big-endian:
 
@@ -11,8 +11,8 @@ Entries ascend by base offset. Each has 52 bytes, big-endian:
 - the largest timestamp, and the last offset of the first batch that has it (int64 each);
 - CRC-32C of the fields before (uint32).
 
-The file is not fsynced: recovery checks the segments whose entries a power cut took. But a truncation removes
-entries durably, before it changes their segments. Apache Kafka ignores the file.
+The file is not fsynced. So entries can be missing after a power cut, and recovery then checks their segments.
+But a truncation removes entries durably, before it changes their segments. Apache Kafka ignores the file.
 """
 
 from __future__ import annotations
@@ -98,10 +98,11 @@ class SealedSegments:
         self._is_cut = False
 
     def append(self, segments: Segments, places: Sequence[int]) -> None:
-        """Append entries of the sealed segments at indexes `places`, which come after those in the file.
+        """Append an entry for each of the sealed segments at indexes `places`.
 
-        If the file has far more entries than the log has segments, first drop the oldest. If the disk fails,
-        leave the new entries out.
+        In the log, these segments come after the segments that have entries in the file. If the file has far
+        more entries than the log has segments, first drop the oldest entries. If the disk fails, raise
+        nothing: the file then lacks the new entries.
         """
         with suppress(OSError):
             most = len(segments)
@@ -111,9 +112,9 @@ class SealedSegments:
             self._count += len(places)
 
     def write(self, segments: Segments, places: Sequence[int]) -> None:
-        """Replace all entries with those of the segments at indexes `places`.
+        """Replace all entries with entries for the segments at indexes `places`.
 
-        If the disk fails, keep none.
+        If the disk fails, raise nothing: the list is then empty.
         """
         with suppress(OSError):
             self._write(_encoded(segments, places))

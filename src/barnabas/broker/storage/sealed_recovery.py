@@ -38,7 +38,11 @@ def read_sealed(
 
 
 def flushed_to(segments: Segments, recovery_point: Offset, sealed: Mapping[Offset, SealedSegment]) -> Offset:
-    """Return the recovery point, moved past the segments in `sealed` that follow it without a gap."""
+    """Return the recovery point, moved forward over the segments that are listed in `sealed`.
+
+    Begin with the segment of the last record before `recovery_point`. As long as a segment is listed
+    (`is_listed`), move the recovery point to the segment's end, and go to the next segment.
+    """
     place = segments.place_of(max(recovery_point - 1, 0))
     while is_listed(segments, place, sealed):
         place += 1

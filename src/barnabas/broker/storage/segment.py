@@ -240,10 +240,10 @@ class LogSegment:
         self.size = position + size
 
     def write(self, chunks: Sequence[Buffer]) -> None:
-        """Write bytes after the segment's end.
+        """Write whole batches after the segment's end. They do not belong to the segment yet.
 
-        They belong to the segment only after the caller has called `index_batch` for each batch, which then
-        raises nothing, and has updated `size`.
+        The caller must then call `index_batch` for each batch, which raises no error after this call. After
+        that, the caller must add the number of bytes to `size`.
 
         Raises:
             OSError: nothing was written; TornError if the file could not be restored.
@@ -367,7 +367,9 @@ class LogSegment:
         return scanned > _FAR_TIMES * (self.size // (len(self.offsets) + 1))
 
     def _indexed_block(self, offset: int) -> tuple[int, bytes]:
-        """Return the position from which to search for `offset`, according to the index, and the bytes there.
+        """Return the position from which to search for `offset`, according to the index, and a first block.
+
+        The block has the bytes from this position on, at most `_SCAN_BYTES`.
 
         An entry is used if the batch at its position does not begin after the entry's offset. If an entry is
         wrong, the search tries a few earlier ones. If all are wrong, return position 0 and no bytes.
@@ -526,12 +528,12 @@ class LogSegment:
         )
 
     def _worth_sending(self, position: int, max_bytes: int, there: int, min_one: bool) -> int:
-        """Return the number of bytes to read from `position` on, if there are more than `max_bytes`.
+        """Return how many bytes to read from `position` on, if the segment has more than `max_bytes` there.
 
         Clients drop an incomplete batch. So if one of the first `_LARGE_BATCHES` batches does not fit or is
         damaged, the result ends before it. If the first batch does not fit, the result is its size with
-        `min_one`, and 0 without. If all of them fit, the result is `max_bytes`, and the last batch may be
-        incomplete.
+        `min_one`, and 0 if `min_one` is false. If all of them fit, the result is `max_bytes`, and the last
+        batch may be incomplete.
 
         Args:
             position: position of a batch.
@@ -644,7 +646,10 @@ class LogSegment:
         return end
 
     def find_first_timestamp(self) -> None:
-        """Set `first_timestamp` to that of the first batch, in a segment from an earlier run."""
+        """Read the first batch's header, and set `first_timestamp` to the batch's latest timestamp.
+
+        For an empty segment, or a batch without timestamps, set it to -1.
+        """
         self.first_timestamp = next(self.headers(0))[1].latest_record_timestamp if self.size else NO_TIMESTAMP
 
     def seal(self) -> None:
@@ -704,8 +709,9 @@ class LogSegment:
     def _find_cut(self, offset: int) -> tuple[int, int]:
         """Return the position at which to cut the segment off, and the end offset of the remaining part.
 
-        If a batch contains `offset`, the results are that batch's position and base offset. If none does, the
-        results are the position of the next batch, or of the segment's end, and `offset`.
+        If a batch contains `offset`, return the position and the base offset of this batch. If no batch
+        contains it, return the position of the next batch, and `offset`. If there is no next batch, the
+        position is the segment's end.
         """
         end = self._indexed_block(offset)[0]
         expected = self.base_offset
@@ -785,9 +791,10 @@ class LogSegment:
         return self.all_files() if len(self.aborted) else self.all_files()[:-1]
 
     def offset_bound(self, position: int) -> int | None:
-        """Return an offset above all batches that begin before `position`.
+        """Return a bound that is above all offsets of the batches before `position`.
 
-        Return None if the index has no entry at or after `position`, or if this entry is damaged.
+        It is the base offset of the batch of the first index entry at or after `position`. Return None if the
+        index has no such entry, or if this entry is damaged.
         """
         entry = self.offsets.first_from_position(position)
         if entry is None:

@@ -2,9 +2,11 @@
 
 The names of files show the progress, as in Apache Kafka. The new files are written with the suffix
 `.cleaned`, and fsynced. Then they are renamed to `.swap`: a start that finds such files completes the
-swap. When those names are durable, the old files become `.deleted`, and the new ones lose their suffix. A
-start ignores a `.swap` beside a `.cleaned` with the same or a lower offset, because the crash happened during
-the renames. The code assumes that renames in one folder become durable in their order.
+swap. When those names are durable, the old files become `.deleted`, and the new ones lose their suffix.
+
+If a crash happens during the renames to `.swap`, some files still have the suffix `.cleaned`. The start then
+removes them, and each `.swap` file with the same or a higher offset. The code assumes that renames in one
+folder become durable in their order.
 """
 
 from __future__ import annotations

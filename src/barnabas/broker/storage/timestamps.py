@@ -103,10 +103,13 @@ class LongSearch(Exception):
         self.max_timestamp = max_timestamp
 
     def find(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
-        """Return the first match before `next_offset`; None if there is none.
+        """Return None: the search has found no record before `next_offset`.
 
-        The search has already read everything before `next_offset`, so this method returns None. `LongBatch`
-        overrides it, to search its batch. `timestamp` and `start` are those of the search.
+        `LongBatch` overrides this method, to search its batch.
+
+        Args:
+            timestamp: the timestamp for which the search was made.
+            start: the first offset that the search may return.
         """
         return None
 
@@ -144,8 +147,8 @@ class LongBatch(LongSearch):
 
         Return None if there is no such record.
 
-        If the batch has more than `MOST_RECORDS`, do not decode it. Return its first offset from `start` on,
-        whose record may be too early.
+        If the batch has more than `MOST_RECORDS` records, do not decode it. The result is then an estimate:
+        the batch's first offset from `start` on, even if that record is earlier than `timestamp`.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, the batch cannot be decoded, or is too large when decompressed.

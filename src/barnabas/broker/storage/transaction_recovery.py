@@ -48,9 +48,10 @@ def _name(segment: LogSegment) -> str:
 def _read_checksums(
     files: LogFiles, entries: Mapping[str, Entry], *, is_needed: bool
 ) -> dict[Offset, Checksum] | None:
-    """Return the checksums by base offset of the segment; None if they are missing or damaged.
+    """Return the checksums of the transaction indexes, by base offset of the segment.
 
-    If the file is missing and `is_needed` is false, there are no indexes, and the result is empty.
+    Return None if the file of the checksums is missing or damaged. If it is missing and `is_needed` is false,
+    return no checksums instead: `is_needed` says whether a transaction index exists.
     """
     path = f"{files.path}/{CHECKSUMS}"
     if CHECKSUMS not in entries:
@@ -81,7 +82,7 @@ def _is_proven(segment: LogSegment, entry: Entry | None, checksums: Mapping[Offs
 def _compare(files: LogFiles, segment: LogSegment, entry: Entry | None) -> None:
     """Compare a segment's transaction index with its batches, and rewrite it if it differs.
 
-    `entry` is that of the index in the log's folder; None if the file is missing.
+    `entry` is the index file's entry in the log's folder; None if the file is missing.
     """
     index = segment.aborted
     aborted = find_aborted(files, segment)

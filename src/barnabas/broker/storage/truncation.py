@@ -113,7 +113,11 @@ class Truncation:
 
 
 class _View:
-    """A view of a log's files for `load_producers`, which does not change the log's own."""
+    """The files of a log, as `load_producers` uses them, with copies of the segments.
+
+    The log's own files do not change. `damaged` collects the offsets of the producer snapshots that
+    `load_producers` wants to remove.
+    """
 
     def __init__(self, files: LogFiles, copies: list[LogSegment]) -> None:
         self.env: LogEnvironment = files.env
@@ -146,8 +150,8 @@ def begin_truncation(log: PartitionLog, offset: Offset) -> Truncation | None:
 def prepare_truncation(log: PartitionLog, offset: Offset, truncation: Truncation | None = None) -> bool:
     """Lower the recovery point before a truncation to `offset`. Return whether it was higher.
 
-    If it was higher, the caller must make the lower one durable before the truncation. With the old one on
-    disk, a start after a crash would assume that records written after the truncation had been flushed.
+    If it was higher, the caller must make the new recovery point durable before the truncation. With the old
+    one on disk, a start after a crash would treat records from after the truncation as flushed.
 
     Args:
         log: log to truncate.

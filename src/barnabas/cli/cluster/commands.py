@@ -208,9 +208,9 @@ def start(
 
 
 def _console_beside(console: str | None, secured: SecuredCluster | None) -> Beside:
-    """Return a function that runs the console beside brokers; one that does nothing if `console` is None.
+    """Return the argument `beside` of `ClusterRunner`: a function that runs the console beside the brokers.
 
-    `ClusterRunner` explains the function (`beside`).
+    If `console` is None, the function starts nothing.
 
     Args:
         console: HOST:PORT of the console; None for no console.

@@ -1,8 +1,9 @@
-"""Turns the folder of a lone broker (one without a cluster) into that of several on one machine, and back.
+"""Turns the folder of a lone broker into the folder of several brokers on one machine, and back.
 
-The metadata's journals stay where they are, in the log directories. The lone broker's other files become
-those of broker N, in ``broker-N`` in each log directory. Every step is a rename, and `meta.properties` is the
-last file of each directory. An interrupted conversion continues at the next start, in either direction.
+The metadata's journals stay where they are, in the log directories. The lone broker's other files become the
+files of broker N: they move to the folder ``broker-N`` in each log directory. Every step is a rename, and
+`meta.properties` is the last file of each directory. If a conversion is interrupted, the next start continues
+it.
 """
 
 from __future__ import annotations

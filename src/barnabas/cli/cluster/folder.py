@@ -212,8 +212,8 @@ class ClusterFolder:
     def control(self) -> Control | None:
         """Return the address and secret of the process that runs the cluster; None if the folder has none.
 
-        A process that stops removes them. After a kill of the process, the result is that of the killed
-        process until the next start.
+        A process that stops removes them. If the process was killed, its address and secret stay in the
+        folder until the next start.
 
         Raises:
             ClusterFolderError: ``control.json`` is damaged.

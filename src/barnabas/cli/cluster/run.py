@@ -128,7 +128,7 @@ class ClusterRunner:
             (``host:port,...``) and the URLs of their metrics. It returns a context manager, in which services
             run while the brokers serve.
         launch: how the brokers' processes run.
-        prepare: called after the start of the store, before that of the brokers.
+        prepare: called when the store has started, before the brokers start.
     """
 
     def __init__(
@@ -383,9 +383,10 @@ class ClusterRunner:
             call()
 
     def _after(self, member: Member) -> str:
-        """Return what happens after a broker has ended by itself, as the end of a message.
+        """Return the end of a message about a broker that has ended by itself: what happens next.
 
-        If the brokers are supervised, also plan the restart. If not, the user must start the broker again.
+        If the brokers are supervised, also plan the restart: the text says after how many seconds it happens.
+        If not, the text has the command with which the user starts the broker again.
         """
         if not self._launch.is_supervised:
             return f"start it again with `barnabas cluster restart {member.id} --data {self._folder.path}`"

@@ -55,7 +55,7 @@ async def ask_starts(
 ) -> dict[TopicPartition, Offset]:
     """Request the log start offsets of partitions from their leaders, and return them by partition.
 
-    The arguments, and the partitions that the result lacks, are those of `ask_ends`.
+    `ask_ends` describes the arguments, and the partitions that the result lacks.
     """
     return await _ask(peers, image, partitions, _EARLIEST)
 

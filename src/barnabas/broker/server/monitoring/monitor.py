@@ -22,8 +22,8 @@ class Monitor:
 
     Args:
         listener: HOST:PORT to listen on.
-        environment: provides the network, and for the metrics the sizes of the volumes and the resources
-            that the process uses.
+        environment: provides the network. For the metrics, it also provides the sizes of the volumes, and the
+            resources that the process uses.
         health: health of the broker.
         long_work: lets the event loop serve requests while a long page is made.
 

@@ -138,9 +138,9 @@ class Pages:
     async def _ask_system(self) -> tuple[ProcessUse | None, dict[str, Volume]]:
         """Return the resources that the process uses, and the volumes of the log directories by their paths.
 
-        A thread asks the operating system. If a disk hangs and there is no result after one second, return
-        None and no volumes. Until that thread has a result, later calls return the same at once. The
-        resources are also None on a system that does not report them.
+        A thread asks the operating system. If it has no result after one second, for example because a disk
+        hangs, return None and no volumes. Until the thread has a result, later calls return None and no
+        volumes at once. The resources are also None on a system that does not report them.
         """
         if self._is_asking_system:
             return None, {}

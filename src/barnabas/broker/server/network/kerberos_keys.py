@@ -43,7 +43,8 @@ def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mappin
 def read_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
     """Do the same as `open_kerberos`, but without log lines about the listeners. Any thread can call this.
 
-    Return a function that begins a client's login, by name of each listener with GSSAPI.
+    For each listener with GSSAPI, the result has the function that begins a client's login, by the listener's
+    name.
 
     Raises:
         ConfigError: the package `gssapi` is missing, the settings do not give one service name, or the keys

@@ -213,10 +213,16 @@ class DirectProduce:
         appended: Sequence[AppendInfo],
         failure: KafkaError | None,
     ) -> Begun:
-        """Decode a request, and let the handler of Produce continue after the batches in `appended`.
+        """Decode a request, and pass it to the handler of Produce, which appends the batches that are left.
 
-        Return the decoded request with the handler's result. `failure` is the error of the next batch; None
-        without an error.
+        Return the decoded request with the handler's result.
+
+        Args:
+            frame: bytes of the request.
+            client: connection of the request.
+            access: permissions of the client.
+            appended: results of the request's first batches, which are already in the log.
+            failure: error of the batch after these; None without an error.
         """
         header, request, _ = parse_counted(frame, DIRECT_ELEMENTS)
         assert isinstance(request, ProduceRequest)

@@ -87,8 +87,9 @@ class Direct(Protocol):
         """Answer a request, if it is simple enough.
 
         Return the encoded response with its size in front, or a future of it. If the future raises an
-        exception, the request fails. Return a `Begun` if the function has begun the request, and the API's
-        handler continues with it. Return None, without any effect, if the handler must execute the request.
+        exception, the request fails. Return a `Begun` if the function has begun the request, and has called
+        the API's handler to complete it. Return None, without any effect, if the handler must execute the
+        whole request.
 
         Args:
             frame: bytes of the request.

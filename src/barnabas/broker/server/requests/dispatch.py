@@ -206,7 +206,7 @@ class Dispatcher:
             header: header of the request.
             context: context of the request.
             request: the request.
-            answer: the response, None if the request gets none, or an awaitable of one of these.
+            answer: the handler's result: a response (None if the request gets none), or an awaitable of it.
         """
         api = served.api
         usage = context.usage  # the handler may have found that it is a broker's

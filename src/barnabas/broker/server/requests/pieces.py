@@ -61,9 +61,10 @@ class Pieces:
         self._check = check
 
     def apply_to(self, request: Request) -> bool:
-        """Whether `request` has items in the outermost array of this object's path.
+        """Whether `request` has items in the outermost array by which this object divides requests.
 
-        Some APIs use different arrays in different versions: then only one of their `Pieces` applies.
+        Some APIs use different arrays in different versions. They have a `Pieces` for each of these arrays,
+        and only one of them applies to a request.
         """
         return bool(getattr(request, self._request[0]))
 
@@ -100,9 +101,9 @@ class Pieces:
         Args:
             whole: the response that this method changes.
             part: the response to add.
-            continued: the number of levels on which the first item of the piece continues the last item of
-                the previous piece; 0 if the piece begins with a new item (`Piece.continued`). On these levels
-                the answers are joined.
+            continued: 0 if the piece begins with a new item. If the last item of the previous piece was
+                divided and goes on in this piece, the number of levels on which it goes on
+                (`Piece.continued`). On these levels, this method joins the two answers to the item.
         """
         if getattr(part, "error_code", 0) and not whole.error_code:
             whole.error_code = part.error_code

@@ -156,8 +156,8 @@ class TopicMaker:
         Args:
             topic: the topic in the image.
             last: an earlier image of the topic, and the result of this method for that image. The new result
-                has the same partition objects for all partitions that have not changed since. With None, all
-                partitions are made.
+                has the same partition objects for all partitions that have not changed since. With None, the
+                result has new objects for all partitions.
         """
         states, answers = ((), ()) if last is None else (last[0].partitions, last[1].partitions)
         errors, offline = self._errors, self._offline

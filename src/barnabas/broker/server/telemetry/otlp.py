@@ -120,7 +120,7 @@ class _Reader:
         """Yield (start, end) of each submessage that a message has in its field `wanted`.
 
         `at` and `end` are the positions of the message's first byte and of the byte after its last one. The
-        results are such positions, too. `wanted` is a protobuf field number.
+        results are the same two positions for each submessage. `wanted` is a protobuf field number.
         """
         for number, kind, start, stop in self.fields(at, end):
             if number == wanted and kind == _BYTES:

@@ -135,7 +135,8 @@ def _not_unknown(outcomes: Outcomes) -> Outcomes:
     """Return the error codes, with LEADER_NOT_AVAILABLE in place of UNKNOWN_TOPIC_OR_PARTITION.
 
     LEADER_NOT_AVAILABLE makes the caller retry. `outcomes` does not change. The partitions are in this
-    broker's image. So a leader that does not know one has a stale image, and has written no marker.
+    broker's image. So a leader that answers UNKNOWN_TOPIC_OR_PARTITION has a stale image, and has written no
+    marker.
     """
     unknown, retried = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
     if unknown not in outcomes.values():

@@ -70,8 +70,8 @@ class MarkerAppender:
     ) -> MaybeAwaitable[dict[TopicPartition, ErrorCode]]:
         """Append a marker to partitions, and return the error code for each partition (NONE for success).
 
-        If in-sync replicas do not have all markers yet, return an awaitable. It waits for these replicas, and
-        then has this result.
+        If in-sync replicas must still get a marker, return an awaitable of the error codes, which waits for
+        these replicas.
         """
         outcomes: dict[TopicPartition, ErrorCode] = {}
         waiting: dict[TopicPartition, Awaitable[object]] = {}

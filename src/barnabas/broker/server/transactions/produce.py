@@ -107,11 +107,14 @@ def _refusals(
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """Return the error for the producer to a transaction coordinator's error `code`.
+    """Return the error code that the producer gets for a transaction coordinator's error `code`.
 
-    An error of the coordinator's state becomes the retriable NOT_ENOUGH_REPLICAS, and PRODUCER_FENCED becomes
-    INVALID_PRODUCER_EPOCH. In versions of Produce whose clients do not know them, CONCURRENT_TRANSACTIONS
-    becomes NOT_ENOUGH_REPLICAS, and TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE.
+    - COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR become NOT_ENOUGH_REPLICAS,
+      because producers retry after this error.
+    - PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH.
+    - CONCURRENT_TRANSACTIONS becomes NOT_ENOUGH_REPLICAS before version 12 of Produce.
+    - TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE before version 11 of Produce.
+    - Any other code stays the same.
 
     Args:
         code: error code of the coordinator.

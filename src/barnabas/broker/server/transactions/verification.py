@@ -1,4 +1,4 @@
-"""Admits a transactional write to a partition only if the coordinator knows its transaction (KIP-890).
+"""Admits a write to a partition only if the producer's transaction includes the partition (KIP-890).
 
 Without this check, a write that arrives after the end of its transaction would begin a new transaction, which
 no client ends. Such a hanging transaction blocks read_committed consumers. So before the first write of a
@@ -131,9 +131,9 @@ class TransactionVerifier:
         CONCURRENT_TRANSACTIONS: the previous transaction has not ended yet. A write that adds no partitions
         is always allowed if ``transaction.partition.verification.enable`` is false.
 
-        If the codes are not known at once, or if an earlier write of the transactional id still waits for its
-        codes, return an awaitable. No KafkaError is raised: if the coordinator rejects the whole request, or
-        cannot be found, each partition gets that error's code.
+        Return an awaitable of the codes if they are not known at once. Also return one while an earlier write
+        of the transactional id waits for its codes. This method raises no KafkaError. If the coordinator
+        rejects the whole request, or cannot be found, each partition gets that error's code.
 
         The caller must await the result in the task that then writes. If another task writes, the next write
         of the same transactional id can come first.
