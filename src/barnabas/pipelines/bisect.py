@@ -8,7 +8,7 @@ from collections.abc import Callable
 def find_rejected(
     count: int, attempt: Callable[[int, int], str | None], check: Callable[[int, str], None]
 ) -> dict[int, str]:
-    """Return the numbers of the rejected rows among `count` rows, in order, each with its reason.
+    """Return the reason for each rejected row among `count` rows, by the row's number from 0, in order.
 
     Parts are tried in the order of the rows. A rejected part is halved until one row is left. So each
     rejected row costs about 2 log2(`count`) attempts.

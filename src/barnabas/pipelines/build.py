@@ -236,10 +236,10 @@ class _Builder:
         ]
 
         def frames(batch: DataFrame) -> dict[str, DataFrame]:
-            """Return the DataFrames of the pipeline by name, with those of the shared source for one batch.
+            """Return the DataFrames of the pipeline by name, for one batch of the shared source.
 
-            They are the source's rows, its dead letters, and the steps that depend on the source alone. The
-            source and the steps are also registered as views.
+            The source's rows, its dead letters, and the steps that depend on the source alone are new
+            DataFrames over `batch`. The source and these steps are also registered as views.
             """
             made = dict(self._frames)
             if shared.parsed.dead_letters is not None:

@@ -92,9 +92,10 @@ def _write(options: SinkOptions, rows: pa.Table, query: str, number: int, letter
 
 
 def _rejected(table: DeltaTable, rows: pa.Table, letters: DeadLetters) -> dict[int, str]:
-    """Return the numbers of the rows that the table rejects, each with its reason.
+    """Return the reason for each row that the table rejects, by the row's index in `rows`.
 
-    The result is empty if the columns themselves do not fit the table.
+    The result is empty if the columns themselves do not fit the table. Raises TooManyRejectedError if the
+    table rejects more rows than the limit for dead letters.
     """
     with tempfile.TemporaryDirectory(prefix="barnabas-delta-") as folder:
         given = table.metadata().configuration

@@ -102,7 +102,7 @@ def is_of_a_row(error: Exception, classes: tuple[str, ...]) -> bool:
 
 
 def _states(error: Exception) -> Iterator[str]:
-    """Yield the SQLSTATEs of a Java error, of its causes, and of the SQLExceptions that follow each."""
+    """Yield the SQLSTATEs of a Java error and of its causes, also of a cause's further SQLExceptions."""
     cause = getattr(error, "java_exception", None)
     for _ in range(_MAX_CAUSES):
         if cause is None:

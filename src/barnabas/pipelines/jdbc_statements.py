@@ -58,7 +58,8 @@ class Statements:
     Attributes:
         subprotocol: the part of the JDBC URL after ``jdbc:``, such as ``mariadb``.
         table, staging: names as in SQL.
-        columns: columns of the rows, in the target's spelling; `key`: those of them that identify a row.
+        columns: columns of the rows, in the target's spelling.
+        key: the columns that identify a row; empty if the sink has no key.
         quote: makes an SQL identifier of a column's name.
         as_clob: columns that the staging table stores as CLOB, each with the type of the target.
     """
@@ -106,8 +107,8 @@ class Statements:
         """Return the statements that move the rows of the staging table to the target.
 
         Args:
-            deletes: whether to delete the target's rows for the staged rows that are marked as deletions.
-            rows: numbers of the first and the last of the rows; by default all rows.
+            deletes: whether a staged row that is marked as a deletion deletes the target's row with its key.
+            rows: the first and the last number of the rows to move (column `ROW`); by default all rows.
         """
         within = f" AND staged.{ROW} BETWEEN {rows[0]} AND {rows[1]}" if rows else ""
         if not self.key:

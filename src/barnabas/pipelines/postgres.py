@@ -126,7 +126,7 @@ def _make_tables(cursor: psycopg.Cursor[Any], names: list[str]) -> None:
 def _write_accepted(
     cursor: psycopg.Cursor[Any], table: sql.Identifier, key: list[str], rows: pa.Table, letters: DeadLetters
 ) -> dict[int, str]:
-    """Write the rows that the server accepts. Return the numbers of the rejected rows, each with its reason.
+    """Write the rows that the server accepts. Return the reason for each rejected row, by the row's index.
 
     Raises:
         psycopg.Error: the write has failed for another reason than a single row.

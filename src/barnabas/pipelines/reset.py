@@ -121,9 +121,9 @@ def _checkpoint(name: str, path: Path, sink: SinkOptions | None) -> Checkpoint:
 
 
 def remembers(folder: str) -> str:
-    """Return the error text for a query whose checkpoint is, or would be, removed.
+    """Return the error text for a query that cannot begin again, because of its Parquet folder `folder`.
 
-    The query writes to the Parquet folder `folder`, to which an earlier stream has written.
+    An earlier stream has written to the folder, and the query's checkpoint is missing or shall be removed.
     """
     return (
         f"{folder} remembers the batches written there, and Spark would silently leave out as many of a "

@@ -1,9 +1,10 @@
 """Sends each row that a table rejects to the sink's dead-letter topic once.
 
 A batch and its dead letters go to two systems, and both must be written or neither. So the transaction of a
-batch stores the dead letters in the database, as one value. After the commit the sink sends them to the
-topic, exactly once by the number of the batch, and deletes the value. If the driver dies in between, the next
-attempt of the batch finds the value, and sends the dead letters.
+batch stores the dead letters in the database, as one value. After the commit, the sink sends them to the
+topic and deletes the value. If the driver dies in between, the next attempt of the batch finds the value, and
+sends the dead letters. The exactly-once writer skips a batch whose number it has already written, so each
+dead letter is sent once.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class DeadLetters:
     def check(self, count: int, reason: str) -> None:
         """Raise TooManyRejectedError if `count` rejected rows of a batch are more than the limit.
 
-        `reason` is the reason of the last one, for the error's text.
+        `reason` is the reason of the last rejected row, for the error's text.
         """
         check_rejected(count, self._options.dead_letter_limit, self._options.dead_letter, reason)
 
@@ -81,10 +82,11 @@ class DeadLetters:
         self._rejections.add(len(rejected), next(reversed(list(rejected.values())), None))
 
     def made_of(self, rows: pa.Table, reasons: Sequence[str]) -> bytes:
-        """Make the dead letters for `rows`, one for each of `reasons`. Return them as bytes for `deliver`.
+        """Make a dead letter for each row of `rows`. Return all of them as bytes, for `deliver`.
 
-        The value of a dead letter is a JSON object with the row's columns. Its key is made from the sink's
-        key columns; it is null if the sink or the rows have none.
+        `reasons` has the reason of each row, in the same order. A dead letter has the reason in a header, and
+        a JSON object with the row's columns as its value. The dead letter's key is made from the row's values
+        in the sink's key columns. The key is null if the sink has no key columns, or the rows lack them.
         """
         given = self._spark.createDataFrame(rows.append_column(_REASON, pa.array(reasons, pa.string())))
         columns = [name for name in given.columns if name not in (ORIGIN, _REASON)]
@@ -124,10 +126,10 @@ class DeadLetters:
 
 
 def origin_of(rows: DataFrame) -> Mapping[str, Column]:
-    """Return columns that say where each row was read: topic, partition and offset, or file.
+    """Return columns that say where each row was read, by name: topic, partition and offset, or file.
 
-    The result has the columns by these names. They are fields of the column `ORIGIN`, a struct. The result is
-    empty if `rows` do not have this column.
+    Each column is a field of the struct column `ORIGIN`. The result is empty if `rows` do not have the column
+    `ORIGIN`.
     """
     if ORIGIN not in rows.columns:
         return {}

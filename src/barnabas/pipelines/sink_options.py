@@ -297,7 +297,7 @@ def sink_kind(name: str) -> SinkKind:
 
 
 def _kinds() -> list[str]:
-    """Return the names of all kinds, those of other packages last."""
+    """Return the names of all kinds of sinks: first Barnabas' own, then the kinds of other packages."""
     return [*SINK_KINDS, *sorted(installed().keys() - {*SINK_KINDS})]
 
 

@@ -41,9 +41,9 @@ class Opened:
 class Parsed:
     """The records of a shared source, which one query reads and parses for several outputs.
 
-    `rows` and `dead_letters` are called with `records`, or with a batch of them. `rows` returns the rows of
-    the good records, and `dead_letters` the dead letters of the bad ones. `dead_letters` is None if the
-    source has no dead-letter topic.
+    Call the functions `rows` and `dead_letters` with `records`, or with one batch of them. `rows` returns the
+    rows of the records that can be parsed, and `dead_letters` returns dead letters for the others.
+    `dead_letters` is None if the source has no dead-letter topic.
     """
 
     records: DataFrame

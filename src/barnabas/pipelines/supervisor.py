@@ -240,7 +240,7 @@ def _has_started(handle: Any) -> bool:
 
 
 def _is_busy(handle: Any) -> bool:
-    """Whether the query writes or plans a batch. Between two batches its status says that it waits."""
+    """Whether the query writes or plans a batch. Between batches, the status message begins with Waiting."""
     status = handle.status
     waits = str(status.get("message", "")).startswith("Waiting")
     return bool(status["isDataAvailable"] or (status["isTriggerActive"] and not waits))

@@ -74,9 +74,12 @@ def writer_options(
 ) -> dict[str, str]:
     """Return the data source's options for writing the result of `route`.
 
-    They are the options in `given`, the sink's own options for the data source, with these changes. They name
-    no topic, because each record has its topic in a column. They name the dead-letter topic and its limit.
-    The producer accepts records of any size, and its requests are small enough for all topics in `limits`.
+    `given` has the sink's own options for the data source. The result has these options, with changes:
+
+    - There is no option topic, because each record has its topic in a column.
+    - The dead-letter topic and the limit of dead letters are added.
+    - The producer accepts records of any size.
+    - The producer's requests are small enough for all topics in `limits`.
     """
     kept = {name: value for name, value in given.items() if name != "topic" and not _is_size(name)}
     sizes = [limit.largest for limit in limits.values() if limit.largest is not None]
@@ -125,11 +128,11 @@ def mark_rejected(
 
 
 def route(marked: DataFrame, options: SinkOptions, limits: Mapping[str, TopicLimits], sink: str) -> DataFrame:
-    """Set the topic of each record. A rejected record gets the dead-letter topic and the error's headers.
+    """Set the topic of each record. A rejected record gets the dead-letter topic, and the reason as a header.
 
-    `marked` are the records from `mark_rejected`. `limits` also has those of the dead-letter topic. `sink` is
-    the sink's name, for a header of dead letters. A record that is too large for the dead-letter topic fails
-    the job.
+    `marked` is the result of `mark_rejected`. `limits` has the limits of the sink's topics and of the
+    dead-letter topic. `sink` is the sink's name, for a header of dead letters. A record that is too large for
+    the dead-letter topic fails the job.
     """
     rejection, to = F.col(REJECTION), _destination(options)
     named = {"message": rejection, "sink": F.lit(sink), "destination": to, **origin_of(marked)}

@@ -1,4 +1,4 @@
-"""Compatibility levels and modes: the ones that apply to a subject, and their changes."""
+"""Finds the compatibility level and the mode that apply to a subject, and decides about their changes."""
 
 from __future__ import annotations
 

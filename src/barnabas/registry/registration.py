@@ -84,8 +84,9 @@ def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bo
 def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) -> Schema:
     """Return the schema with its text in canonical form, so that equal schemas have the same fingerprint.
 
-    With `normalize`, or the subject's setting of this name, parts whose order has no meaning are sorted, too.
-    Raises NotComputed, or RegistryError if the schema is invalid.
+    A reference to a latest version gets the present number of this version. With `normalize`, or if the
+    subject's setting ``normalize`` is true, parts whose order has no meaning are sorted. Raises NotComputed
+    if the cache has no result yet, and RegistryError if the schema is invalid.
     """
     schema = pinned(state, subject, schema)
     normalize = normalize or bool(config_of(state, subject).get("normalize"))
@@ -97,8 +98,8 @@ def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Ver
     """Return the reasons why `schema` is not compatible with `versions`; empty if it is.
 
     The subject's compatibility level applies. `versions` are in ascending order. Unless the level is
-    transitive, only the last one is compared. The reasons are those of the newest version that does not fit,
-    then its number and the level.
+    transitive, only the last version is compared. The result has the reasons for the newest version that is
+    not compatible. Two texts follow: the number of this version, and the compatibility level.
 
     Raises:
         NotComputed: a comparison has not been made yet.

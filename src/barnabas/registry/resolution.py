@@ -17,7 +17,7 @@ from barnabas.registry.worker import Source
 def source_of(state: State, subject: str, schema: Schema, *, normalize: bool = False) -> Source:
     """Return a schema of `subject` together with the texts of all schemas that it refers to.
 
-    `normalize` says whether the canonical text of the result is sorted where the order has no meaning.
+    With `normalize`, parts of the schema's canonical text whose order has no meaning are sorted.
 
     Raises:
         InvalidSchemaError: a reference is not registered.
@@ -59,9 +59,10 @@ def _pinned(state: State, subject: str, reference: Reference) -> Reference:
 
 
 def _texts(state: State, subject: str, schema: Schema) -> tuple[tuple[str, str], ...]:
-    """Return the names and texts of all direct and indirect references, each before those that refer to it.
+    """Return the names and texts of all schemas that `schema` refers to, directly and indirectly.
 
-    Each version is followed once, even if several paths or a cycle lead to it. Raises InvalidSchemaError if a
+    Each schema comes after the schemas that it refers to. The references of a version are read once, even if
+    several paths or a cycle lead to the version. Raises InvalidSchemaError if a
     reference is not registered, and TooLargeError if the references exceed a limit.
     """
     found: dict[tuple[str, str], None] = {}

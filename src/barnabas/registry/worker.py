@@ -33,8 +33,8 @@ _KEPT, _KEPT_TEXT = 1024, 2_000_000
 class Source(NamedTuple):
     """A schema with all of its references.
 
-    `references` has pairs of name and text. Each schema comes after those that it refers to. `normalize` says
-    whether its canonical text is sorted where the order has no meaning.
+    `references` has pairs of name and text. Each schema comes after the schemas that it refers to. With
+    `normalize`, parts of the schema's canonical text whose order has no meaning are sorted.
     """
 
     type: str
@@ -69,7 +69,7 @@ class _OutOfTimeError(BaseException):
 
 
 class _Kept:
-    """A cache of the schemas that were parsed last."""
+    """A cache of parsed schemas. It keeps the most recently used ones."""
 
     def __init__(self) -> None:
         self._parsed: OrderedDict[Source, Parsed] = OrderedDict()

@@ -46,12 +46,13 @@ class Admission:
     ) -> Offsets:
         """Return the end of the micro-batch that begins at `start`.
 
-        The end can exceed both limits, because each partition with a lag advances by at least one record.
-        If no record size is known, maxBytesPerTrigger has no effect.
+        The limits are `most` records and the option maxBytesPerTrigger. The end can exceed them, because each
+        partition with a lag advances by at least one record. If no record size is known, maxBytesPerTrigger
+        has no effect.
 
         Args:
             available: the latest offsets.
-            most: limit of records; None for no limit.
+            most: largest number of records; None for no limit.
             sizes: returns the mean record size of each partition. It is called only if the options have
                 ``maxBytesPerTrigger``.
         """

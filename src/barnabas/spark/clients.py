@@ -90,7 +90,7 @@ def transaction_settings(given: Mapping[str, str], transactional_id: str) -> Set
 
 
 def connection_settings(given: Mapping[str, Any]) -> Settings:
-    """Return those of a client's settings that configure its connections. Admin clients accept them too."""
+    """Return the settings in `given` that configure a client's connections. Admin clients accept them too."""
     kinds = (
         "bootstrap.",
         "security.",
@@ -141,7 +141,7 @@ def _check_producer(settings: frozenset[tuple[str, str | bool | int]]) -> None:
 
 
 def kept(create: Callable[[Settings], Client], settings: Settings) -> Client:
-    """Return the process's client for these arguments. The first call with them creates it by `create`."""
+    """Return this process's cached client for these arguments. At the first call, `create` makes it."""
     key = (create, frozenset(settings.items()))
     if key not in _kept:
         _kept[key] = create(settings)

@@ -23,7 +23,8 @@ class TooManyRejectedError(BarnabasError):
 def check_rejected(count: int, most: int, topic: str, reason: str = "") -> None:
     """Raise TooManyRejectedError if `count`, the number of dead letters of a batch, exceeds `most`.
 
-    The error's text has `topic`, the dead-letter topic, and `reason`, that of the last dead letter.
+    `topic` is the dead-letter topic, and `reason` is the reason of the last dead letter. The error's text
+    has both.
     """
     if count > most:
         last = f"; the last reason: {reason}" if reason else ""

@@ -139,7 +139,7 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
 def close_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> None:
     """Mark a batch as written by all of its tasks. If it is marked already, only compare the rows.
 
-    `reports` are those of all its tasks. Do nothing if there are none.
+    `reports` has the report of each task of the batch. Do nothing if there are none.
 
     Raises:
         ReplayError: the marked batch has other rows, or a later batch is marked. If failOnChangedReplay is
@@ -196,7 +196,10 @@ class _Topics:
             self.ids[topic] = found
 
     def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield `batches`. Before each, add the topics in its column topic."""
+        """Yield `batches`. Before a batch is yielded, call `add` for each topic in its column topic.
+
+        Raises ReplayError if the sink has written to a deleted topic of one of these names.
+        """
         for batch in batches:
             for topic in batch.column("topic").unique().to_pylist():
                 if topic is not None:  # which the sink refuses
@@ -215,10 +218,11 @@ def _new_brokers(client: Settings) -> Brokers:
 def _replay(
     what: WriteId, mark: TaskMark | None, now: TaskContent, topics: Mapping[str, str], options: WriteOptions
 ) -> TaskReport:
-    """Compare a task's written rows with `now`, and return the report of the written rows.
+    """Compare a task's rows (`now`) with the rows that the task has written for the same batch earlier.
 
-    `mark` is the last batch that the task has written, with a summary of its rows. If it is None or an
-    earlier batch, the task has written no rows of this batch.
+    `mark` is the last batch in which the task wrote rows, with a summary of these rows. If `mark` is None or
+    of an earlier batch, the task wrote the batch without rows. The returned report has the summary of the
+    written rows.
 
     Raises ReplayError if `mark` is of a later batch. Also raises ReplayError if the rows differ, unless
     failOnChangedReplay is false: the difference is then only logged.
@@ -267,7 +271,9 @@ class _Transaction:
     def take_over(self, topic: str) -> None:
         """Fence every older attempt and abort its open transaction. Wait if a transaction is committing.
 
-        `topic` is any existing topic; a request for its metadata makes the call faster.
+        `topic` is any existing topic. Two requests for its metadata come first, only to save time: without
+        them, librdkafka may look for the coordinator twice. Raises DeliveryError if a broker rejects the
+        transactional id, or none answers in time.
         """
         with contextlib.suppress(KafkaException):
             for _ in range(2):
@@ -288,9 +294,10 @@ class _Transaction:
         self._sink.flush()
 
     def commit(self, mark_topic: str, metadata: str) -> None:
-        """Commit the rows, and in the same transaction an offset that stores that the task has written them.
+        """Commit the rows and the task's mark in one transaction.
 
-        The offset is for partition 0 of `mark_topic`, and `metadata` is its metadata.
+        The mark is a committed offset for partition 0 of `mark_topic`: the number of the batch plus 1, with
+        the metadata `metadata`. Raises DeliveryError if the commit fails.
         """
         mark = (self._what.name, mark_topic, self._what.batch + 1, metadata)
         self._insist(lambda timeout: self._producer.send_offset(*mark, timeout))
@@ -312,8 +319,9 @@ class _Transaction:
     def _insist(self, call: Callable[[float], object]) -> None:
         """Repeat `call` after retriable errors, up to the transaction's timeout.
 
-        `call` gets its time limit in seconds. If it times out, librdkafka continues the operation, and the
-        next call waits for its end. Raises DeliveryError for other errors, and after the timeout.
+        `call` gets its time limit in seconds. After a timeout of `call`, librdkafka continues the operation,
+        and the next `call` waits for the end of the operation. Raises DeliveryError for other errors, and
+        after the transaction's timeout.
         """
         end = time.monotonic() + self._timeout_s
         while True:

@@ -101,9 +101,10 @@ def _milliseconds(settings: Settings, poll_timeout_s: float) -> int:
 
 
 def _take(fetched: Fetched, fetcher: RangeFetcher, open_ranges: OpenRanges) -> Iterator[_Piece]:
-    """Advance the open range of the response's partition to the end of the complete batches; yield them.
+    """Yield the complete batches of the response, in one piece, and advance the partition's range past them.
 
-    If no batch has records after the range's position, check whether the log ends before the range. Raises
+    If no batch has an offset that the range still needs, yield nothing, and check whether the log ends before
+    the range. Raises
     BarnabasError if the response is damaged, and DataLossError if records are lost and failOnDataLoss is
     true.
     """

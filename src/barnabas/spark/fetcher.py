@@ -111,8 +111,9 @@ class RangeFetcher:
     def receive(self) -> Iterator[Fetched]:
         """Wait for the response of one leader, and yield the partitions in it that have no error.
 
-        If no leader responds, or the response is an error, yield nothing; the next `request` retries. If no
-        request is pending, sleep until `request` may look up the leaders again, and yield nothing.
+        If no leader responds within the request timeout, or the response is an error, yield nothing: the next
+        `request` retries. Also yield nothing if no request is pending. In this case, first sleep until
+        `request` may look up the leaders again.
 
         Raises:
             AuthenticationError: a broker rejects the login.
@@ -145,10 +146,9 @@ class RangeFetcher:
     def check_end(self, tp: TopicPartition, data: PartitionData) -> None:
         """Close the range of `tp` if the log ends before the range. Call this for a response without records.
 
-        Closing the range raises DataLossError if failOnDataLoss is true.
-
-        The leader's latest offset is read once more, because a new leader may not know the end of its log
-        yet.
+        If the response's latest offset is not above the next offset to read, ask the leader again for its
+        latest offset. A new leader may not know the end of its log yet. If the leader does not answer, the
+        range stays open. Raises DataLossError if the range is closed, and failOnDataLoss is true.
         """
         available = data.last_stable_offset if self._settings.read_committed else data.high_watermark
         if self._ranges.position(tp) >= available:

@@ -403,7 +403,7 @@ def _pauses() -> Iterator[float]:
 
 
 def _furthest_behind(behind: Offsets, most: int) -> list[TopicPartition]:
-    """Return the `most` partitions with the largest lag, the first one of each topic before a second one."""
+    """Return at most `most` partitions with the largest lag: one of each topic first, then others."""
     by_lag = sorted(behind, key=lambda tp: -behind[tp])
     rank: Counter[str] = Counter()
     ranked = []

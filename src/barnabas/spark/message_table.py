@@ -1,4 +1,4 @@
-"""Makes the table of an Arrow batch for librdkafka, without a Python object for each key and value."""
+"""Converts an Arrow batch to librdkafka's table of messages, without a Python object for each value."""
 
 from __future__ import annotations
 

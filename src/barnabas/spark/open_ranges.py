@@ -89,8 +89,8 @@ class OpenRanges:
     def go_on_at(self, tp: TopicPartition, earliest: Offset) -> None:
         """Continue to read `tp` at its log start offset `earliest`, and report the records before it as lost.
 
-        If `earliest` is outside the rest of the range, close the range. Raises DataLossError if
-        failOnDataLoss is true.
+        If `earliest` is not between the next offset to read and the end of the range, close the range.
+        Raises DataLossError if failOnDataLoss is true.
         """
         is_ahead = self._positions[tp] < earliest < self._ends[tp]
         self._skip_to(tp, earliest if is_ahead else self._ends[tp])

@@ -145,7 +145,7 @@ class Bound:
 
     @property
     def moves(self) -> bool:
-        """Whether the offset of this bound can change with new records, as that of `LATEST` does."""
+        """Whether new records can change the offset of this bound, because it may be the latest offset."""
         values = [self.everywhere] if self.by_partition is None else self.by_partition.values()
         return LATEST in values or (self.is_timestamp and self.latest_when_too_late)
 
@@ -304,7 +304,8 @@ class _Given:
 
         `writing` says whether the client is a producer.
 
-        Raises ConfigError if one is in `REFUSED_SETTINGS`, or bootstrap.servers is missing.
+        Raises ConfigError if a setting is in `REFUSED_SETTINGS` or cannot be converted, or bootstrap.servers
+        is missing.
         """
         given = {
             name.removeprefix("kafka."): value

@@ -29,8 +29,8 @@ class PlanError(BarnabasError):
 class Plan:
     """The parameters of `plan_tasks` for one micro-batch, and start offsets.
 
-    A micro-batch begins at a position, which has the offset of each partition. `starts` has the start offsets
-    of other partitions, for example of new ones.
+    A micro-batch begins at a position, which has the offset of each partition. Some partitions, for example
+    new ones, do not begin there: `starts` has their start offsets.
 
     PySpark 4.1 may request the plan of a run's first micro-batch before it tells where the micro-batch
     begins. Then `initial` has the offsets at which a new query begins, and `starts` the earliest offset of
@@ -47,8 +47,8 @@ class Plan:
     def of(cls, options: ReadOptions, starts: Offsets) -> Self:
         """Make the plan of a new micro-batch from the options.
 
-        The micro-batch begins at a position, which has the offset of each partition. `starts` has the start
-        offsets of other partitions, for example of new ones.
+        The micro-batch begins at a position, which has the offset of each partition. Some partitions, for
+        example new ones, do not begin there: `starts` has their start offsets.
         """
         parallelism = parallelism_of(options)
         return cls(parallelism, options.min_partitions, options.max_records_per_partition, starts)

@@ -104,11 +104,12 @@ class Position:
         return self.offsets.get(tp, 0) > end.offsets[tp] and self.is_same_topic(tp.topic, end.topic_ids)
 
     def other_starts(self, end: Position, earliest: Callable[[list[TopicPartition]], Offsets]) -> Offsets:
-        """Return the start offsets of the partitions in `end` that do not begin at this position.
+        """Return the start offsets of the partitions in `end` for which `continues` is False.
 
-        A partition whose log was truncated begins at its offset in `end`, so none of its records are read.
-        All others begin at their earliest offset. `earliest` is called once, with all of these partitions,
-        truncated ones too, and returns the earliest offset of each.
+        They are new partitions, partitions of a topic that was created again, and partitions whose log was
+        truncated. A truncated partition starts at its offset in `end`, so none of its records are read. All
+        others start at their earliest offset. `earliest` is called once, with all partitions of the result,
+        and returns the earliest offset of each.
         """
         others = [tp for tp in end.offsets if not self.continues(end, tp)]
         found = earliest(others)

@@ -85,7 +85,7 @@ class Task(InputPartition):
 def limit_to(
     most: int, start: Offsets, available: Offsets, size: Callable[[TopicPartition], float] = lambda _: 1
 ) -> Offsets:
-    """Return the end offsets of a micro-batch of about `most` records, or of about `most` bytes with `size`.
+    """Return the end offsets of a micro-batch of about `most` records; with `size`, of about `most` bytes.
 
     Each partition gets a share in proportion to its lag. Every partition with a lag advances by at least one
     record, so that large partitions do not block small ones. Therefore the result can exceed the limit, as in
@@ -116,10 +116,10 @@ def plan_tasks(
     `RECORDS_WORTH_A_TASK` records, and at least `parallelism` and `min_partitions` tasks, but at most one for
     each range.
 
-    With `max_records`, each range of more records is first divided into parts of at most this size. If
-    `min_partitions` exceeds the number of ranges (or of these parts), they are divided further, in proportion
-    to their size. The number of parts of each is rounded, and is 1 at least. So there can be fewer or more
-    tasks than `min_partitions`. In both cases, each range or part has its own task.
+    With `max_records`, a range of more records is first divided into parts of at most `max_records`. If
+    `min_partitions` exceeds the number of ranges and parts, every range or part is divided further. The
+    number of its new parts is proportional to its size, rounded, and at least 1. So there can be fewer or
+    more tasks than `min_partitions`. With either option in effect, each range or part has its own task.
     """
     ranges = [each for each in ranges if each.size > 0]
     if max_records is not None:

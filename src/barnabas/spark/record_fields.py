@@ -180,7 +180,7 @@ def _append_starts(data: Buffer, position: int, end: int, starts: list[int]) -> 
     """Append the start positions of the records between `position` and `end` to `starts`.
 
     Return the end of the last record. For speed, lengths of one and two bytes are decoded inline. A length is
-    a zigzag varint: the varint's number is twice the length. `fields_of` rejects negative lengths.
+    a zigzag varint, so its unsigned value is twice the length. `fields_of` rejects negative lengths.
     """
     append = starts.append
     while position < end:
@@ -227,9 +227,10 @@ def _varints(buffer: _Bytes, position: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _sized(buffer: _Bytes, position: Numbers) -> Spans:
-    """Return the byte strings at each position, where a varint with the length precedes the bytes.
+    """Return the start and the length of the byte string at each position; a length of -1 is null.
 
-    Raises KafkaError CORRUPT_MESSAGE if a length is impossible.
+    At the position there is a varint, the length. The bytes follow the varint. Raises KafkaError
+    CORRUPT_MESSAGE if a length is impossible.
     """
     length, start = _varints(buffer, position)
     if ((length < -1) | (length > buffer.size)).any():

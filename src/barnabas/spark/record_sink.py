@@ -146,9 +146,9 @@ class RecordSink:
     def _is_full(self) -> bool:
         """Whether the producer has reached its limits of records or bytes.
 
-        librdkafka tells how many records it holds, but not their bytes. These records are the ones that this
-        object queued last. So it adds the bytes of the tables that it queued last, until they have as many
-        records.
+        librdkafka reports how many queued records it has, but not their size. They are the last records that
+        this object has queued. So this method adds the sizes of the last queued tables, until these tables
+        have the reported number of records.
         """
         held = len(self._producer)
         while self._recent and self._recent_records - self._recent[0][0] >= held:

@@ -49,7 +49,7 @@ _IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).paramete
 
 @dataclass(frozen=True)
 class _Codec:
-    """A format with a schema and a message. It is pickled for executors, which make decoders and encoders."""
+    """A format, its schema and the name of a Protobuf message. Executors get it pickled, and make codecs."""
 
     format: str
     schema: Registered
@@ -194,7 +194,7 @@ def encode_registered(
 
 @lru_cache(maxsize=32)
 def _decoder(codec: _Codec, registry: str, column: pa.DataType) -> PayloadDecoder[Any]:
-    """Return the process's decoder for these arguments, from a cache. The decoder caches writers' schemas."""
+    """Return the decoder for these arguments. This process keeps it, because it caches writers' schemas."""
     return codec.decoder(SchemaRegistry(registry, patience=STEADY), column)
 
 
@@ -245,7 +245,7 @@ def _spark_type(arrow: pa.DataType) -> DataType:
 def _fields(codec: _Codec, rows: DataFrame) -> list[str]:
     """Return the names of the columns in `rows` that the schema has as fields.
 
-    Raises ConfigError if a required field has no column, or no field has one.
+    Raises ConfigError if a required field has no column, or no column is a field of the schema.
     """
     encoder = codec.encoder()
     names, there = encoder.names, rows.columns

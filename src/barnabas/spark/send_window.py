@@ -26,14 +26,14 @@ _PIECES = 4
 
 
 class SendWindow:
-    """Limits the records in a producer, from a task's first large table to its flush.
+    """Limits the records that a producer may have queued, from a task's first large table until `close`.
 
     A table is large if its keys and values have at least half of the producer's ``batch.size``.
 
     Args:
         settings: settings of the producer.
-        find: called with a topic; returns the numbers of its partitions that have a leader. If it raises
-            KafkaException, no partition counts.
+        find: called with a topic; returns the numbers of its partitions that have a leader. If `find` raises
+            KafkaException, this object assumes that no partition has a leader.
     """
 
     def __init__(self, settings: Mapping[str, str | bool | int], find: Callable[[str], list[int]]) -> None:

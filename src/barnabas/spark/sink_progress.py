@@ -80,7 +80,7 @@ class WriteId(NamedTuple):
 class TaskMark(NamedTuple):
     """The last batch in which a task wrote rows, and the content of those rows.
 
-    `topics` is the `identity` of the topics of those rows; empty in marks of older versions.
+    `topics` is the text from `identity` for the topics of the rows; empty in marks of older versions.
     """
 
     batch: int
@@ -241,9 +241,12 @@ def check_goes_on(
 
     Return the number of the sink's last batch; None if there is none. It can be the batch of `what` itself.
 
-    Raises ReplayError if the last batch has a higher number. Unless `adopt` is true, also raises it if the
-    sink wrote its last batches to another topic, or to a deleted topic of this name. The latter is also
-    assumed if a stream is not at its first batch, and `topic` has never had a record.
+    Raises ReplayError if the last batch has a higher number. Unless `adopt` is true, also raises ReplayError
+    in these cases:
+
+    - The sink wrote its last batches to another topic, or to a deleted topic of this name.
+    - A stream is not at its first batch, and `topic` has never had a record. So `topic` was probably created
+      again.
 
     Args:
         what: a task's part of the batch that will be written.

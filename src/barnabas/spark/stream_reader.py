@@ -97,8 +97,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next micro-batch; `start` itself if there is none.
 
         With `ReadAllAvailable`, the micro-batch ends at the latest offsets. With any other `limit`, the
-        options limit it. With the option commitOffsets, commit `start`, because Spark has processed all
-        records before it.
+        limits in the options apply. With the option commitOffsets, commit `start` to the query's group,
+        because Spark has processed all records before `start`.
         """
         if self._options.commit_offsets:
             self._lookup.commit(Position.from_json(start).offsets)
@@ -114,11 +114,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _is_idle_still(self, start: PositionJson, latest: Offsets) -> bool:
-        """Whether `start` and `latest` are those of a call of `latestOffset` that found no micro-batch.
+        """Whether the last `latestOffset` without a micro-batch had the same `start` and the same `latest`.
 
         Most triggers of most queries have no new records. So the cost of this check must not grow with the
         number of partitions. With minOffsetsPerTrigger the result is always False, because the wait also
-        depends on the clock. It is always False, too, in a run with the trigger availableNow.
+        depends on the clock. With the trigger availableNow, the result is always False, too.
         """
         waits_for_more = self._options.min_offsets_per_trigger is not None
         if self._idle is None or self._target is not None or waits_for_more:
@@ -165,8 +165,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
         """Return the tasks that read the records between `start` and `end`.
 
-        The micro-batch may have been planned before a restart. Then the tasks are the planned ones. If
-        records are lost, raises DataLossError, or only logs a warning if failOnDataLoss is false.
+        The plan in `end` determines the tasks. It may be from before a restart. If records were lost since,
+        raises DataLossError. If failOnDataLoss is false, only logs a warning, and the tasks leave out the
+        lost records. If no records are left to read, the result is one empty task.
         """
         begin, stop = Position.from_json(start), Position.from_json(end)
         if stop.plan is None and self._only_notes_start(start):  # a replay: only `latestOffset` makes a batch
@@ -190,7 +191,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(tasks) if any(task.ranges for task in tasks) else [_NOTHING_TO_READ]
 
     def _planned(self, begin: Position, stop: Position) -> list[Task]:
-        """Return the tasks as they were first planned, with records that may be lost now."""
+        """Return the tasks of the micro-batch, as the plan in `stop` divides its records.
+
+        Lost records are included; the caller removes them. If `stop` has no plan, `unknown_plan` is used.
+        """
         starts = begin.offsets if stop.plan is None else {**begin.offsets, **stop.plan.starts}
         ranges = [OffsetRange(*tp, starts.get(tp, 0), end) for tp, end in sorted(stop.offsets.items())]
         return unknown_plan(self._options, ranges) if stop.plan is None else stop.plan.tasks(ranges)
@@ -198,9 +202,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _only_notes_start(self, start: PositionJson) -> bool:
         """Whether the next batch is empty, and only writes the start of a new query to the checkpoint.
 
-        This is so for a query that starts at an offset that can change, as that of latest does. A checkpoint
-        contains only the ends of batches. So the first batch ends where it starts. If the query is killed
-        before it has processed a record, it finds its start in the checkpoint.
+        The result is True once: for the first batch of a new query whose start can change with new records
+        (`Bound.moves`). A checkpoint contains only the ends of batches. So this first batch ends where the
+        query starts. A query that is killed before it has processed a record then finds its start in the
+        checkpoint.
         """
         return start == self._initial and self._options.starting.moves and not self._start_is_noted
 
@@ -256,7 +261,8 @@ class UnlimitedStreamReader(TopicStreamReader):
     """The source of a stream in PySpark 4.1, which has no limits and does not say where a micro-batch begins.
 
     Each micro-batch begins at the end of the previous one. Spark may first request the end of a run's first
-    micro-batch, before it tells whether the query is new or restarted. The plan of that batch fits both.
+    micro-batch, before it tells whether the query is new or restarted. So the plan of the first micro-batch
+    has the start offsets for a new query, and for a restarted one.
     """
 
     #: the end of the micro-batch that was planned last
@@ -295,11 +301,11 @@ class UnlimitedStreamReader(TopicStreamReader):
 
 
 def _as_planned(begin: Position, stop: Position, plan: Plan, *, is_first: bool) -> tuple[Position, Position]:
-    """Return the start and the end of a planned micro-batch, completed from `plan`.
+    """Return the start and the end of a planned micro-batch, with the start offsets that `plan` has.
 
     Args:
-        begin: the start that Spark passes. With `is_first`, the offsets in `plan` replace it, because Spark
-            has asked for the start again.
+        begin: the start that Spark passes. With `is_first`, Spark has just requested it again, and it may
+            have changed. So the offsets in `plan` replace it.
         stop: the end, which contains `plan`.
         is_first: whether the micro-batch is the query's first.
 

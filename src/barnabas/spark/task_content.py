@@ -39,7 +39,10 @@ class TaskContent:
     _part: ClassVar = "content"
 
     def of(self, batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[pa.RecordBatch]:
-        """Yield `batches`, and add the rows of each to this summary. `topic` overrides their column topic."""
+        """Yield `batches`, and add the rows of each to this summary.
+
+        `topic` overrides the rows' column topic, if it is not None.
+        """
         for batch in batches:
             self.rows += batch.num_rows
             if self.digest is not None:

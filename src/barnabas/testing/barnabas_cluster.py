@@ -208,9 +208,9 @@ class BarnabasCluster(TemporaryCluster):
             self._paused.discard(broker)
 
     def restart(self, broker: int) -> None:
-        """Start a broker on its port with the data that it has; also one of the `later` brokers.
+        """Start a broker on its port, with its data. If the broker runs, stop it cleanly first.
 
-        If the broker runs, stop it cleanly first.
+        This also starts one of the `later` brokers.
         """
         self._check_id(broker)
         if broker in self._nodes:

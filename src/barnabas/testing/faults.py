@@ -33,7 +33,7 @@ class AdjustableClock(SystemClock):
 
 
 class RoutedNetwork(SocketNetwork):
-    """The system's network, in which other ports replace some ports of this machine.
+    """The system's network, but connections to some ports of this machine go to other ports instead.
 
     Args:
         routes: maps a requested port to the port to which a connection is made instead.
@@ -127,7 +127,7 @@ class FillableDisk(OsFileSystem):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def die(self) -> None:
-        """Make every later call fail, like those of a killed process."""
+        """Make every later call fail, as if the broker's process had been killed."""
         self._is_dead = True
 
     def bury(self) -> None:

@@ -77,7 +77,8 @@ def barnabas_broker(pytestconfig: pytest.Config, barnabas_settings: Mapping[str,
 def shared_broker(config: pytest.Config, settings: Mapping[str, str]) -> Iterator[Cluster]:
     """Yield a broker for the tests of a scope, or the cluster that ``--barnabas-servers`` names.
 
-    `settings` are those of the broker. If the named cluster does not answer, the test fails.
+    `settings` are the broker's settings, by Kafka's names. If the named cluster does not answer, the test
+    fails.
     """
     from barnabas.testing.broker import BarnabasBroker
 

@@ -141,7 +141,7 @@ class _Relay:
 
 
 class _Half(asyncio.Protocol):
-    """One of the two connections that a relay joins: from the connecting broker, or to the other broker."""
+    """One of a relay's two connections: with the broker that connects, or with the other broker."""
 
     def __init__(self, relay: _Relay, *, asks: bool) -> None:
         self._relay = relay

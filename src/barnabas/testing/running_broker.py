@@ -42,4 +42,4 @@ class RunningBroker(Protocol):
         """Make the metadata store expire the broker's session now."""
 
     def fill_disk(self, is_full: bool) -> None:
-        """If `is_full` is true, let every write to the broker's disk fail (ENOSPC); if false, end this."""
+        """Fill the broker's disk, so that every write fails (ENOSPC); free it if `is_full` is false."""

@@ -44,13 +44,14 @@ def int_readers(code: str) -> list[Callable[[Readable, int], tuple[int, ...]]]:
 class IntWriters(dict[int, Callable[..., bytes]]):
     """Functions that encode an array of integers, and the fixed-size fields before it, in one call.
 
-    The key is the array's length as it is written: plus one if it is compact. A function takes the values of
-    the fields, the length as it is written, and the integers. A missing function is created at first use.
+    The key is the array's length on the wire: the number of integers, plus one if the array is compact. A
+    function takes the values of the fields, the key, and the integers. A missing function is created at first
+    use.
 
     Args:
         before: `struct` codes of the fields.
         code: `struct` code of one integer.
-        compact: whether the length is one byte, plus one; if false, it is an int32.
+        compact: whether the array is compact: its length is one byte. If false, the length is an int32.
     """
 
     def __init__(self, before: str, code: str, compact: bool) -> None:
@@ -133,8 +134,8 @@ def read_bytes(buffer: Readable, pos: int, required: str | None) -> tuple[bytes 
 def read_array_length(buffer: Readable, pos: int, required: str | None) -> tuple[int, int]:
     """Return a compact array's length, -1 for null, and the position after it.
 
-    `required` is the field's name if the field must not be null. Raises ProtocolError for null in such a
-    field, and for more elements than the buffer has bytes left or `MAX_ARRAY_LENGTH`.
+    `required` is the field's name if the field must not be null. In this case, null raises ProtocolError. A
+    length above the number of bytes left in the buffer, or above `MAX_ARRAY_LENGTH`, also raises it.
     """
     length, pos = read_uvarint(buffer, pos)
     check_array_length(length - 1, len(buffer) - pos, required)

@@ -119,7 +119,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def latest_record_timestamp(self) -> int:
-        """Return the largest timestamp of the batch's records in ms; -1 if compaction has removed them."""
+        """Return the largest timestamp of the batch's records in ms; -1 if the batch has no records left."""
         return self.max_timestamp if self.record_count else NO_TIMESTAMP
 
     @property

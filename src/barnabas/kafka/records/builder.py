@@ -46,8 +46,9 @@ def encode_batch(
 ) -> bytes:
     """Return one batch with `records`, at least one. Their offsets begin at `base_offset`.
 
-    The timestamps of the batch are the first and the highest of the records. `transactional` and `control`
-    set the flags of these names. By default, the batch is of no idempotent producer.
+    The base timestamp is the timestamp of the first record; the max timestamp is the highest one.
+    `transactional` and `control` set these flags of the batch. The defaults of the producer's fields are for
+    a producer that is not idempotent.
     """
     attributes = compression | (TRANSACTIONAL_FLAG if transactional else 0) | (CONTROL_FLAG if control else 0)
     base_timestamp = max_timestamp = records[0].timestamp

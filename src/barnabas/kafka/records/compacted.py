@@ -23,11 +23,13 @@ from barnabas.kafka.records.record import RecordSpan, shifted
 def with_records(
     header: BatchHeader, payload: bytes, kept: Sequence[RecordSpan], delete_horizon_ms: int | None
 ) -> bytes:
-    """Return the batch with only the records that are `kept`, at least one, and the same compression.
+    """Return the batch with only some of its records, compressed with the batch's codec.
 
     Args:
         payload: the batch's records, decompressed.
-        delete_horizon_ms: the horizon to set; None leaves the present one, if any.
+        kept: positions in `payload` of the records to keep, at least one.
+        delete_horizon_ms: the delete horizon to set (KIP-534), in ms since 1970; None keeps the batch's own
+            one, if any.
     """
     if not header.is_log_append_time:
         latest = header.base_timestamp + max(span.timestamp_delta for span in kept)

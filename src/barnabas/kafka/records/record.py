@@ -101,7 +101,7 @@ def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> by
 def encode_records(records: Iterable[Record], offset_deltas: Iterable[int], base_timestamp: int) -> bytes:
     """Return the uncompressed payload of a batch.
 
-    `offset_deltas` has one value for each record. `base_timestamp` is that of the batch, in ms.
+    `offset_deltas` has one value for each record. `base_timestamp` is the batch's base timestamp, in ms.
     """
     return b"".join(
         encode_record(record, delta, record.timestamp - base_timestamp)

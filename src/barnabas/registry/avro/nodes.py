@@ -36,8 +36,8 @@ _RESERVED["error"] = _RESERVED["record"]
 class SchemaNode:
     """A node in the tree of an Avro schema.
 
-    `kind` is the name of the type, or ``union``. A named type has its full name in `name`. Nodes have
-    identity comparison, because a recursive schema contains itself.
+    `kind` is the name of the type, or ``union``. A named type has its full name in `name`. Two nodes are
+    equal only if they are the same object, because a recursive schema contains itself.
     """
 
     kind: str

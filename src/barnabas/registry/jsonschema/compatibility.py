@@ -162,9 +162,10 @@ class _Check:
         return self._texts[id(contents)]
 
     def _one(self, made: Any) -> Any:
-        """Return the earlier object with the same parts as `made`, or `made` if it is the first.
+        """Return the first object that had the same elements as `made`; `made` itself if there is none.
 
-        So equal schemas that the comparison builds are one object, and are compared once.
+        `made` is a dict or a list. Two elements are the same if they are one object. So equal schemas that
+        the comparison builds are one object, and are compared once.
         """
         parts = made.items() if isinstance(made, dict) else enumerate(made)
         self._steps.spend(1 + len(made) // 10)
@@ -278,8 +279,8 @@ class _Check:
     def _property(self, schema: Located, name: str) -> Located:
         """Return the schema for the property `name`: its schema in ``properties``, if there is one.
 
-        If there is none, return that of the first pattern in ``patternProperties`` that matches the name, and
-        without such a pattern ``additionalProperties``.
+        If not, return the schema of the first pattern in ``patternProperties`` that matches the name. If no
+        pattern matches, return ``additionalProperties``, by default ``true``.
         """
         properties = schema.get("properties", {})
         if name in properties:

@@ -62,9 +62,10 @@ class _Check:
         return found
 
     def message(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
-        """Return the incompatibilities of two messages. A pair that was compared before has an empty list.
+        """Return the incompatibilities of two messages, and store in `_broken` whether there are any.
 
-        So each incompatibility is reported once. `_broken` keeps whether the pair is incompatible.
+        The result is empty for two messages that were compared before, so that each incompatibility is
+        reported once.
         """
         pair = (reader.full_name, writer.full_name)
         if pair in self._broken:

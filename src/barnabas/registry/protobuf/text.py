@@ -295,7 +295,7 @@ def _symbols(file: Any, seen: set[str]) -> Iterator[str]:
 
 
 def _runs(fields: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield the fields in blocks: those of a oneof, extensions of one message, or a single field."""
+    """Divide `fields` into blocks: the fields of one oneof, extensions of one message, or a single field."""
 
     def place(numbered: tuple[int, Any]) -> object:
         number, field = numbered

@@ -41,7 +41,7 @@ _FORBIDDEN = 40301
 
 @web.middleware
 async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Require a login and the permissions for the URL if the registry has access control. Run `handler` then.
+    """Run `handler`. If the registry has access control, first require a login and the URL's permissions.
 
     Raises:
         RegistryError: 401, a missing or wrong login; 403, missing permissions; 404, the client may see no

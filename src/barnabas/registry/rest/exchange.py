@@ -114,8 +114,9 @@ def scope_of(request: web.Request) -> str | None:
 def uses_of(request: web.Request) -> list[Version]:
     """Return the versions whose schema has the id or the GUID in the URL, with softly deleted versions.
 
-    The result is in order of context, subject and number. For an id, all are from one context: that of the
-    query parameter ``subject``, or without it the first context that has the id.
+    The result is in order of context, subject and number. For an id, all versions are from one context: the
+    context of the query parameter ``subject``. Without this parameter, it is the first context that has the
+    id.
 
     Raises RegistryError: SCHEMA_NOT_FOUND, or 404 if the id is not a whole number.
     """
@@ -154,7 +155,7 @@ def page(request: web.Request, items: Sequence[T]) -> Sequence[T]:
     """Return the slice of `items` for the query parameters ``offset`` and ``limit``.
 
     A negative or missing offset is 0. With a negative or missing limit, all items from the offset on are
-    returned. Raises RegistryError 400 if one of them is not a whole number.
+    returned. Raises RegistryError 400 if a parameter is not a whole number.
     """
     start, limit = max(number(request, "offset", 0), 0), number(request, "limit", -1)
     return items[start:] if limit < 0 else items[start : start + limit]
@@ -247,7 +248,8 @@ async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse
 async def _computing(handler: Handler, request: web.Request) -> web.StreamResponse:
     """Call `handler`. After each NotComputed, compute the missing result and call `handler` again.
 
-    A handler must change nothing before it raises NotComputed. Raises RegistryError OPERATION_TIMEOUT.
+    A handler must change nothing before it raises NotComputed. Raises RegistryError OPERATION_TIMEOUT if
+    results are still missing after `_COMPUTE_S` seconds.
     """
     loop = asyncio.get_running_loop()
     deadline = time.monotonic() + _COMPUTE_S

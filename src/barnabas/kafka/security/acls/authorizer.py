@@ -29,8 +29,8 @@ _ALL_OPERATIONS = {
 class Access:
     """The permissions of a connection.
 
-    This class allows everything: for super users, for the broker itself, and if there is no authorizer. A
-    subclass applies the rules.
+    This base class allows everything. It is used for super users, for the broker itself, and in clusters
+    without an authorizer. A subclass applies the rules.
     """
 
     #: whether everything is allowed, so that callers can skip their checks
@@ -43,9 +43,9 @@ class Access:
     acls: Acls | None = None
 
     def catch_up(self) -> None:
-        """Clear `known`, the names on which operations are allowed, if the rules have changed.
+        """If the rules have changed, clear `known`, which has the names on which operations are allowed.
 
-        This class has no rules and does nothing.
+        The base class has no rules, so its method does nothing.
         """
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:

@@ -50,7 +50,7 @@ class Decision(NamedTuple):
 
 
 class SubjectRules(NamedTuple):
-    """Settings that apply beside the rules (``super.users``, ``allow.everyone.if.no.acl.found``)."""
+    """The settings ``super.users`` and ``allow.everyone.if.no.acl.found``, which `decide` also applies."""
 
     super_users: frozenset[str] = frozenset()
     allow_everyone_if_no_acl: bool = False

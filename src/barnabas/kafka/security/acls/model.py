@@ -137,8 +137,8 @@ class AclBinding(NamedTuple):
 class AclFilter(NamedTuple):
     """A filter of rules. None and ANY match everything.
 
-    The pattern type MATCH selects every pattern that applies to the resource `name`, of whatever pattern
-    type.
+    The pattern type MATCH selects all literal, prefixed and wildcard patterns that apply to the resource
+    `name`.
     """
 
     type: ResourceType = ResourceType.ANY
