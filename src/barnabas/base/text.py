@@ -41,8 +41,9 @@ def logger_of(name: str, *, is_limited: bool = False) -> logging.Logger:
     The server, the coordinators and the controller use it, since they log text that clients send.
 
     Args:
-        is_limited: limit the rate, since clients can cause any number of lines. Of lines with the same
-            format, `BURST` are written at once, and then `PER_SECOND` each second. Errors are never limited.
+        is_limited: limit the rate, since clients can cause any number of lines. The limit is for each message
+            format: the logger writes `BURST` lines at once, and then `PER_SECOND` lines in a second. It
+            always writes errors.
     """
     logger = logging.getLogger(name)
     for filter_ in (limited,) if is_limited else ():

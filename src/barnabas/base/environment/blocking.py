@@ -57,8 +57,8 @@ class ForEach(Protocol):
         """Call `function` with each item, and return when all calls have ended.
 
         Raises:
-            Exception: the error of the first item, in the order of `items`, whose call has failed. Items
-                whose call has not started then are left out, and calls that still run end later.
+            Exception: a call has failed. If several have failed, this is the error of the first item in the
+                order of `items`. Then calls can still run, and calls that have not started are not made.
         """
         ...
 

@@ -30,8 +30,8 @@ def machine_name() -> str:
 def port_owner(port: int) -> str | None:
     """Return the process that listens on a TCP port, as ``process 42 (java)``.
 
-    Return None if no process is found. Only Linux reports the process: to root each process, to another user
-    only this user's own ones.
+    Return None if no process is found. This works only on Linux. A user other than root sees only processes
+    of the same user.
     """
     with contextlib.suppress(OSError, ValueError):
         sockets = {f"socket:[{inode}]" for inode in _listening(port)}

@@ -1,4 +1,4 @@
-"""A count of events with its rate, as Kafka's meters have it."""
+"""Counts events, and measures how many occur in a second, like Kafka's meters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SAMPLES, _SAMPLE_S = 2, 30.0
 
 
 class Meter:
-    """Counts events, and measures how many there are in a second.
+    """Counts events, and measures how many occur in a second.
 
     Args:
         now: returns the monotonic time in seconds.

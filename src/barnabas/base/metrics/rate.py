@@ -1,4 +1,4 @@
-"""The rate of use in a window of some samples, as Kafka's quotas and meters have it."""
+"""Measures the amount used in a second, averaged over a window of time, like Kafka's quotas and meters."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections import deque
 
 
 class Rate:
-    """The rate of use in a window of some samples, with Kafka's arithmetic (KIP-13).
+    """The amount used in a second, averaged over a window of time, with Kafka's arithmetic (KIP-13).
 
-    Samples before the first use count as empty, so that a burst at the beginning is not a high rate. Times
-    are in seconds of one monotonic clock.
+    The caller chooses the unit of the amount, for example bytes. The window consists of time slices, the
+    samples. Samples before the first use count as empty, so that a burst at the beginning is not a high rate.
+    Times are in seconds of one monotonic clock.
 
     Args:
         samples: the number of samples in the window.

@@ -39,7 +39,7 @@ _NO_TICKETS = (
 def _topic_default(name: str, of: str, **changes: Any) -> Any:
     """Declare the broker's setting `name`, whose value is the default of the topic's setting `of`.
 
-    It has the same type and limits as the topic's setting, unless `changes` has other fields of `Setting`.
+    Both settings have the same type and limits. `changes` are the fields of `Setting` in which they differ.
     """
     changes = {"name": name, "synonyms": (), "doc": f"The default of a topic's {of}.", **changes}
     return replace(TopicConfig.declared[of], **changes)

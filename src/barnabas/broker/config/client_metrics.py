@@ -49,8 +49,8 @@ class ClientMetricsConfig(Settings, update=Update.CLUSTER_WIDE):
 def parse_match(selectors: Iterable[str]) -> dict[str, Any]:
     """Parse the items of the setting ``match``: `selectors`, each of them ATTRIBUTE=REGEX.
 
-    Return, by name of a client's attribute, the compiled expression (`patterns.compiled`). The expression
-    must match the whole value of the attribute. If two items name an attribute, the later one applies.
+    Return the compiled expressions (`patterns.compiled`) by the name of the client's attribute. The caller
+    matches them with the whole value of the attribute. If two items name an attribute, the later one applies.
 
     Raises:
         ConfigError: an item is not ATTRIBUTE=REGEX, the attribute is unknown, or the expression is invalid.

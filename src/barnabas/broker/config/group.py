@@ -18,8 +18,12 @@ from barnabas.broker.config.layers import Layer, Settings, Source
 def _overriding(broker_name: str, doc: str, **changes: Any) -> Any:
     """Declare a group's setting that overrides the broker's setting `broker_name` for this group.
 
-    Its name is that of the broker's setting without ``group.``, and `doc` describes it. The broker's value is
-    its default. Both settings have the same type and limits, unless `changes` has other fields of `Setting`.
+    The name of the group's setting is `broker_name` without ``group.``. Its default is the broker's value.
+
+    Args:
+        broker_name: the broker's setting, for example ``group.consumer.session.timeout.ms``.
+        doc: the description of the group's setting.
+        changes: fields of `Setting` in which the two settings differ, for example another minimum.
     """
     name = broker_name.removeprefix("group.")
     return replace(BrokerConfig.declared[broker_name], name=name, synonyms=(broker_name,), doc=doc, **changes)

@@ -42,7 +42,10 @@ class Layer(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A name in a layer that sets a value, or would set it if no entry before it had precedence."""
+    """One text for a setting: the name under which a layer has it, the text, and the layer's source.
+
+    A setting can have several entries. The first one gives the value.
+    """
 
     name: str
     text: str
@@ -50,9 +53,10 @@ class Entry(NamedTuple):
 
 
 def entries(names: Sequence[str], layers: Sequence[Layer]) -> Iterator[Entry]:
-    """Yield an entry for each layer and each of `names` that is set there.
+    """Yield every text that `layers` have for one of `names`.
 
-    The first entry is the effective one.
+    The entries are in the order of the layers, and in each layer in the order of `names`. The first entry
+    gives the value.
     """
     for layer in layers:
         for name in names:
@@ -162,8 +166,8 @@ class Settings:
     def from_layers(cls, layers: Sequence[Layer], given: Mapping[str, str]) -> Self:
         """Make settings from `layers`. The first layer that sets a value has precedence.
 
-        `given` has the values that were set, as text by name. It becomes the attribute `given`, and does not
-        change the values.
+        `given` is only kept, as the attribute `given`: the texts that the user set, by name. All values come
+        from `layers`.
 
         Raises:
             ConfigError: a value is not allowed.

@@ -107,10 +107,10 @@ class ListenerSetting(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> ListenerSetting | None:
-        """Parse the full name of a setting for a listener. Return None for any other name.
+        """Parse the full name of a setting for a listener, such as ``listener.name.NAME.SETTING``.
 
-        Also return None if a setting for a listener, or for the mechanism in the name, cannot override the
-        broker's setting.
+        Return None for any other name. Also return None if a listener, or the SASL mechanism in the name,
+        cannot have its own value of the broker's setting.
         """
         found = _NAME.fullmatch(name)
         if found is None:

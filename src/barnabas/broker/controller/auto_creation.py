@@ -81,7 +81,8 @@ class AutoCreation:
     def _report(self, name: str, error: KafkaError) -> None:
         """Log why an internal topic cannot be created, unless the last logged reason was the same.
 
-        Groups and transactions that wait for the topic show no error. Do nothing for other topics.
+        The log is the only place with the reason: clients that need the topic retry without an error. Do
+        nothing for topics that are not internal.
         """
         setting = _REPLICATION_SETTINGS.get(name)
         if setting is None or self._logged.get(name) == error.message:

@@ -102,9 +102,9 @@ class _Resource(NamedTuple):
         """Return the setting with this name.
 
         Raises:
-            KafkaError: the code `refusal` of this resource, the setting is unknown; INVALID_REQUEST, the
-                setting is not dynamic, or cannot be set for all brokers together; INVALID_CONFIG, as in
-                `check_min_isr`.
+            KafkaError: if the setting is unknown, with the code in `refusal`; INVALID_REQUEST, the setting is
+                not dynamic, or cannot be set for all brokers together; INVALID_CONFIG, the setting is
+                ``min.insync.replicas`` of a single broker (`check_min_isr`).
         """
         try:
             setting = self.settings.find(name)
@@ -141,8 +141,8 @@ class _Resource(NamedTuple):
         """Parse the text of a value.
 
         Raises:
-            KafkaError: INVALID_REQUEST, `text` is None; the code `refusal` of this resource, the text is
-                invalid, or the value is not allowed.
+            KafkaError: INVALID_REQUEST, `text` is None; if the text is invalid or the value is not allowed,
+                the code in `refusal`.
         """
         if text is None:
             raise KafkaError(
@@ -154,7 +154,9 @@ class _Resource(NamedTuple):
             raise KafkaError(self.refusal, str(error)) from error
 
     def check_together(self, texts: Mapping[str, str]) -> None:
-        """Check the combination of the resource's settings, if `texts` replace its own settings.
+        """Check that the resource's new settings are valid together.
+
+        `texts` are all settings that the resource itself will have. Values that it inherits also count.
 
         Raises:
             KafkaError: INVALID_CONFIG, the combination is invalid; INVALID_REQUEST, Kerberos rules of a
@@ -480,7 +482,7 @@ def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[st
 
 
 def _keys_in(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the entries of `texts` that are settings for one listener, or settings for Kerberos."""
+    """Return the settings in `texts` that `_check_keys` must check: those of one listener, and Kerberos."""
     return {
         name: text
         for name, text in texts.items()

@@ -177,11 +177,13 @@ class Controller:
         return self._unclean.elected
 
     async def start(self) -> None:
-        """Register the broker and take part in the election.
+        """Register the broker and take part in the election of the cluster's controller.
 
-        If this broker is elected, it also elects leaders for partitions without one. The controller repeats
-        these steps in each new session with the metadata store, and when the cluster has no controller. It
-        also repeats them when a step failed because the connection broke.
+        If this broker is elected, it also elects leaders for partitions without one.
+
+        After this call, a background task repeats the registration and the election when necessary. This is
+        so in each new session with the metadata store, when the cluster has no controller, and after a
+        connection error.
 
         Raises:
             StoreError: the store cannot be used; NodeExistsError: a live broker has this broker's id.
@@ -203,7 +205,7 @@ class Controller:
 
     @property
     def _may_come_back(self) -> bool:
-        """Whether the metadata store reconnects by itself."""
+        """Whether a lost connection to the metadata store can come back without a restart."""
         return self._store.session_timeout > 0 and self._store.state not in FINAL
 
     async def enter(self) -> None:
@@ -250,7 +252,7 @@ class Controller:
             self._begin_join()
 
     async def _step_down(self) -> None:
-        """Announce the isolation, and delete the controller's node, so that another broker is elected.
+        """Register this broker as isolated, and delete the controller's node: another broker is elected.
 
         If the metadata store cannot be reached, the end of the session has the same effect. If the session
         goes on, `_join` deletes the node.
@@ -262,7 +264,7 @@ class Controller:
     def _may_run(self) -> bool:
         """Whether this broker may become the controller.
 
-        An isolated broker may only if no other broker can.
+        An isolated broker may become the controller only if all other running brokers are isolated, too.
         """
         others = (b for b in self._loader.image.brokers.values() if b.id != self._broker.id)
         return not self._is_isolated or all(
@@ -340,9 +342,9 @@ class Controller:
         return self._writes.is_controller and (image.controller_id != self._broker.id or lacks_min_isr(image))
 
     def _on_node(self, event: Event, path: str) -> None:
-        """Restore a deleted node after a short time.
+        """After a short time, restore a node that a user has deleted, if it is in `PERMANENT`.
 
-        By then, a user who removes a whole cluster has finished.
+        A user who removes the whole cluster deletes many nodes. The delay lets this deletion end first.
         """
         if event is Event.DELETED and path in PERMANENT and self._restoring is None:
             self._restoring = asyncio.get_running_loop().call_later(_RESTORE_AFTER, self._restore)
@@ -410,8 +412,10 @@ class Controller:
     async def _put_back(self) -> None:
         """Restore deleted nodes of the metadata store from this broker's image.
 
+        If the image lacks the value of a node, leave the node to the other brokers for some time.
+
         Raises:
-            KafkaError: NOT_CONTROLLER, nodes are missing of which other brokers may have newer values.
+            KafkaError: NOT_CONTROLLER, a node is missing that another broker may restore.
         """
         now = asyncio.get_running_loop().time()
         waited = 0.0 if self._missing_since is None else now - self._missing_since

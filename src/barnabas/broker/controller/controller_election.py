@@ -63,12 +63,13 @@ class ControllerElection:
     async def run(self) -> bool:
         """Try to become the controller. Return True if this broker was elected now.
 
-        Return False if another broker is the controller, or if this one still is.
+        Return False if another broker is the controller, or if this broker already was before the call.
 
-        The node ``/controller`` of an earlier election of this session may still exist. This occurs after
-        `resign`, or if the response to the election was lost. Then the broker keeps the node and raises the
-        epoch. After an election, each pending write of an earlier epoch has failed or is done. If a user has
-        deleted this controller's node, the controller resigns and takes part in the election again.
+        This session may have created the node ``/controller`` in an earlier election. The node then still
+        exists after `resign`, or if the response to the election was lost. In this case the broker keeps the
+        node and raises the controller epoch. After an election, each pending write of an earlier epoch has
+        failed or is done. If a user has deleted this controller's node, the controller resigns and takes part
+        in the election again.
 
         Raises:
             KafkaError: NOT_CONTROLLER, the node of the epoch is missing (`lost_nodes`).

@@ -32,17 +32,17 @@ class DeletionNotes:
     """Removes this broker from the notes of deleted topics when it has none of their folders any more.
 
     A deletion note is a node of the metadata store. It has a deleted topic's id, and the brokers that may
-    still have folders of the topic. A broker deletes a log only when a note lists its topic. Then it removes
-    its own id from the note, by a write that depends on the node's version. The last broker removes the node.
-    This needs no controller. A broker that crashed or was away still finds its id in the note, and then
-    deletes the logs.
+    still have folders of the topic. A broker deletes the logs of a topic only if there is a note for the
+    topic. Then it removes its own id from the note, by a write that depends on the node's version. The last
+    broker removes the node. This needs no controller. A broker that crashed or was away still finds its id
+    in the note, and then deletes the logs.
 
     Args:
         store: store with the notes.
         loader: loads the metadata image that shows the notes.
         broker_id: id of this broker.
-        without: called with topic ids. It returns those whose folders are gone from all log directories, so
-            that a crash of the machine cannot bring them back.
+        without: called with topic ids. It returns the ids of topics that have no folder in any log directory
+            of this broker. The removal of the folders must be durable: they must not return after a crash.
     """
 
     def __init__(

@@ -58,9 +58,11 @@ def with_isr(
 ) -> PartitionState:
     """Return the state with another ISR, and the ELR and last known ELR that follow from it (KIP-966).
 
-    If at least `min_isr` replicas are in sync, the ELR and the last known ELR are empty. If the partition has
-    fewer than `min_isr` replicas, this is so when all of them are in sync. In other cases, members that leave
-    the ISR join the ELR. Members in `unclean` leave the ELR, and join the last known ELR.
+    If enough replicas are in sync (`least_in_sync`), the ELR and the last known ELR become empty. If too few
+    are in sync, members that leave the ISR join the ELR. Replicas in `unclean` are an exception: they leave
+    the ISR and the ELR, and join the last known ELR.
+
+    `min_isr` is the topic's ``min.insync.replicas``.
     """
     if len(isr) >= least_in_sync(state, min_isr):
         return state._replace(isr=isr, elr=(), last_known_elr=())
@@ -150,11 +152,13 @@ def candidates(
 
 
 def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[BrokerId, ...]:
-    """Return the brokers for which a partition without a leader waits if unclean elections are not allowed.
+    """Return the brokers that a partition without a leader needs for an election that is not unclean.
 
-    If some brokers certainly have all records, the result has these, and any one of them is enough. If there
-    is no such broker, the partition waits for all members of the last known ELR that are not in `electable`.
-    The result is empty if the partition has a leader.
+    The members of the ISR and the ELR certainly have all records. If there are any, the result has all of
+    them, and the partition needs only one. If there are none, the result has the members of the last known
+    ELR that are not in `electable`, and the partition needs all of these.
+
+    The result is empty if the partition has a leader, or no state in the metadata store.
     """
     if state.leader != NO_BROKER or state.is_missing:
         return ()

@@ -50,10 +50,11 @@ class Change(NamedTuple):
 class IsrProposal(NamedTuple):
     """A leader's proposal of a new ISR (KIP-497).
 
-    `isr` has pairs of a broker and its broker epoch, which is -1 if the leader does not know it (KIP-903).
-    `leader_epoch` and `partition_epoch` are those of the partition's state that the sender knows. Any in-sync
-    replica, also the leader, can propose the ISR without itself, if it cannot write any more. `is_recovering`
-    is whether the leader still recovers from an unclean election.
+    A replica that cannot write any more can also send a proposal: the ISR without itself.
+
+    `leader_epoch` and `partition_epoch` are the epochs in the latest state that the sender knows. `isr` has
+    pairs of a broker and its broker epoch, which is -1 if the leader does not know it (KIP-903).
+    `is_recovering` says whether the leader still recovers from an unclean election.
     """
 
     topic_id: TopicId
@@ -122,7 +123,10 @@ class PartitionControl:
             self._settling = start_task(self._settle_while_due(), "partition leaders", is_vital=True)
 
     async def settled(self) -> None:
-        """Wait until all partitions match the metadata image, or until this controller has resigned."""
+        """Wait until the task of `begin` has ended; return at once if it does not run.
+
+        Then all leaders and ISRs fit the brokers in the metadata image, or this controller has resigned.
+        """
         while self._settling is not None and not self._settling.done():
             await asyncio.shield(self._settling)
 
@@ -215,7 +219,10 @@ class PartitionControl:
         return await self._writes.write_batches([self._writes.state_change(*each) for each in changes])
 
     async def _admit(self, image: ClusterImage) -> None:
-        """Store the epochs of the live brokers as admitted, when all their partitions are updated."""
+        """Store the epoch of each running broker as admitted.
+
+        The caller must have stored the new states of all partitions before.
+        """
         epochs = {b.id: b.epoch for b in image.brokers.values() if b.state is BrokerState.RUNNING}
         admitted = {**image.admitted, **epochs}
         if admitted != image.admitted:
@@ -362,11 +369,11 @@ def check_proposal(
 def _with_only_replica(
     after: PartitionState, before: PartitionState, eligible: Eligibility
 ) -> PartitionState:
-    """Return `after` with the partition's only replica as leader, if it has no other replica.
+    """If the partition has only one replica, return `after` with this replica as the leader.
 
-    No other replica could have more records. The new leader epoch follows that of `before`, the state before
-    the change. Return `after` unchanged if the partition has several replicas or a leader, or if its replica
-    cannot be elected.
+    This is safe, because no other replica can have more records. The new leader epoch is the next one after
+    the epoch in `before`, the state before the change. Return `after` unchanged if the partition has several
+    replicas or a leader, or if its replica cannot be elected.
     """
     if len(after.replicas) == 1 and candidates(after, eligible.electable):
         return elect_uncleanly(after, after.replicas[0])._replace(leader_epoch=before.leader_epoch + 1)

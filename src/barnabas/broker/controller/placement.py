@@ -94,10 +94,10 @@ def _rotated(group: Sequence[BrokerId], by: int) -> Sequence[BrokerId]:
 def _across_racks(
     order: Sequence[BrokerId], racks: Mapping[BrokerId, str | None], count: int
 ) -> list[BrokerId]:
-    """Return `count` brokers: the first ones of `order`, but evenly from all racks.
+    """Return `count` brokers, chosen in the `order` of preference, and evenly from all racks.
 
-    A rack gives one more broker only when every other rack has given as many, or all that it has. `racks`
-    has the rack of each broker.
+    Each pass over `order` takes at most one broker from each rack, until there are `count` brokers. `racks`
+    has the rack of each broker. `count` must not exceed the number of brokers.
     """
     chosen: list[BrokerId] = []
     used: Counter[str | None] = Counter()

@@ -73,9 +73,10 @@ class QuotaControl:
             return errors
 
     async def _write(self, group: Mapping[QuotaEntity, Mapping[str, str]]) -> list[Operation]:
-        """Return the operations that store `group`: all quotas that each entity has from now on, as texts.
+        """Return the operations that store the quotas in `group`. This method itself writes nothing.
 
-        The entities must have the same user, or be one entity without a user.
+        `group` has for each entity all quotas that it will have, as text by name. If it has several entities,
+        these must have the same user.
         """
         paths = [znodes.quota_config(entity) for entity in group]
         parents = _parents(group)
@@ -103,9 +104,9 @@ _KEYS = {kind.value: kind for kind in QuotaKind}
 
 
 def _parents(group: Mapping[QuotaEntity, object]) -> list[str]:
-    """Return the paths of the parent nodes of those quotas in `group` that are for a client id of a user.
+    """Return the paths of the parent nodes that the entities in `group` need.
 
-    Some of these nodes may exist already.
+    Only an entity with a user and a client id needs parent nodes. Some of the nodes may exist already.
     """
     users = {
         entity.user: None for entity in group if entity.user is not None and entity.client_id is not None

@@ -31,8 +31,9 @@ def origin_of(state: PartitionState) -> tuple[BrokerId, ...]:
 def begin(state: PartitionState, target: Sequence[BrokerId]) -> PartitionState:
     """Return the state with a reassignment to `target`. The partition may already have another reassignment.
 
-    A replica that an earlier reassignment was adding may not be in `target`. It leaves at once if nothing
-    depends on it: it is not in the ISR, and cannot become leader.
+    An earlier reassignment may have added a replica that is not in `target`. This replica leaves at once,
+    unless it leads or is in the ISR, the ELR or the last known ELR. If it is, it leaves at the end of the
+    reassignment.
     """
     needed = {*target, *origin_of(state), *state.isr, *state.elr, *state.last_known_elr, state.leader}
     origin = origin_of(state)
@@ -72,8 +73,9 @@ def is_complete(state: PartitionState, min_isr: int) -> bool:
 def finish(state: PartitionState, min_isr: int, electable: Container[BrokerId]) -> PartitionState | None:
     """Return the state after the end of a reassignment; None while it cannot end (`is_complete`).
 
-    `min_isr` is the topic's ``min.insync.replicas``. If the leader must leave, the first in-sync replica of
-    the target in `electable` becomes leader, in a new epoch. If there is none, the result is None.
+    If the leader is not one of the target replicas, another leader is elected, in a new leader epoch: the
+    first target replica that is in sync and in `electable`. If there is no such replica, the result is None.
+    `min_isr` is the topic's ``min.insync.replicas``.
     """
     if not is_complete(state, min_isr):
         return None

@@ -78,10 +78,10 @@ class Registration:
 
     @property
     def clean_epoch(self) -> int:
-        """The last epoch that the controller has admitted; -1 if data may have been lost since (KIP-966).
+        """The last broker epoch that the controller has admitted (KIP-966).
 
-        A clean stop saves this epoch on disk. A broker that registers again without a restart has lost no
-        data.
+        It is -1 if the broker may have lost data since then, in an unclean stop. A clean stop saves the epoch
+        on disk for the next start. A new registration without a restart does not change it.
         """
         return self._clean_epoch
 
@@ -98,7 +98,9 @@ class Registration:
         self.is_given_up = True
 
     async def register(self) -> bool:
-        """Create the registration node, or update this session's node. Return whether the epoch is new.
+        """Create the registration node, or update the node that this session has created.
+
+        Return True if the broker has a new broker epoch, False if the node and its epoch stay.
 
         Raises:
             NodeExistsError: a live broker has this broker's id.

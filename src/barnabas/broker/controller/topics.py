@@ -66,9 +66,9 @@ class TopicControl:
     """The part of the controller that creates and deletes topics, and adds partitions to them.
 
     One transaction of the metadata store creates or deletes a topic, with all its partitions and settings.
-    Folders on disk follow the metadata, never the reverse. A deletion leaves a note with the topic's id and
-    the brokers that have folders of the topic. Brokers delete logs only when a note lists them, and remove
-    themselves from the note when they have no folder left (`deletion_notes.py`).
+    Folders on disk follow the metadata, never the reverse. The deletion of a topic leaves a note with the
+    topic's id and the brokers that have folders of the topic. A broker deletes the topic's logs only if there
+    is such a note. It removes itself from the note when it has no folder left (`deletion_notes.py`).
 
     Args:
         writes: writes to the metadata store while this broker is the controller.
@@ -291,8 +291,8 @@ class TopicControl:
 def new_partition(replicas: tuple[BrokerId, ...], in_sync: frozenset[BrokerId]) -> PartitionState:
     """Return the first state of a partition.
 
-    Its ISR is those of `replicas` that are in `in_sync`, the brokers that can be in sync at once. The first
-    broker of the ISR is the leader.
+    `in_sync` are the brokers of the cluster that can be in sync at once. The ISR has the `replicas` on these
+    brokers. The first broker of the ISR is the leader.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT, none of `replicas` is in `in_sync`.

@@ -63,9 +63,10 @@ class UncleanElections:
         self._told: dict[tuple[BrokerId, ...], int] = {}
 
     def begin(self) -> None:
-        """Start a task that elects leaders where an election is possible, while some partitions need one.
+        """Start a task that elects leaders of partitions without one, if an unclean election is possible now.
 
-        If the task already runs, it begins another attempt at once.
+        The task retries with pauses until there is no such partition. If the task already runs, it makes the
+        next attempt at once.
         """
         self._is_due = True
         self._news.set()

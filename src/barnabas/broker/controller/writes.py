@@ -135,9 +135,10 @@ class ControllerWrites:
         whether this broker is still the controller.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, this broker is not the controller, or no longer; POLICY_VIOLATION, the
-                operations are too large for one transaction; KAFKA_STORAGE_ERROR, the metadata store cannot
-                be written. If the outcome of the write is unknown, this broker has also resigned.
+            KafkaError: NOT_CONTROLLER, this broker is not the controller, or another one has replaced it;
+                POLICY_VIOLATION, the operations are too large for one transaction; KAFKA_STORAGE_ERROR, the
+                metadata store cannot be written. If it is unknown whether the operations were applied, the
+                error is KAFKA_STORAGE_ERROR, too, and this broker has resigned as controller.
             StoreError: an operation cannot be executed, for example because its node does not exist.
         """
         self._is_confirmed = True

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class StoredRecord(Protocol):
-    """A typed record of an internal topic: one immutable value for each kind of record.
+    """A typed record of an internal topic. Each kind of record has its own immutable class.
 
     A record contains only what its bytes contain: decoding them gives an equal record. If it contained more,
     the state would change when another broker, or a restart, loads the partition.

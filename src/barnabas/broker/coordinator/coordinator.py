@@ -104,10 +104,13 @@ class Coordinator(CoordinatorRuntime[S]):
 def writing(
     operation: Callable[Concatenate[S, K, P], Result[T]], key_of: Callable[[K], str], *, shared: bool = False
 ) -> Callable[Concatenate[Coordinator[S], K, P], MaybeAwaitable[T]]:
-    """Make a coordinator's method that runs a shard's operation by `CoordinatorRuntime.write`.
+    """Return a method for a coordinator class, which runs a shard's operation by `CoordinatorRuntime.write`.
 
-    `key_of` gets the method's first argument, and returns its key (for example a group id). If `shared` is
-    true, operations of one key can run at the same time.
+    Args:
+        operation: the method of the shard class.
+        key_of: called with the method's first argument; returns the key in it, for example a group id. The
+            key selects the shard.
+        shared: whether operations of one key can run at the same time.
     """
     name = operation.__name__
 
@@ -123,9 +126,12 @@ def writing(
 def reading(
     operation: Callable[Concatenate[S, K, P], T], key_of: Callable[[K], str]
 ) -> Callable[Concatenate[Coordinator[S], K, P], T]:
-    """Make a coordinator's method that runs a read-only operation of a shard by `CoordinatorRuntime.read`.
+    """Return a method for a coordinator class, which runs a shard's operation by `CoordinatorRuntime.read`.
 
-    `key_of` gets the method's first argument, and returns its key (for example a group id).
+    Args:
+        operation: the method of the shard class, which only reads.
+        key_of: called with the method's first argument; returns the key in it, for example a group id. The
+            key selects the shard.
     """
     name = operation.__name__
 

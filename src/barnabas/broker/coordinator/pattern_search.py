@@ -77,10 +77,10 @@ def _matching(matches: Callable[[str], Any], names: Sequence[str]) -> list[str]:
 
 
 def _pieces(names: Sequence[str], size: int, most: int) -> Iterator[Sequence[str]]:
-    """Yield slices of `names` for each of which a match takes at most `most` steps.
+    """Yield slices of `names`. A search in one slice takes at most `most` steps, unless it has only one name.
 
-    The steps of a name are its number of characters times `size`, the number of instructions in the compiled
-    expression. A slice has at least one name, and at most `_NAMES` names.
+    A name takes its number of characters times `size` steps. `size` is the number of instructions in the
+    compiled expression. A slice has at least one name, and at most `_NAMES` names.
     """
     start, steps = 0, 0
     for end, name in enumerate(names):

@@ -108,9 +108,9 @@ class CoordinatorRuntime(Generic[S]):
         clock: gives the timestamps of records.
         make_shard: called with the context of a partition; returns a new shard without state.
         write_timeout_ms: time limit of an append; after it the client gets a retriable error.
-        extends: called with the key of each loaded record; returns the key of the record that it adds to, or
-            None if it replaces earlier records with its own key. Without `extends`, each record replaces
-            them.
+        extends: called with the key of each loaded record. If the record is an addition to the record of
+            another key, it returns that key. If the record replaces the earlier records of its own key, it
+            returns None. Without `extends`, each record replaces the earlier ones of its key.
         compression: the compression of appended batches.
     """
 
@@ -295,7 +295,7 @@ class CoordinatorRuntime(Generic[S]):
     def _complain(self, partition: int, key: str, error: BaseException) -> None:
         """Log a failed operation, at most once a minute for each partition and error code.
 
-        If the partition accepts no appends, the operations on all keys fail in the same way.
+        Without this limit, a partition that accepts no appends would cause a line for each operation.
         """
         code = error.code if isinstance(error, KafkaError) else type(error)
         self._complaints.warn(
@@ -356,9 +356,10 @@ class CoordinatorRuntime(Generic[S]):
         operation: Operation[S, T],
         reply: asyncio.Future[T] | None = None,
     ) -> MaybeAwaitable[T]:
-        """Run an operation and append its records. The arguments are those of `write`, and the slot.
+        """Run an operation and append its records, as `write` does.
 
-        Return the response. If it must wait, return the future `reply`, or a new future if `reply` is None.
+        Return the response if the records are committed at once. If not, return a future of the response:
+        `reply`, or a new one if `reply` is None. `slot` is the slot of `partition`.
         """
         result = operation(slot.shard)
         records = result.records

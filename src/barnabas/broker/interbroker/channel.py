@@ -42,19 +42,21 @@ Address: TypeAlias = tuple[str, int]
 class ChannelSettings:
     """The limits of a channel.
 
-    Times are in seconds. The names of Kafka's settings with the same meaning are in brackets.
+    Times are in seconds. The names of Kafka's settings with the same meaning are in parentheses.
 
     Attributes:
         request_timeout: default time limit from `submit` to the response (``request.timeout.ms``).
         connect_timeout: time limit for one attempt to connect, until the login is complete
             (``socket.connection.setup.timeout.ms``).
         reconnect_backoff: time between the starts of two attempts to connect (``reconnect.backoff.ms``). It
-            doubles with each failed attempt, and varies by a fifth.
-        reconnect_backoff_max: the longest such time, before it varies (``reconnect.backoff.max.ms``).
+            doubles with each failed attempt. Each time varies at random by a fifth.
+        reconnect_backoff_max: the longest time between two attempts, without the random variation
+            (``reconnect.backoff.max.ms``).
         max_idle: time after which an unused connection is replaced, because the peer may close it
             (``connections.max.idle.ms``).
         max_in_flight: number of requests that may be unanswered (``max.in.flight.requests.per.connection``).
-        max_in_flight_bytes: bytes of unanswered requests from which on no further request is sent.
+        max_in_flight_bytes: while the unanswered requests have this many bytes or more, the channel sends no
+            other request.
         max_queued: number of requests that may wait to be sent; a further one is rejected.
         max_response_bytes: size of the largest response, in bytes; a larger one closes the connection.
     """

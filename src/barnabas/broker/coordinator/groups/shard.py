@@ -422,8 +422,8 @@ class GroupShard:
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Check that the sender may read a group's offsets. A member of a consumer group must send its epoch.
 
-        A sender with neither a member id nor an epoch (a negative number) may always read the offsets. In a
-        group of another type, every sender may read them.
+        A sender that is not a member sends None as `member_id` and a negative `epoch`. It may always read the
+        offsets. In a group of another type, every sender may read them.
 
         Raises:
             KafkaError: the errors of `ConsumerGroup.check_fetch`: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or

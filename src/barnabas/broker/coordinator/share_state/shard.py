@@ -122,8 +122,8 @@ class ShareShard:
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> Result[None]:
         """Replace the state by a new one: see `SharePersister.initialize`.
 
-        A state epoch of -1 is not checked, and keeps the stored state epoch. If `start_offset` is -1, the
-        partition's leader chooses the start offset later.
+        If `state_epoch` is -1, the stored state epoch remains, and there is no check. If `start_offset` is
+        -1, the partition's leader chooses the start offset later.
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher; UNKNOWN_TOPIC_OR_PARTITION, the
@@ -233,8 +233,9 @@ class ShareShard:
     def needed_from(self) -> Offset:
         """Return the offset below which newer snapshots have superseded all records.
 
-        Return 0 if the offset of some last snapshot is unknown, because it was loaded from the log. Return
-        the end of the log if there are no share partitions.
+        The shard knows the offsets only of snapshots that it has appended itself. Return 0 if the last
+        snapshot of a share partition was loaded from the log. Return the end of the log if there are no share
+        partitions.
         """
         needed = [self._positions.get(key, 0) for key in self.states] + list(self._appended.values())
         return min(needed) if needed else self._context.log_end()

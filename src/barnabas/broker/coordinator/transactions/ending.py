@@ -80,9 +80,10 @@ def _fenced(transaction: Transaction, producer: ProducerIdentity) -> KafkaError:
 
 
 def _is_repeat(transaction: Transaction, producer: ProducerIdentity) -> bool:
-    """Whether `producer` is the identity from before the last EndTxn, which a repeated EndTxn still has.
+    """Whether `producer` is the identity that the producer had before the last EndTxn.
 
-    That EndTxn has raised the epoch, or has replaced a producer id whose epochs were used up.
+    Then the request repeats that EndTxn: its response was lost. The last EndTxn has raised the epoch, or has
+    replaced a producer id whose epochs were used up.
     """
     if producer.producer_id == transaction.producer_id and producer.epoch + 1 == transaction.epoch:
         return True

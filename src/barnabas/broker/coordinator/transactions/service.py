@@ -156,8 +156,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     ) -> MaybeAwaitable[None]:
         """Run `TransactionShard.add_partitions` when the last transaction of the id has completed.
 
-        The call waits at most ``add.partitions.to.txn.retry.backoff.max.ms`` for the completion. Without the
-        wait, the producer would get an error and retry much later (librdkafka after 100 ms).
+        The call waits at most ``add.partitions.to.txn.retry.backoff.max.ms`` for the completion. After that
+        time the producer gets CONCURRENT_TRANSACTIONS. Without the wait, the producer would get this error at
+        once and retry much later (librdkafka after 100 ms).
 
         Raises:
             KafkaError: INVALID_REQUEST, the id is empty or too long; the errors of

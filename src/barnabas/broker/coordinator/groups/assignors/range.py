@@ -2,8 +2,8 @@
 
 The ranges of a topic follow the order of its subscribers. Their lengths differ by one at most, and the longer
 ranges come first. So members with equal subscriptions get the same partition numbers of topics with
-equally many partitions, and can join them (co-partitioning). As in Apache Kafka 4, the assignor ignores
-current assignments and racks: members keep partitions only because the order is stable.
+equally many partitions. Such a member can join these topics by key (co-partitioning). As in Apache Kafka 4,
+the assignor ignores current assignments and racks: members keep partitions only because the order is stable.
 """
 
 from __future__ import annotations

@@ -114,10 +114,11 @@ class _Draft:
         return owned, holders
 
     def _quotas(self, total: int, owned: Mapping[int, set[_Partition]]) -> dict[int, int]:
-        """Return how many partitions each member of `owned` gets: `total` together, and as equal as possible.
+        """Return the number of partitions for each member of `owned`.
 
-        If some members must get one partition more, members with the most current partitions come first. At
-        equal numbers, members with the fewest partitions of other topics come first.
+        The sum is `total`, and the numbers differ by at most one. The members that get one partition more are
+        those with the most partitions in `owned`. At equal numbers, members with the fewest partitions of
+        other topics come first.
         """
         least, longer = divmod(total, len(owned))
         ranked = sorted(owned, key=lambda member: (-len(owned[member]), len(self._owned[member]), member))

@@ -42,7 +42,11 @@ def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -
 
 
 def _level(draft: AssignmentDraft) -> None:
-    """Give unassigned partitions, and the surplus of members above their share, to the other members."""
+    """Change the draft so that the members' numbers of partitions differ by at most one.
+
+    Partitions move only from members with more than their share. These partitions, and those without an
+    owner, go to the members with less than their share.
+    """
     if not draft.loads:
         return
     share, extras = divmod(sum(map(len, draft.owners.values())), len(draft.loads))
@@ -73,9 +77,9 @@ def _is_far(draft: AssignmentDraft, topic: str, partition: int, owner: int) -> b
 
 
 def _fill(draft: AssignmentDraft, free: list[tuple[str, int]], room: list[int]) -> None:
-    """Give the partitions `free` to members, first to members in the rack of a replica.
+    """Give the partitions in `free` to members, if possible to a member in the rack of one of the replicas.
 
-    `room` has for each member the number of partitions that it can still get.
+    `room` has for each member the number of partitions that it can still get. This function changes `room`.
     """
     waiting: dict[str | None, list[int]] = {}
     for member in reversed(range(len(room))):
@@ -160,9 +164,9 @@ def _balance_topic(draft: AssignmentDraft, topic: str) -> bool:
 def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, int]]:
     """Yield without end the member that gets the next partition, with its present number of partitions.
 
-    `members` must be sorted by their numbers of partitions. First each member with the fewest partitions
-    comes once. Then these members and those that had one partition more come once, and so on. The caller must
-    give each member a partition before the next step.
+    `members` must be sorted by their numbers of partitions. In the first round, each member with the fewest
+    partitions comes once. Each later round also has the members that had one partition more than the members
+    of the round before. The caller must give each member a partition before the next step.
     """
     end = 0
     for level in count(draft.loads[members[0]]):

@@ -83,9 +83,8 @@ class ClassicGroup:
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
         """Whether a member with these protocols can join.
 
-        The protocol type must be that of the group, and all members must support at least one common protocol
-        of `protocols`. A group without members accepts any protocols, but the protocol type and the list must
-        not be empty.
+        The protocol type must be that of the group, and all members must support one of `protocols`. A group
+        without members accepts any protocols, but the protocol type and the list must not be empty.
         """
         if not self.members:
             return bool(protocol_type) and bool(protocols)
@@ -171,9 +170,10 @@ class ClassicGroup:
             self.leader = new.member_id
 
     def elect_joined_leader(self) -> bool:
-        """If the leader has not joined, choose a member that has joined.
+        """If the leader has not joined, make a member that has joined the leader.
 
-        Return False, and change nothing, if there is no leader or if no member has joined.
+        Return True if the leader has joined now. Return False, and change nothing, if the group has no leader
+        or if no member has joined.
         """
         leader = self.members.get(self.leader or "")
         if leader is None:

@@ -106,7 +106,11 @@ class ClassicMember:
 
     @property
     def may_expire(self) -> bool:
-        """Whether the member's session can time out: it is new, or none of its requests is delayed."""
+        """Whether the member's session can time out.
+
+        It cannot while a request of the member is delayed. A new member, which has not completed a join phase
+        yet, is an exception: its session can time out while its JoinGroup is delayed.
+        """
         return self.is_new or (self.join is None and self.sync is None)
 
     def answer_join(self, response: JoinGroupResponse) -> bool:

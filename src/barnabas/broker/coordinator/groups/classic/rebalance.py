@@ -227,7 +227,7 @@ class Rebalance:
         """Handle a member's SyncGroup in the current generation.
 
         The leader's request contains the assignment, which is stored. A follower's response waits until the
-        assignment is stored, or until this has failed.
+        assignment is stored. If the assignment cannot be stored, the follower gets an error.
 
         Raises:
             KafkaError: REBALANCE_IN_PROGRESS, the members must join again; for the leader, an error of the

@@ -1,4 +1,4 @@
-"""The consumer groups of one shard: creates their parts, and handles loading, unloading and deletion."""
+"""Coordinates the consumer groups of one shard, and handles their loading, unloading and deletion."""
 
 from __future__ import annotations
 

@@ -170,7 +170,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Check that the sender of a request may read offsets.
 
-        A sender with neither a member id nor an epoch (a negative number) may always read offsets.
+        A sender that is not a member sends None as `member_id` and a negative `epoch`. It may always read
+        offsets.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, the sender is not a member; STALE_MEMBER_EPOCH or (for a member of

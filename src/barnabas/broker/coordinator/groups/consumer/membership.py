@@ -280,9 +280,10 @@ class ConsumerMembership:
         return classic
 
     def fence(self, group: ConsumerGroup, late: Late) -> Result[None]:
-        """Remove the member of `late`, an expired timeout, if the member is still late.
+        """Remove the member that `late` names, because its timeout has expired.
 
-        If the removal cannot be stored, try again later.
+        Do nothing if the member has left, or if its request has arrived meanwhile (`Late.still_is`). If the
+        removal cannot be stored, set the timeout again.
         """
         member = group.members.get(late.member_id)
         if member is None or not late.still_is():
@@ -353,7 +354,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -
     `owned` are the partitions that the member reports as owned; None if it reports nothing.
 
     A member may use 0 (to join), its current epoch, or its previous one. With the previous epoch, the member
-    must report the partitions that it owns, and only such partitions as the coordinator has assigned to it. A
+    must report the partitions that it owns, and the coordinator must have assigned all of them to it. A
     member whose stored state is unknown must report that it owns no partitions.
     """
     if member.state is MemberState.UNKNOWN and (owned is None or owned):

@@ -20,10 +20,12 @@ class ModernGroups(Generic[G, D]):
     """Finds and changes the groups of one type in one shard.
 
     Args:
-        context: what the coordinator runtime gives to the shard; it runs writes under the lock of a key.
+        context: the coordinator runtime's interface for the shard. It runs an operation under a group's lock,
+            and appends the records.
         find: called with a group id; returns this group, of any type, or None if it does not exist.
         group_class: the class of these groups.
-        draft_class: returns a draft of a group: a copy that collects changes and the records that store them.
+        draft_class: called with a group; returns a draft of it. The draft collects changes, and the records
+            that store them.
         type_name: the name of the type in error messages.
     """
 

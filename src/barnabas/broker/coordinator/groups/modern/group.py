@@ -157,7 +157,10 @@ class ModernGroup(Generic[M]):
 
 
 def common_replays(types: RecordTypes[Any]) -> Replays:
-    """Return, for each class of keys in `types`, the method that applies a record with such a key."""
+    """Return the methods that apply records to a group, by the class of the record's key.
+
+    The result covers the kinds of records in `types`.
+    """
     return {
         types.group[0]: ModernGroup._replay_group,
         types.assignment[0]: ModernGroup._replay_assignment,

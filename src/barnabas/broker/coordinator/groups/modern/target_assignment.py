@@ -67,9 +67,11 @@ class TargetAssigner(Generic[G, D]):
         return False
 
     def _facts(self, group: G) -> tuple[int, object, object]:
-        """Return the group's metadata hash, and immutable objects that a change of topics replaces.
+        """Return the values on which the result of `is_outdated` depends.
 
-        While all three stay the same, `is_outdated` need not compute the hash again.
+        They are the group's metadata hash, the topic names, and an object of the group type (None if it has
+        none). Each change of a topic gives a new object of topic names. While all three values stay the same,
+        `is_outdated` need not compute the hash of the topics again.
         """
         return group.metadata_hash, self._topics.names, None
 

@@ -36,7 +36,10 @@ class _Snapshot(NamedTuple):
 
 
 class Topics:
-    """The topics of a cluster image: the broker's current one, or that of a `snapshot`."""
+    """The topics of the cluster, as the broker's current metadata image shows them.
+
+    After `snapshot`, the new object keeps the image of that moment.
+    """
 
     def __init__(self, view: HasImage) -> None:
         self._view = view

@@ -27,9 +27,10 @@ _AT_ONCE = 100
 
 
 class Shards(Protocol):
-    """Accesses the share groups of the shard that coordinates a group.
+    """Finds the shard of a share group, and gives access to the share groups in this shard.
 
-    `read` and `write` raise KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+    `read` returns these share groups. `write` runs an operation on them, stores its records, and returns its
+    response. Both raise KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
     """
 
     def read(self, group_id: str) -> ShareGroups: ...
@@ -40,12 +41,12 @@ class Shards(Protocol):
 class ShareAdministration:
     """Administers the share groups that this broker coordinates.
 
-    Every method except `summaries` raises KafkaError GROUP_ID_NOT_FOUND if the group has another type or does
-    not exist. `alter_offsets` creates a missing group instead. The same methods also raise NOT_COORDINATOR,
-    COORDINATOR_LOAD_IN_PROGRESS, and the errors of `CoordinatorRuntime.write`.
+    Every method except `summaries` raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, the
+    errors of `CoordinatorRuntime.write`, and GROUP_ID_NOT_FOUND. GROUP_ID_NOT_FOUND means that the group has
+    another type or does not exist. Only `alter_offsets` creates a missing group instead.
 
     Args:
-        shards: accesses the share groups of the shard of a group.
+        shards: finds the shard of a group.
         persister: reads and writes the states of share partitions.
     """
 

@@ -35,7 +35,7 @@ class ShareMembership:
         assigner: raises group epochs, and computes target assignments.
         timeouts: the session timeouts of members.
         initialize: called with a group id; begins to initialize the partitions of this group.
-        rebalances: counts the rebalances. As in Kafka, a departure alone is none.
+        rebalances: counts the rebalances. As in Kafka, a member that leaves does not count as a rebalance.
     """
 
     def __init__(
@@ -110,9 +110,10 @@ class ShareMembership:
         return Result(records=self._removal(group, member).records, then=then)
 
     def fence(self, group: ShareGroup, late: Late) -> Result[None]:
-        """Remove the member of `late`, whose session has expired, unless it has sent a heartbeat meanwhile.
+        """Remove the member that `late` names, because its session has expired.
 
-        If the removal cannot be stored, try again later.
+        Do nothing if the member has left, or has sent a heartbeat meanwhile (`Late.still_is`). If the removal
+        cannot be stored, set the timeout again.
         """
         member = group.members.get(late.member_id)
         if member is None or not late.still_is():

@@ -83,7 +83,10 @@ class ShareStates:
 
     @asynccontextmanager
     async def conversation(self, group_id: str) -> AsyncIterator[None]:
-        """Return a context in which no other task sends requests about the group to the share coordinator."""
+        """Return a context in which no other task sends requests about the group to the share coordinator.
+
+        To enter the context, wait until no other task is in one for this group.
+        """
         lock = self._conversations.setdefault(group_id, asyncio.Lock())
         self._speakers[group_id] += 1
         try:
