@@ -26,7 +26,7 @@ class Property(NamedTuple):
 
 
 def parse_properties(text: str) -> Iterator[Property]:
-    """Yield every property in the order of the file, with repeated keys."""
+    """Yield every property in the order of the file. A key that occurs several times comes each time."""
     lines = iter(enumerate(_LINE_END.split(text), 1))
     for number, raw in lines:
         line = raw.lstrip()

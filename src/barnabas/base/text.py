@@ -1,4 +1,4 @@
-"""Makes text from outside safe for a line of a log, and URLs safe to be shown."""
+"""Makes texts of clients and other systems safe for one log line, and hides the passwords in URLs."""
 
 from __future__ import annotations
 

@@ -53,9 +53,11 @@ class LongResponse(Generic[T]):
 
 
 class PromptFuture(asyncio.Future[T]):
-    """A future with callbacks that are called in the turn of the event loop in which it is done.
+    """A future that calls the callbacks of `call_at_once` as soon as it is done.
 
-    Callbacks of `add_done_callback` are called in the next turn, and each of them costs a handle of the loop.
+    The methods that set its result or exception, or cancel it, call these callbacks before they return. A
+    callback of `add_done_callback` is called only in the next turn of the event loop, and costs a handle of
+    the loop.
     """
 
     def __init__(self) -> None:
@@ -64,7 +66,10 @@ class PromptFuture(asyncio.Future[T]):
         self._prompt: list[Callable[[asyncio.Future[T]], object]] = []
 
     def call_at_once(self, callback: Callable[[asyncio.Future[T]], object]) -> None:
-        """Call `callback` with this future as soon as it is done; in the next turn if it is done already."""
+        """Call `callback` with this future as soon as the future is done.
+
+        If it is done already, call `callback` in the next turn of the event loop.
+        """
         if self.done():
             self.add_done_callback(callback)
         else:
@@ -94,7 +99,7 @@ class PromptFuture(asyncio.Future[T]):
 
 
 class SecondPhase(PromptFuture[T]):
-    """A future of the response to a request whose effects are complete.
+    """A future of the response to a request that has already changed all that it changes.
 
     Only the response waits, for example until other replicas have the records of a produce request.
     """

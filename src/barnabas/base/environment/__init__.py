@@ -1,7 +1,7 @@
 """The environment of a broker: interfaces to the system, and their real implementations.
 
-The caller of a broker gives it the implementations. The broker has no other access to the system. The
-top-level package `simulation` has other implementations. With them several brokers run in one process, in
+The code that creates a broker passes the implementations to it. The broker has no other access to the system.
+The top-level package `simulation` has other implementations. With them several brokers run in one process, in
 virtual time, and a seed determines all random numbers and delays.
 
 blocking: pools of threads for blocking calls.

@@ -71,7 +71,7 @@ def stop_this_process() -> None:
 
 
 def stop_with_stdin() -> None:
-    """Watch stdin in a thread. At its end the parent process has ended: ask this process to stop."""
+    """Watch stdin in a thread. When stdin ends, ask this process to stop: its parent process has ended."""
 
     def wait() -> None:
         with contextlib.suppress(OSError, ValueError):

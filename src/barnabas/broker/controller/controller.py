@@ -150,7 +150,7 @@ class Controller:
 
     @property
     def controls(self) -> tuple[object, ...]:
-        """The parts, each of which decides about one kind of metadata."""
+        """The objects that decide and change the metadata, each for one kind, for example `TopicControl`."""
         return (
             self.partitions,
             self.topics,

@@ -103,7 +103,10 @@ class ElectionControl:
 def _leaderless(
     image: ClusterImage, partitions: Collection[TopicPartition] | None
 ) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Return those of `partitions` (None: all) without a leader, with the replicas that could lead them."""
+    """Return the partitions that have no leader, each with the replicas that could lead it.
+
+    The function looks only at `partitions`; None means all partitions of the cluster.
+    """
     electable = eligibility_of(image).in_sync
     states = ((each, image.partition(each)) for each in (_all(image) if partitions is None else partitions))
     return {

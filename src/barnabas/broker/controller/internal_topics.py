@@ -88,9 +88,11 @@ class InternalTopics:
 
 
 def too_few(image: ClusterImage, config: BrokerConfig) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Return the partitions of internal topics that need more replicas, with all replicas that each needs.
+    """Return the partitions of internal topics that need more replicas.
 
-    A partition needs `CLUSTER_REPLICAS` replicas, or one on each running broker if these are fewer.
+    For each partition, the result has its present replicas and the ones to add. A partition needs
+    `CLUSTER_REPLICAS` replicas, or one on each running broker if these are fewer.
+
     Partitions that have a reassignment in progress, or no state in the metadata store, are left out. Topics
     whose replication factor is set are left out, too. Without the setting ``zookeeper.connect`` the broker
     has no cluster, and the result is empty.

@@ -80,7 +80,8 @@ def settle(state: PartitionState, min_isr: int, eligible: Eligibility) -> Partit
 
     Return the new state, or `state` itself if nothing changes. The new leader is a replica from the ISR, or
     from the ELR if no replica in the ISR can lead. If none in the ELR can lead either, a leader that is
-    shutting down or isolated stays. If there is no such leader, the partition gets none (see `candidates`).
+    shutting down or isolated stays. If there is no such leader either, the partition has no leader until an
+    election (see `candidates`).
     """
     if _is_settled(state, min_isr, eligible) or state.is_missing:
         return state
@@ -155,8 +156,8 @@ def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[Brok
     """Return the brokers that a partition without a leader needs for an election that is not unclean.
 
     The members of the ISR and the ELR certainly have all records. If there are any, the result has all of
-    them, and the partition needs only one. If there are none, the result has the members of the last known
-    ELR that are not in `electable`, and the partition needs all of these.
+    them, and the partition needs only one. If there are none, the partition needs all members of the last
+    known ELR. Then the result has the ones that are not in `electable`.
 
     The result is empty if the partition has a leader, or no state in the metadata store.
     """

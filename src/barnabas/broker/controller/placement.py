@@ -71,10 +71,11 @@ def place_replicas(
 def add_replicas(
     replicas: Sequence[BrokerId], count: int, brokers: Iterable[BrokerImage], held: Counter[BrokerId]
 ) -> tuple[BrokerId, ...]:
-    """Return `replicas` of one partition, and additional ones after them: `count` in all, if possible.
+    """Add replicas to the `replicas` of one partition, until there are `count` or no other broker is left.
 
-    The function chooses from `brokers`. It prefers racks without a replica of the partition, then brokers
-    that have few replicas. `held` has the number of replicas of each broker; the function adds the new ones.
+    Return all replicas, the new ones last. The function chooses from `brokers`. It prefers brokers in racks
+    without a replica of the partition, then brokers that have few replicas. `held` has the number of replicas
+    of each broker. The function adds the new replicas to these numbers.
     """
     racks = {broker.id: broker.rack for broker in brokers}
     chosen = list(replicas)

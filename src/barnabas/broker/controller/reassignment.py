@@ -73,8 +73,8 @@ def is_complete(state: PartitionState, min_isr: int) -> bool:
 def finish(state: PartitionState, min_isr: int, electable: Container[BrokerId]) -> PartitionState | None:
     """Return the state after the end of a reassignment; None while it cannot end (`is_complete`).
 
-    If the leader is not one of the target replicas, another leader is elected, in a new leader epoch: the
-    first target replica that is in sync and in `electable`. If there is no such replica, the result is None.
+    If the leader is not one of the target replicas, another leader is elected, in a new leader epoch. It is
+    the first target replica that is in sync and in `electable`. Without such a replica, the result is None.
     `min_isr` is the topic's ``min.insync.replicas``.
     """
     if not is_complete(state, min_isr):
@@ -93,9 +93,9 @@ def finish(state: PartitionState, min_isr: int, electable: Container[BrokerId]) 
 def _in_new_epoch_if_smaller(before: PartitionState, after: PartitionState) -> PartitionState:
     """Return `after`, in a new leader epoch if a replica was removed.
 
-    The replica may come back with an empty log before its leader learns of the removal. Then its earlier
-    fetches, or a late request from that time, would count for the new log. The new epoch distinguishes them
-    (as in Kafka since KRaft).
+    The removed replica may come back with an empty log before the leader learns of the removal. Without a new
+    epoch, the leader would then count the replica's earlier fetches, or a late one, for the empty log. Apache
+    Kafka does the same since KRaft.
     """
     if set(before.replicas) <= set(after.replicas):
         return after

@@ -40,8 +40,9 @@ class NewTopic(NamedTuple):
     """A topic to create.
 
     For `partitions` and `replication_factor`, `DEFAULT` means the broker's default. `assignments` are pairs
-    of a partition number and the partition's replicas. If there are any, both numbers must be `DEFAULT`.
-    `configs` are settings as text. A setting without a value (None) is rejected.
+    of a partition number and the partition's replicas. If there are any, `partitions` and
+    `replication_factor` must be `DEFAULT`. `configs` are settings as text. A setting without a value (None)
+    is rejected.
     """
 
     name: str

@@ -137,7 +137,10 @@ class UncleanElections:
                 delay = min(2 * delay, _LAST_RETRY)
 
     def _wanted(self, image: ClusterImage) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-        """Return the partitions that can get a leader, and the brokers to ask for the ends of their logs."""
+        """Return the partitions without a leader for which an unclean election is possible now.
+
+        Each comes with the brokers that take part. The controller asks them for the ends of their logs.
+        """
         electable = eligibility_of(image).in_sync
         incomplete = incomplete_replicas(image)
         leaderless = sorted(

@@ -26,9 +26,10 @@ def backoff_ms(failures: int) -> int:
 
 
 class Complaints:
-    """Logs repeated warnings: at most one of each kind a minute, with the number of warnings left out.
+    """Logs at most one warning of each kind in a minute.
 
-    The object keeps every kind forever, so callers must use few different kinds.
+    If it has dropped warnings of a kind, the next warning of this kind has their number. The object keeps
+    every kind forever, so callers must use few different kinds.
     """
 
     def __init__(self, logger: logging.Logger) -> None:

@@ -1,11 +1,12 @@
 """The offsets that groups have committed, and their expiry (KIP-211).
 
 Offsets of topics that members subscribe to do not expire. While a classic group with members rebalances, or
-has another protocol type than "consumer", none of its offsets expires. Other offsets expire
-``offsets.retention.minutes`` after one of these events:
+has another protocol type than "consumer", none of its offsets expires. Other offsets expire after
+``offsets.retention.minutes``:
 
-- the last member left: all offsets of a classic group without members;
-- the commit: offsets of topics without subscribers, and of consumers that assign partitions to themselves.
+- In a classic group without members, this time begins when the last member leaves.
+- For topics without subscribers, and for consumers that assign partitions to themselves, it begins at the
+  commit.
 """
 
 from __future__ import annotations

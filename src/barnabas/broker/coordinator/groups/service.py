@@ -181,7 +181,10 @@ class GroupCoordinator(Coordinator[GroupShard]):
                     )
 
     async def expire(self) -> None:
-        """Begin to delete expired offsets. After each 100 groups the event loop serves others."""
+        """Start the deletion of expired offsets in all groups. After each 100 groups, other tasks can run.
+
+        The method returns when it has started all deletions, and does not wait for their end.
+        """
         for partition, shard in self.active_shards():
             for number, group_id in enumerate(list(shard.groups), 1):
                 self.write_unattended(

@@ -50,7 +50,7 @@ class Held(NamedTuple):
 
     @property
     def is_repeated(self) -> bool:
-        """Whether the last snapshot repeats an old one, without changes."""
+        """Whether `ShareShard.repeat_snapshot` wrote the last snapshot: it has the state of an older one."""
         return self.snapshot.written_ms != self.snapshot.created_ms
 
 

@@ -26,8 +26,8 @@ class HeldMetadata:
     def check(self, before: Sequence[Protocol], after: Sequence[Protocol]) -> None:
         """Raise KafkaError COORDINATOR_NOT_AVAILABLE if a member's new protocols need too much memory.
 
-        `before` are the protocols that the new ones (`after`) replace. The limit for the broker is
-        `MOST_METADATA` bytes.
+        `after` are the new protocols, and `before` the ones that they replace. The limit of `MOST_METADATA`
+        bytes applies to all members of the broker's classic groups together.
         """
         more = _size(after) - _size(before)
         if more > 0 and self.bytes + more > MOST_METADATA:

@@ -2,7 +2,7 @@
 
 A classic group becomes a consumer group when a member of the consumer protocol joins it. The other members
 still use the classic protocol. When the last member of the consumer protocol leaves, and others stay, the
-group becomes a classic group again. `group.consumer.migration.policy` allows each direction.
+group becomes a classic group again. `group.consumer.migration.policy` says which directions are allowed.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return (member for member in self.members.values() if member.classic is not None)
 
     def can_advance(self, member: ConsumerMember) -> bool:
-        """Whether no member owns a partition that `member` waits for."""
+        """Whether `member` can get all partitions that it waits for: no member owns one of them."""
         return not any(
             self.is_owned(topic, partition)
             for topic, partitions in self.target(member.member_id).items()

@@ -1,4 +1,7 @@
-"""A mutable view of a mapping that keeps changes apart. Its creation takes constant time, unlike a copy."""
+"""A mutable view of a dict that stores changes outside of the dict.
+
+Its creation takes constant time, unlike that of a copy.
+"""
 
 from __future__ import annotations
 

@@ -75,7 +75,10 @@ class ShareTargetAssigner(TargetAssigner[ShareGroup, ShareGroupDraft]):
         )
 
     def reconcile(self, draft: ShareGroupDraft, member_id: str) -> ShareMember:
-        """Give a member its target, and write the change into the draft. Return the new member."""
+        """Give a member its target assignment, and write the change into the draft.
+
+        Return the changed member, or the same one if nothing changes.
+        """
         group = draft.group
         member = group.members[member_id]
         moved = member.reconciled(
