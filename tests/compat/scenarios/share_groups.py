@@ -37,13 +37,6 @@ from barnabas.kafka.protocol.messages.offset_delete import (
 from barnabas.kafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.kafka.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from barnabas.kafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from barnabas.kafka.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-
-
-def use_share_groups(wire) -> None:
-    """Enable the feature in Barnabas. Apache Kafka has it from its start."""
-    update = FeatureUpdateKey(feature="share.version", max_version_level=1)
-    assert wire.ask(UpdateFeaturesRequest(feature_updates=[update]), 1).error_code == 0
 
 
 def beat(wire, member: str, epoch: int, *topics: str, group: str = "g", **more) -> ShareGroupHeartbeatRequest:
@@ -107,7 +100,6 @@ def delete_offsets(wire, *topics: str, group: str = "g") -> DeleteShareGroupOffs
 def members_of_a_share_group(wire):
     if wire.level:
         return
-    use_share_groups(wire)
     wire.topic("t", 3)
     first, second = id_of("a", wire), id_of("b", wire)
     epoch = joined(wire, first, "t", partitions=3)
@@ -130,7 +122,6 @@ def members_of_a_share_group(wire):
 def members_beyond_the_partitions_share_them(wire):
     if wire.level:
         return
-    use_share_groups(wire)
     wire.topic("t", 1)
     members = [id_of(name, wire) for name in "abc"]
     epochs = [joined(wire, member, "t", partitions=1) for member in members]
@@ -144,7 +135,6 @@ def members_beyond_the_partitions_share_them(wire):
 def heartbeats_that_no_member_of_a_share_group_may_send(wire):
     if wire.level:
         return
-    use_share_groups(wire)
     wire.topic("t", 1)
     member = id_of("a", wire)
     yield beat(wire, "", 0, "t")
@@ -162,7 +152,6 @@ def heartbeats_that_no_member_of_a_share_group_may_send(wire):
 def a_share_group_is_of_no_other_type(wire):
     if wire.level:
         return
-    use_share_groups(wire)
     topic = wire.topic("t", 1)
     member, group = id_of("a", wire), wire.name("g")
     joined(wire, member, "t", partitions=1)
@@ -192,7 +181,6 @@ def a_share_group_is_of_no_other_type(wire):
 def a_group_of_another_type_is_no_share_group(wire):
     if wire.level:
         return
-    use_share_groups(wire)
     wire.topic("t", 1)
     joined(wire, id_of("s", wire), "t", partitions=1, group="s")  # Kafka makes the topic of states
     wire.ask(enter(wire, id_of("m", wire), "t", group="c"), 1)
@@ -211,7 +199,6 @@ def a_group_of_another_type_is_no_share_group(wire):
 def start_offsets_of_a_share_group(wire):
     if wire.level:
         return
-    use_share_groups(wire)
     wire.topic("t", 2)
     wire.topic("u", 1)
     member = id_of("a", wire)

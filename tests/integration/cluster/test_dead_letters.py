@@ -101,6 +101,28 @@ def test_each_rejected_record_has_one_dead_letter_though_a_leader_is_killed(clus
     assert reject_all(cluster, dlq, kill) == EACH_ONCE
 
 
+def test_each_rejected_record_has_one_dead_letter_though_the_leader_of_the_queue_is_cut_off(cluster):
+    """The other brokers elect another leader. The one that is cut off still has the last letters, and cannot
+    commit them.
+    """
+    cluster.create_topic("t", 1)
+    dlq = queue_apart(cluster)
+    cluster.wait_in_sync("t")
+    deposed = cluster.leader_of(dlq)
+
+    def cut() -> None:
+        cluster.wait_in_sync(SHARE_GROUP_STATE_TOPIC)
+        cluster.partition(deposed, [each for each in cluster.brokers if each != deposed])
+
+    assert reject_all(cluster, dlq, cut) == EACH_ONCE
+    assert cluster.leader_of(dlq) != deposed
+    cluster.heal()
+    cluster.wait_in_sync(dlq)
+    assert Counter(letter.value for letter in cluster.consume(dlq, RECORDS, timeout=PATIENCE)) == EACH_ONCE
+    with pytest.raises(ClientError, match=f"only {RECORDS} "):
+        cluster.consume(dlq, RECORDS + 1, timeout=2)
+
+
 def test_each_rejected_record_has_one_dead_letter_though_the_queue_gets_more_partitions(cluster):
     cluster.create_topic("t", 4)
     cluster.create_topic("dlq.t", 1, configs=MINE)

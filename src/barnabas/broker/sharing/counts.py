@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from barnabas.base.metrics import Durations, Percentages
 from barnabas.broker.sharing.in_flight import Acknowledgement
+
+C = TypeVar("C")
+
+#: the most groups with counts of their own, because clients choose the names of groups freely
+MOST_GROUPS = 1000
 
 
 class LetterCounts:
@@ -34,9 +40,9 @@ class ShareCounts:
     def __init__(self) -> None:
         #: by acknowledgement type, the number of acknowledged records
         self.acknowledgements: Counter[int] = Counter()
-        #: by group, the counts of its dead letters; only of groups that had some
-        self.letters: defaultdict[str, LetterCounts] = defaultdict(LetterCounts)
-        #: by group, the counts of its fetches; only of groups that have acquired records
+        #: by group, the counts of its dead letters; only of groups that had some (`MOST_GROUPS`)
+        self.letters: dict[str, LetterCounts] = {}
+        #: by group, the counts of its fetches; only of groups that have acquired records (`MOST_GROUPS`)
         self.fetches: dict[str, FetchCounts] = {}
         #: from a share partition's first fetch until its stored state was loaded
         self.loads = Durations()
@@ -49,6 +55,10 @@ class ShareCounts:
             else:
                 self.acknowledgements.update(types)
 
+    def letters_of(self, group: str) -> LetterCounts:
+        """Return the counts of a group's dead letters, which the caller changes."""
+        return _of_group(self.letters, group, LetterCounts)
+
     def fetched(self, group: str, acquired: int, requested: int, seconds: float) -> None:
         """Count a fetch of a group.
 
@@ -58,10 +68,21 @@ class ShareCounts:
             requested: the number of requested partitions.
             seconds: the duration of the fetch.
         """
-        counts = self.fetches.get(group)
-        if counts is None:
-            if not acquired:
-                return
-            counts = self.fetches[group] = FetchCounts()
+        if not acquired and group not in self.fetches:
+            return
+        counts = _of_group(self.fetches, group, FetchCounts)
         counts.ratios.add(100 * acquired // requested)
         counts.times.add(seconds)
+
+
+def _of_group(counts: dict[str, C], group: str, make: Callable[[], C]) -> C:
+    """Return the counts of a group, which become the last ones in `counts`.
+
+    If there are none, make them. If there are then more than `MOST_GROUPS`, remove the first ones, which were
+    not used for the longest time.
+    """
+    found = counts.pop(group, None) or make()
+    counts[group] = found
+    if len(counts) > MOST_GROUPS:
+        del counts[next(iter(counts))]
+    return found

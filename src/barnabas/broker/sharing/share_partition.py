@@ -544,7 +544,7 @@ class SharePartition:
             str(self),
             flight,
             writer,
-            lambda: self._dependencies.counts.letters[self.key.group],
+            lambda: self._dependencies.counts.letters_of(self.key.group),
             lambda: self._limits.has_dead_letters,
             self._changed,
             self._leave,

@@ -160,7 +160,7 @@ def _share_fetches(attribute: str) -> Sampler:
 def _letters(value: Callable[[LetterCounts], int]) -> Sampler:
     return lambda reading: (
         ((group,), value(counts))
-        for group, counts in reading.sources.share_partitions.counts.letters.items()
+        for group, counts in list(reading.sources.share_partitions.counts.letters.items())
         if counts.requests
     )
 
