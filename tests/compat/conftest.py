@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TOOL_SECONDS = 60
-#: the tool for settings, which Kafka 4.4 has in another package
-CONFIGS = "kafka.admin.ConfigCommand" if KAFKA_VERSION < "4.4" else "org.apache.kafka.tools.ConfigCommand"
+#: tools that Kafka 4.4 has in another package: for settings, and for the contents of segments
+_TOOLS = ("kafka.admin", "kafka.tools") if KAFKA_VERSION < "4.4" else ("org.apache.kafka.tools",) * 2
+CONFIGS, DUMP = f"{_TOOLS[0]}.ConfigCommand", f"{_TOOLS[1]}.DumpLogSegments"
 # A tool lives for a second or two: start fast, do not optimise.
 JAVA = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
 LOG_CONFIGURATION = (

@@ -14,10 +14,10 @@ from bench.peers import Barnabas, Kafka, Peer
 from click.testing import CliRunner
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.compat.conftest import DUMP
 
 from barnabas.cli.app import app
 
-DUMP = "kafka.tools.DumpLogSegments"
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CONFIG = {

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer
+from tests.compat.conftest import DUMP
 from tests.integration.conftest import Wire, use_share_groups
 from tests.integration.test_share_group_state import delete, initialize, ready, write
 
@@ -21,7 +22,6 @@ from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorReq
 from barnabas.kafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from barnabas.testing import BarnabasBroker
 
-DUMP = "kafka.tools.DumpLogSegments"
 SETTINGS = {"log.index.interval.bytes": "200", "offsets.topic.num.partitions": "1"}
 
 

@@ -17,6 +17,7 @@ import pytest
 from bench.peers import PEERS, Kafka, Peer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.compat.conftest import DUMP
 from tests.compat.wire import Wire
 
 from barnabas.base.errors import ErrorCode
@@ -24,7 +25,6 @@ from barnabas.kafka.protocol.messages.consumer_group_describe import ConsumerGro
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 
-DUMP = "kafka.tools.DumpLogSegments"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 # What is committed is what the test commits; brokers come and go here, so clients do not complain of it.
 QUIET = {"enable.auto.commit": False, "log_level": 0}

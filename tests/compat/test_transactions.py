@@ -13,8 +13,8 @@ import pytest
 from bench.peers import PEERS, Kafka, Peer
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.compat.conftest import DUMP
 
-DUMP = "kafka.tools.DumpLogSegments"
 SECONDS = 30
 
 pytestmark = pytest.mark.timeout(300)  # several brokers start, one after the other
