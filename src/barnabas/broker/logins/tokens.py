@@ -100,8 +100,8 @@ class SignedTokens:
 
     Args:
         rules: the rules for the claims.
-        keys: returns the provider's current keys. Like the other two functions, it is called in the thread
-            that calls `read`.
+        keys: returns the provider's current keys. `read` calls this function, `on_unknown_key` and `now_ms`
+            in its own thread.
         on_unknown_key: called without arguments when no key fits a token: the provider may have a new key.
             The token is rejected.
         now_ms: returns the time, in milliseconds since the epoch.

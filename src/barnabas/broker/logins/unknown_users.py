@@ -64,7 +64,8 @@ class _Shape(NamedTuple):
 class _Weighted(NamedTuple):
     """A shape of credentials, the number of users who have it, and a text that names it (`label`).
 
-    For each user name, a pseudorandom number is computed from the label.
+    To choose a shape for an unknown user, `UnknownUsers` computes a pseudorandom number for each shape. The
+    number depends on the label and on the user's name.
     """
 
     shape: _Shape

@@ -161,7 +161,8 @@ class LogDirectory:
             environment: clock, random numbers and threads.
             cluster_id: id of this broker's cluster.
             node_id: id of this broker.
-            is_clustered: whether other brokers may have replicas, from which lost records are copied again.
+            is_clustered: whether this broker belongs to a cluster. If True, it can copy lost records again
+                from another broker.
             on_failure: called with the error when the disk has failed, possibly in a thread that loads a log.
 
         Raises:
@@ -215,7 +216,7 @@ class LogDirectory:
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, Offset]:
-        """The high watermarks in the checkpoint that `open` has read or that was written last since then."""
+        """The high watermarks in the checkpoint on disk: as `open` has read it, or as last written."""
         return self._high_watermarks.offsets
 
     @property
@@ -239,7 +240,10 @@ class LogDirectory:
         return self._recovery_points.offsets.get(topic_partition, 0)
 
     def is_of_another_topic(self, topic_partition: TopicPartition, topic_id: TopicId) -> bool:
-        """Whether a checkpoint has an entry of another topic id. Call it for a folder without its own id."""
+        """Whether a checkpoint says that the partition's folder belongs to another topic than `topic_id`.
+
+        Call it only if the folder itself does not contain a topic id.
+        """
         tag = checkpoints.tag_of_topic(topic_id)
         return any(each.tags.get(topic_partition, tag) != tag for each in self._checkpoints)
 
@@ -634,9 +638,9 @@ class LogDirectory:
         self._cleaned_to.is_stale = True
 
     def lower_cleaned(self, topic_partition: TopicPartition, offset: Offset) -> bool:
-        """Lower the offset up to which a log is clean to `offset`, before its truncation.
+        """Before a truncation to `offset`, note that the log is compacted only up to `offset`.
 
-        Return whether it was higher.
+        Return False, and change nothing, if the log was compacted only up to `offset` or less.
         """
         if self.cleaned_to.get(topic_partition, 0) <= offset:
             return False

@@ -64,7 +64,8 @@ class LogManager:
         environment: provides the file system, the clock and threads.
         disk: threads for fsyncs, checkpoints and deletions.
         on_failure: called on the event loop with the path of a directory that goes offline.
-        is_clustered: whether other brokers may have replicas, from which lost ones are copied again.
+        is_clustered: whether this broker belongs to a cluster. If True, it can copy a lost replica again from
+            another broker.
     """
 
     def __init__(
@@ -829,8 +830,9 @@ class LogManager:
     def delete_moved(self, topic_partition: TopicPartition) -> None:
         """Delete the log of a partition that has moved to another broker.
 
-        A task then writes the directory's checkpoints without the log's entries. With these entries, recovery
-        would report a loss if the replica came back with fewer records, and the broker then crashed.
+        A task then writes the directory's checkpoints without the log's entries. The partition may later come
+        back to this broker with fewer records. With the old entries, recovery after a crash would report the
+        other records as lost.
         """
         directory = self._find_directory(topic_partition)
         self.delete(topic_partition)
@@ -1105,7 +1107,10 @@ class LogManager:
     async def _write_checkpoint(
         self, directory: LogDirectory, of: Callable[[LogDirectory], CheckpointWrite]
     ) -> bool:
-        """Write one kind of checkpoint of a directory. Return whether it was written. Log an error."""
+        """Write one kind of checkpoint of a directory. If this fails, log the error and return False.
+
+        `of` is a method of `LogDirectory`, such as `LogDirectory.recovery_point_checkpoint`.
+        """
         try:
             await self.checkpoint_one(directory, of)
         except OSError as error:
@@ -1181,8 +1186,8 @@ def _load_logs(
 
     `acks_fsync` says whether to flush each log from which recovery has read records (`_load_log`).
 
-    Return the loaded logs, and for each log that could not be loaded a `_Postponed`; None instead if a later
-    attempt cannot succeed.
+    Return (loaded logs, failed logs). The failed logs are a dictionary by partition. The value is a
+    `_Postponed` if a later attempt may succeed, and None if it cannot.
     """
     loaded: list[PartitionLog] = []
     failed: dict[TopicPartition, _Postponed | None] = {}

@@ -203,7 +203,10 @@ class LogMoves:
             left -= pause * rate
 
     async def _truncate(self, future: PartitionLog, cut: _Cut) -> None:
-        """Cut off the copy's records that the log does not have. Batches are read in a thread."""
+        """Remove the records in `cut` from the copy `future`, and fsync the copy.
+
+        A thread reads the batches that the truncation needs.
+        """
         if cut.starts_over:
             truncate_fully_and_start_at(future, cut.offset, sync=False)
         else:
@@ -299,9 +302,10 @@ class _Cut(NamedTuple):
 
 
 def _surplus(current: PartitionLog, future: PartitionLog) -> _Cut | None:
-    """Return which records must be removed from the copy, because the log does not have them.
+    """Return which records of the copy `future` must be removed; None if there are none.
 
-    This is so if the log was truncated, or if its start has advanced. Return None if there are none.
+    The copy must not keep records that the log `current` no longer has. The log loses records if it is
+    truncated, or if its start advances.
     """
     end = future.log_end_offset
     if end < current.log_start_offset:

@@ -1,8 +1,9 @@
 """Backs up a cluster's metadata to a file, and restores a store from it.
 
-The file is text with one JSON value a line: first a header, then ``["path", "data"]`` for each node, last
-``{"crc32": "..."}`` of all lines before. It has everything that users decided: topics with their ids and
-replicas, settings, users, features, pending deletions. It does not have leaders and ISRs, which change often.
+The file is text with one JSON value a line: first a header, then ``["path", "data"]`` for each node. The last
+line is ``{"crc32": "..."}``, the checksum of all lines before it. The file has everything that users decided:
+topics with their ids and replicas, settings, users, features, pending deletions. It does not have leaders and
+ISRs, which change often.
 When all replicas of a partition run, a restored cluster elects the replica with the furthest log (KIP-966).
 So a restore of an old backup loses no acknowledged record.
 """

@@ -298,13 +298,13 @@ class ImageBuilder:
     async def _deleted_topics(
         self, names: Collection[str], topic_names: Mapping[TopicId, str]
     ) -> tuple[Mapping[TopicId, frozenset[BrokerId]], frozenset[TopicId]]:
-        """Read the nodes of deleted topics again (deletion notes), and return (notes, removed).
+        """Read the changed deletion notes from the store, and return (notes, removed).
 
-        A broker learns of a deletion even if it reads the store only after the topic and its note were
-        removed.
+        A deletion note is a node for a deleted topic. The topic and its note may both be gone before this
+        broker reads the store. `removed` then still tells the broker of the deletion.
 
         Args:
-            names: names of the changed nodes, which are topic ids.
+            names: names of the changed notes, which are topic ids.
             topic_names: the names of all topics in the new image, by topic id.
 
         Returns:

@@ -56,7 +56,7 @@ class ConfigResolver:
     def topic_config(self, image: ClusterImage, topic: str) -> TopicConfig:
         """Return the effective settings of a topic.
 
-        A topic that does not exist, or has no settings of its own, has those of a new topic.
+        For a topic that does not exist, return the settings of a topic without settings of its own.
         """
         self._refresh(image)
         texts = image.topic_configs.get(topic)
@@ -82,8 +82,8 @@ class ConfigResolver:
     def group_config(self, image: ClusterImage, group_id: str) -> GroupConfig:
         """Return the effective settings of a group, within the present limits of the broker (KIP-1240).
 
-        A group that does not exist has those of a group without settings of its own. For a stored setting
-        beyond a limit, the limit applies, and a warning is logged.
+        For a group that does not exist, return the settings of a group without settings of its own. For a
+        stored setting beyond a limit, the limit applies, and a warning is logged.
         """
         self._refresh(image)
         if group_id not in image.group_configs:

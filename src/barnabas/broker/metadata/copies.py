@@ -107,15 +107,15 @@ class Found:
 
 
 def find_copies(fs: FileSystem, folders: Sequence[str], usable: Sequence[str] = ()) -> list[Found]:
-    """Read the files at all paths at which a copy may be, also from before a change of ``log.dirs``.
+    """Read the files at all paths in `folders` at which a copy of the journal may be, and return them.
 
-    Return the results. The two paths where the store keeps its copies now are the first. The result includes
-    missing files (`Found.is_missing`).
+    The first two results are from the paths at which the store keeps its copies now. The other paths can have
+    copies from before a change of ``log.dirs``. Missing files are also in the result (`Found.is_missing`).
 
     Args:
         fs: file system of the folders.
         folders: log directories of the broker, in the order of its ``log.dirs``.
-        usable: those of `folders` to which the store can write a copy; empty for all.
+        usable: the folders to which the store can write a copy, in the order of `folders`; empty for all.
 
     Raises:
         StoreUnavailableError: a copy is from another version of Barnabas.
@@ -382,7 +382,10 @@ class _Copy:
 
 
 def _homes(folders: Sequence[str]) -> list[str]:
-    """Return the paths at which the store keeps its two copies if it can use `folders`, in this order."""
+    """Return the paths of the store's two copies: in the first and the second of `folders`.
+
+    A single folder gets both copies.
+    """
     return [f"{folders[0]}/{FILE_NAMES[0]}", f"{folders[min(1, len(folders) - 1)]}/{FILE_NAMES[1]}"]
 
 

@@ -27,8 +27,8 @@ Planned: TypeAlias = Callable[[Tree], Sequence[Operation]]
 class Transaction:
     """A queued transaction. `session` is the id of the session that owns its new ephemeral nodes.
 
-    The future `done` gets the versions that `MetadataStore.multi` returns, or the error. After a failure,
-    `versions` has an entry for each operation before the failed one.
+    The result of the future `done` is the list that `MetadataStore.multi` returns, or the error. After an
+    error, the attribute `versions` has an entry for each operation before the failed one.
     """
 
     __slots__ = ("done", "operations", "session", "versions")

@@ -103,8 +103,8 @@ class PartitionState(NamedTuple):
     def has_left(self, broker: BrokerId) -> bool:
         """Whether a broker must delete its log of the partition, because it is no longer a replica.
 
-        The result is false for the leader and for brokers that can be elected (ISR, ELR, last known ELR).
-        This is so even if a user has removed them from the replicas.
+        The result is False for the leader and for brokers that can be elected (ISR, ELR, last known ELR). A
+        user may have removed such a broker from the replicas: the result is still False.
         """
         needed = (*self.replicas, *self.isr, *self.elr, *self.last_known_elr, self.leader)
         return broker not in needed
@@ -122,8 +122,8 @@ class ClusterImage(NamedTuple):
     """The brokers, topics, settings, users and ACLs of a cluster. Never change an image or its mappings.
 
     The loader's images use persistent maps for large tables, so that an image shares unchanged parts with the
-    next one. Each process iterates over these maps in another order. So sort everything that is shown or
-    stored.
+    next one. The order of iteration over these maps differs between processes. So sort everything that is
+    shown or stored.
     """
 
     cluster_id: str = ""

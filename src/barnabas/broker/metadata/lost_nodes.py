@@ -77,9 +77,10 @@ async def put_back(store: MetadataStore, image: ClusterImage, *, is_final: bool)
 async def _creation(
     store: MetadataStore, path: str, image: ClusterImage, *, is_final: bool
 ) -> list[Operation] | None:
-    """Return the transaction that creates a node again; empty if none is needed.
+    """Return the operations that create a lost node again; an empty list if the node need not exist.
 
-    Return None if this broker does not know the node's value, and other brokers may know it.
+    Return None if this broker does not know the node's value, and other brokers may know it. If `is_final` is
+    True, this is the case only for the cluster's id: the other nodes are created without a known value.
     """
     if path == znodes.CLUSTER_ID:
         return [Create(path, znodes.encode_cluster_id(image.cluster_id))] if image.cluster_id else None

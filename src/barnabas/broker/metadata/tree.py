@@ -130,9 +130,9 @@ class Tree:
         return copy
 
     def replay(self, changes: Sequence[Change], transaction: int) -> None:
-        """Apply changes that were made to the tree of which this one is a copy.
+        """Apply the changes of another tree to this tree, which is a copy of the other tree.
 
-        `transaction` is the number of the last transaction among them.
+        `transaction` is the number of the last transaction that made these changes.
         """
         self.transaction = transaction
         for change in changes:

@@ -47,7 +47,7 @@ class ConnectionRates:
             self._by_address.clear()
 
     def admit(self, address: str) -> bool:
-        """Count a new connection from an address, if its quota allows it. Return whether the quota does.
+        """Return whether the quota of an address allows a new connection. If it does, count the connection.
 
         If the address has no quota of its own, the default quota applies. Without any quota, return True and
         count nothing.

@@ -135,7 +135,7 @@ class ReplicaManager:
         return self._topics.get(topic, _NONE)
 
     def note_refused(self, topic: TopicKey, index: int, records: Buffer, code: ErrorCode) -> None:
-        """Store that `code` rejected a batch, because its partition is not open or has another leader.
+        """Record that a batch was rejected, because its partition is not open or has another leader.
 
         The client will send the batch again. Until then the partition accepts no later batch of its producer
         (see `refused`). Do nothing if the batch is invalid, is a control batch, or has no producer id. If the
@@ -279,7 +279,7 @@ class ReplicaManager:
         return self._image.topics.get(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
 
     def _open_late(self, topic: TopicKey, index: int) -> Partition:
-        """Open a partition for a request, and return it. It is new, or could not be opened before.
+        """Open a partition that a request needs and that is not open yet. Return the partition.
 
         Raises:
             KafkaError: the errors of `find`.

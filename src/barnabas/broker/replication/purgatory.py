@@ -79,7 +79,7 @@ class DelayedOperation(Generic[T]):
         self._try(True)
 
     def progressed(self, _new_bytes: int) -> None:
-        """Try again in a later turn of the event loop."""
+        """Call `attempt` in a later turn of the event loop, because a watched partition has progressed."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._try, False)

@@ -110,7 +110,8 @@ class EarlyBatches:
 def is_written(producers: Producers, header: BatchHeader) -> bool:
     """Whether a log probably has the batch with this header.
 
-    This is so if the log knows the producer, in the same epoch, and expects another batch from it next.
+    The result is True if the log knows the producer, in the batch's epoch, and expects another sequence
+    number than the batch's first one.
     """
     known = producers.get(header.producer_id)
     return (

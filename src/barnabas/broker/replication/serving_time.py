@@ -34,9 +34,9 @@ class ServingTime:
         self._timer: asyncio.TimerHandle | None = None
 
     def now(self) -> float:
-        """Return the seconds since a fixed moment, without stalls.
+        """Return the event loop's time minus all noticed stalls, in seconds since a fixed moment.
 
-        After a stall the value can be lower than before.
+        A stall is noticed only after its end, so the value can then decrease.
         """
         return self._loop.time() - self._stalled
 

@@ -123,8 +123,8 @@ class Forwarding:
     ) -> Response | None:
         """Send a request to the broker `controller`, and return the response.
 
-        If `controller` is another broker, first wait until this broker's image contains the result of the
-        request (`_see_result`). Return None if that broker is not the controller, or cannot be reached.
+        Return None if that broker is not the controller, or cannot be reached. If it is another broker, wait
+        after the response until this broker's image contains the result of the request (`_see_result`).
 
         Args:
             controller: broker that is asked; this broker itself executes the request by `served`.

@@ -93,7 +93,10 @@ class Owner(Protocol):
     def node_changed(self, event: Event, path: str) -> None: ...
 
     def inbox_emptied(self) -> None:
-        """Handle the end of a turn: the other methods were called for all messages that had arrived."""
+        """Do the work that is needed only once for many messages.
+
+        The connection calls this after it has called the other methods for all messages that had arrived.
+        """
 
 
 class Pending:
@@ -425,8 +428,8 @@ class Sockets(SequentialThreadingHandler):
 def kazoo_hosts(address: ZooKeeperAddress) -> str:
     """Return the servers in the form that kazoo accepts: ``host:port,host:port``.
 
-    kazoo accepts only TCP addresses. For a Unix socket, whose path `Sockets` has, the result is a
-    placeholder.
+    kazoo accepts only TCP addresses. For a Unix socket the result is a placeholder, and `Sockets` connects to
+    the path of the socket instead.
     """
     return ",".join(address.servers) if address.socket_path is None else "127.0.0.1"
 

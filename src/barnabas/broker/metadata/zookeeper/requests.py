@@ -127,7 +127,8 @@ class Multi:
 class FailedOperation(Exception):
     """The failure of a transaction or of a read of many nodes: kazoo's error, and the operation's index.
 
-    The index is that of the first operation, or the first node, that failed.
+    The index is the position of the first failed operation in the transaction, or of the first failed node
+    in the read.
     """
 
     def __init__(self, error: Exception, index: int) -> None:

@@ -110,11 +110,12 @@ class ZooKeeperServer:
         folder: folder for its files; it is created if it is missing.
         port: port on the loopback interface; 0 chooses a free one, which then stays the same.
         heap_mb: largest Java heap, in megabytes.
-        tick: seconds. Sessions end at multiples of it, and live for at least two of them.
+        tick: ZooKeeper's ``tickTime``, in seconds. Sessions end only at ticks, and live for at least two
+            ticks.
         fsync: if False, a power failure may lose acknowledged writes; tests are faster.
         tls: PEM file with a key and its certificate, with which the server also listens at `tls_address`.
-        client_authority: PEM file of the authority of the clients' certificates there; None requires no
-            certificates.
+        client_authority: PEM file of the authority that has signed the certificates of TLS clients; None
+            requires no certificates of clients.
         environment: environment variables of the server's process; None for those of this process.
         member: the server's part in an ensemble, which requires `port`; None for a single server.
     """
@@ -411,8 +412,8 @@ def _free_port(port: int) -> int:
 def _kept(port: int) -> Iterator[None]:
     """Reserve the port against other processes during the start of Java, which takes seconds.
 
-    Linux lets a server listen on a port while another socket is bound to it without listening, if both allow
-    it.
+    On Linux, this process binds a socket to the port, and does not listen. If both sockets have SO_REUSEADDR,
+    Linux still lets the server listen on the port. On other systems, the port is not reserved.
     """
     with socket.socket() as held:
         if sys.platform == "linux":

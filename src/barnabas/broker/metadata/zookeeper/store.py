@@ -502,11 +502,11 @@ class ZooKeeperStore(SingleOperations):
         return True
 
     def _watch_over_session(self) -> None:
-        """Enter the state OVERDUE when the session timeout has passed since the ensemble's last packet.
+        """Enter the state OVERDUE if the session timeout has passed since the ensemble's last packet.
 
-        Also fail all requests that have no response yet. Before that time, start a timer that calls this
-        method again. kazoo itself reports the end of the session only when it has reached the ensemble again,
-        which may be much later.
+        Then also fail all requests that have no response yet. If the timeout has not passed yet, start a
+        timer that calls this method again. kazoo itself reports the end of the session only when it has
+        reached the ensemble again, which may be much later.
         """
         if self._overdue is not None:
             self._overdue.cancel()

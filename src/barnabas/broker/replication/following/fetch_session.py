@@ -66,9 +66,10 @@ class Followed:
         return self.told_in != _NEVER
 
     def tell(self, number: int, max_bytes: int) -> Position:
-        """Return the partition's position, from which the request with this number fetches.
+        """Return the position from which the request with this number fetches the partition.
 
-        Store the log's end and the number, with which the response is compared.
+        Store the number and the log's end. If either has changed when the response arrives, the response is
+        outdated.
 
         Args:
             number: number of the request, higher than that of the previous one.
@@ -165,7 +166,7 @@ class FollowerFetchSession:
         changed: Sequence[Followed],
         config: BrokerConfig,
     ) -> UsualFetch | None:
-        """Return the next request of the session, like `request`, in the form that is encoded fast.
+        """Return the next request of the session as a `UsualFetch`, whose encoding takes less time.
 
         Return None, and change nothing, if the session has not begun, or `changed` has more than
         `MOST_CHANGED` partitions. The request removes no partition from the session.

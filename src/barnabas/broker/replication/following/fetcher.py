@@ -74,7 +74,7 @@ class Logs(Protocol):
     """Makes changes of a log durable before they take effect (`barnabas.broker.logs.manager.LogManager`)."""
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
-        """Compute a truncation of the log `opened` to `offset`, and store the recovery point that it needs.
+        """Compute a truncation of the log `opened` to `offset`, and lower the log's recovery point on disk.
 
         The log itself does not change. Return the computed truncation; None if it would remove nothing or all
         records. Pass the result to `Follower.truncate_to`.
@@ -87,9 +87,9 @@ class Logs(Protocol):
         """Make the log's present start offset durable. Raises KafkaError if the disk fails."""
 
     def must_be_emptied(self, opened: PartitionLog) -> bool:
-        """Whether a log must be emptied before the broker fetches for it.
+        """Whether the log of an incomplete replica must be emptied before the broker fetches records for it.
 
-        This is so for an incomplete replica: records may be missing between the records of its log.
+        Records may be missing between the records of such a log.
         """
 
     async def note_emptied(self, opened: PartitionLog) -> None:
@@ -143,10 +143,10 @@ Waiting: TypeAlias = Generator[Coroutine[Any, Any, object], None, None]
 
 
 class _Waits:
-    """Work in parts, some of which must first wait for an awaitable.
+    """Runs a generator at once, up to the first awaitable for which it must wait.
 
     Args:
-        work: generator that does the work. It yields an awaitable when its next part must wait.
+        work: the generator. It yields each awaitable that must complete before it continues.
     """
 
     def __init__(self, work: Waiting) -> None:
@@ -154,12 +154,12 @@ class _Waits:
         self._awaited: Coroutine[Any, Any, object] | None = None
 
     def is_over(self) -> bool:
-        """Do the work up to its first wait. Return True if the work is then complete."""
+        """Run the generator up to its first awaitable. Return True if it has ended without one."""
         self._awaited = next(self._work, None)
         return self._awaited is None
 
     async def run(self) -> None:
-        """Do the rest of the work, with its waits."""
+        """Run the rest of the generator, and await each awaitable that it yields."""
         awaited, self._awaited = self._awaited, None
         if awaited is not None:
             await awaited
@@ -167,7 +167,7 @@ class _Waits:
             await awaited
 
     def close(self) -> None:
-        """Stop the work at its present wait."""
+        """Close the generator, and the awaitable that `run` has not awaited yet."""
         self._work.close()
         if self._awaited is not None:
             self._awaited.close()
@@ -388,9 +388,9 @@ class ReplicaFetcher:
         return self._is_urgent and len(self._flights) == 1 and self._flights[0].is_parked
 
     def _is_over(self) -> bool:
-        """Whether the leader keeps a fetch session with partitions that a final request could end.
+        """Whether the leader still keeps a fetch session, which a final request must end.
 
-        The caller must check that no partition is to stay in the session.
+        The caller must first check that this broker needs no partition of the session any more.
         """
         return bool(self._session.names) and self._session.id != 0
 
@@ -446,7 +446,7 @@ class ReplicaFetcher:
 
         A partition is due when it is not in the fetch session yet, or when its position (log end or log
         start) has changed. The result has all due partitions that are in the session, and at most
-        `_MOST_NAMED` others. If only one partition is due, the result is this one.
+        `_MOST_NAMED` others. The rest stays due for a later request.
         """
         if len(self._due) == 1:
             taken = list(self._due)
@@ -528,13 +528,14 @@ class ReplicaFetcher:
             self._lost("it keeps no session, which it does for brokers that it knows")
 
     def _note_use(self, flight: _Flight, *, is_useful: bool) -> None:
-        """Wait before the next request if more than `_MOST_VAIN` responses in a row came early for nothing.
+        """Pause before the next request if the leader keeps sending early responses without partitions.
 
-        A response came early for nothing if it came before half of its wait time, and contained none of the
-        copied partitions. Any other response ends the row. A response also ends the row if a later request
-        was sent before it came, because the leader then answers the earlier request at once.
+        A response is early if it arrives before half of the request's maximum wait time. Count consecutive
+        early responses that contain none of the copied partitions, and pause after more than `_MOST_VAIN`.
+        Any other response resets the count. The response to the first of two requests in flight also resets
+        it: the leader answers the first request at once when the second arrives.
 
-        Without this wait, the leader and this broker would exchange messages without a pause.
+        Without a pause, the leader and this broker would exchange such messages all the time.
 
         Args:
             flight: the request whose response was processed.
@@ -615,11 +616,13 @@ class ReplicaFetcher:
         self._hold_up(followed)
 
     def _take_bounds(self, followed: Followed, data: PartitionData | ReceivedData) -> None:
-        """Apply the high watermark and the log start from a response that is otherwise outdated.
+        """Apply only the leader's high watermark and log start offset from an outdated response.
 
-        The leader sends each of the two values only once, when it changes. They stay valid after a later
-        request for the partition, and after this log has grown. The leader found no divergence in this epoch,
-        so the logs agree.
+        A response is outdated if a later request has named the partition, or if this log's end has changed.
+        Its records are then useless. The two offsets are still valid, because the logs do not diverge. The
+        leader sends each offset only once, when it changes.
+
+        Do nothing if the response has an error or a divergence, or if this broker no longer follows.
         """
         follower = followed.partition.follower(followed.leader_epoch)
         if follower is not None and not data.error_code and data.diverging_epoch.epoch < 0:

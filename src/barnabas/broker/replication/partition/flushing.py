@@ -74,7 +74,10 @@ class FlushSchedule(Generic[P]):
         return log.log_end_offset if not due or due <= log.recovery_point else log.recovery_point
 
     def appended(self) -> Offset:
-        """Request an fsync if the settings require it after an append. Return the new `safe_end`."""
+        """After an append, request an fsync if the settings require one.
+
+        Return the end of the records that this replica can acknowledge now (`safe_end`).
+        """
         # It is called for each batch: so it does without the properties.
         log = self._log
         config = log.config
@@ -92,9 +95,10 @@ class FlushSchedule(Generic[P]):
 
     @property
     def is_never_due(self) -> bool:
-        """Whether an append requires an fsync only if it has begun a new segment.
+        """Whether an append needs no fsync, unless it begins a new segment.
 
-        This is so with the default settings ``flush.messages`` and ``flush.ms``, which mean never.
+        The result is True with the default settings ``flush.messages`` and ``flush.ms``, which require no
+        fsync. It stays False for a log of which earlier settings have required one.
         """
         config = self._log.config
         every = config.flush_messages if self._every is None else self._every
@@ -191,7 +195,8 @@ class FlushSchedule(Generic[P]):
     def cancel(self) -> None:
         """Stop the timer for flushes, because the log accepts no more writes.
 
-        The futures of `durable` are then done, also those that it returns later.
+        Nothing waits for an fsync any more. So the future that `durable` has returned is done, and so is each
+        future that it returns later.
         """
         self._is_cancelled = True
         if self._timer is not None:

@@ -213,9 +213,11 @@ class InSyncReplicas:
         return True
 
     def note_time(self) -> None:
-        """Treat followers that have all records as caught up now, because they have no reason to fetch.
+        """Update the followers for the time that has passed since the last call.
 
-        The high watermark no longer waits for followers that `welcome` accepted and that may not join now.
+        A follower that has all records has nothing to fetch, so it counts as caught up now. A follower that
+        `welcome` has accepted may lag by now, and then it may not join the ISR. The high watermark no longer
+        waits for such a follower.
         """
         now, end = self._context.now(), self._log.log_end_offset
         for follower in self._followers.values():

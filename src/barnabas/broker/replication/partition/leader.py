@@ -22,7 +22,7 @@ ACKS_ALL = -1
 
 
 def note_refused(log: PartitionLog, records: Buffer, code: ErrorCode) -> None:
-    """Store that a batch was rejected with `code`, because its producer will send it again.
+    """Record in the log that a batch was rejected, because its producer will send it again.
 
     Until then, the log accepts no later batch of the producer. Do nothing if the batch is invalid, has no
     producer id, or is not the producer's next one.
@@ -304,9 +304,9 @@ class Leader:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether fewer replicas are in sync than ``min.insync.replicas`` requires.
+        """Whether the ISR has fewer replicas than ``min.insync.replicas``.
 
-        A partition with fewer replicas than ``min.insync.replicas`` requires only all of its replicas.
+        If the partition itself has fewer replicas than that: whether any of its replicas is out of sync.
         """
         # A topic cannot ask for more replicas than it has.
         needed = min(self._log.config.min_insync_replicas, len(self.state.replicas))

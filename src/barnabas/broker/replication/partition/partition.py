@@ -249,9 +249,9 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether this broker leads, and fewer replicas are in sync than ``min.insync.replicas`` requires.
+        """Whether this broker leads, and the ISR has fewer replicas than ``min.insync.replicas``.
 
-        A partition with fewer replicas than ``min.insync.replicas`` requires only all of its replicas.
+        If the partition itself has fewer replicas than that: whether any of its replicas is out of sync.
         """
         return isinstance(self._role, Leader) and self._role.is_under_min_isr
 
@@ -457,11 +457,11 @@ class Partition:
             self.leave_in_sync()
 
     def note_refused(self, records: Buffer, code: ErrorCode) -> None:
-        """Store that `code` rejected a batch, which therefore never reached `append`.
+        """Record that the broker rejected a batch before `append`, with the error `code`.
 
         Until the producer sends this batch again, the log rejects the producer's later batches. Do nothing if
-        this is not the leader. Also do nothing if the batch is invalid, has no producer id, or is not the
-        producer's next one.
+        this broker does not lead the partition. Also do nothing if the batch is invalid, has no producer id,
+        or is not the producer's next one.
         """
         if self.is_leader:
             note_refused(self.log, records, code)

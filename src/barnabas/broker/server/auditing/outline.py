@@ -85,10 +85,10 @@ def outline(request: Struct) -> JsonObject:
 
 
 def failures(response: Struct, among: frozenset[int] | None = None) -> list[JsonObject]:
-    """Return the failed items of a response, each with the names in it and with the name of its `error`.
+    """Return a JSON object for each failed item of a response, at most `MOST_NAMED`.
 
-    For example ``{"name": "orders", "error": "TOPIC_AUTHORIZATION_FAILED"}``. The list has at most
-    `MOST_NAMED` items.
+    The object has the item's names and ids, and the name of its error code as `error`. For example
+    ``{"name": "orders", "error": "TOPIC_AUTHORIZATION_FAILED"}``.
 
     Args:
         response: a response to a client.
@@ -163,11 +163,11 @@ def _scalar(name: str, value: object, codes: _Codes) -> Json:
 
 
 def _coded(struct: Struct, labels: JsonObject, budget: list[int]) -> Iterator[tuple[JsonObject, int]]:
-    """Yield (names, error code) for each struct in a response that has an error code.
+    """Yield (names, error code) for `struct` and each struct in it that has the field ``error_code``.
 
-    The names are fields of the struct itself and of the structs that contain it, which are in `labels`.
-    `budget[0]` is the number of array items that may still be read. The function lowers it, and stops below
-    0.
+    The code is 0 if there was no error. The names are the names and ids in the struct, and `labels`, the
+    names in the structs that contain it. `budget[0]` is the number of array items that may still be read. The
+    function subtracts the items that it reads, and reads no more after 0.
     """
     own = dict(labels)
     arrays = []

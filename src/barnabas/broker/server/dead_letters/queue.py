@@ -82,9 +82,9 @@ class DeadLetterQueues:
         peers: the other brokers.
         long_work: decodes source records.
         cold_reads: reads from the disk into memory.
-        create: awaited with the names of topics, and the settings that each of them gets (text by name of the
-            setting). It creates the topics, and returns the error of each topic that it could not create, by
-            name of the topic.
+        create: creates topics. It is called with the topics' names and with the settings for all of them, as
+            text by the name of the setting. It is awaited, and returns {topic name: error} for the topics
+            that it could not create.
     """
 
     def __init__(
@@ -192,16 +192,17 @@ class LetterWriter:
     """Writes the dead letters of one share partition, each once, while this broker leads the partition.
 
     The writer is an idempotent producer (ADR 24). If the writer gets no response to a batch, it sends the
-    same batch again. The leader of the dead-letter queue can then be another one. The log recognizes the
-    repetition.
+    same batch again, perhaps to a new leader of the dead-letter queue. The queue's log recognizes a repeated
+    batch.
 
-    All leaders of the share partition use the same producer id. After a failover, the new leader does not
-    know whether the former leader has written the dead letters of some records. They can only be in the
-    producer's last batch, because a leader stores the outcome of each batch before it sends the next one. So
-    the new leader reads the producer's last batch before it writes. But a last request of the former leader
-    can arrive after this read, with the same sequence number as the new leader's first batch. The log then
-    keeps only one of the two batches. So the new leader reads the producer's last batch again after its first
-    write, and takes only the dead letters in it as written.
+    All leaders of the share partition use the same producer id. After a failover, the former leader may have
+    written a batch whose outcome it has not stored. It can be only the producer's last batch, because a
+    leader stores the outcome of each batch before it sends the next one. So the new leader reads the
+    producer's last batch before it writes.
+
+    A request of the former leader can still arrive after this read. Its batch has the same sequence number as
+    the new leader's first batch, so the log keeps only one of the two. The new leader reads the producer's
+    last batch again after its first write. It takes only the dead letters in that batch as written.
 
     Args:
         queues: finds the dead-letter queue of a group, and the leaders of its partitions.
@@ -281,15 +282,19 @@ class LetterWriter:
     async def _recover(self, place: Place, due: Sequence[DeadLetters]) -> Sequence[Span]:
         """Read the producer's next sequence number from the log, and then call `check_leader`.
 
-        The check comes after the read for two reasons. If another leader takes over before the check, the
-        check fails. Without it, a leader that was paused while its successor wrote several batches would
-        write their dead letters again. If another leader takes over after the check, the log accepts only one
-        batch with this sequence number: the other leader's or this leader's.
+        If another leader of the share partition takes over before the check, the check fails. Without the
+        check, a leader that was paused would write dead letters that its successor has already written. If
+        another leader takes over after the check, the log accepts only one batch with this sequence number:
+        the other leader's or this leader's.
+
+        Args:
+            place: the present partition of the dead-letter queue.
+            due: ranges of offsets whose records the group has given up, in ascending order.
 
         Returns:
-            The offsets of those due records that have their dead letters in the producer's last batch, if
-            `_is_in_doubt` is set. If it is not set, an empty sequence. If the queue got more partitions, the
-            last batch can be in a former partition of the queue.
+            The offsets of due records whose dead letters are in the producer's last batch. If the queue got
+            more partitions, that batch can also be in a former partition of the queue. The result is empty
+            if `_is_in_doubt` is False: no former leader can have written a dead letter of a due record.
 
         Raises:
             KafkaError: the last batch cannot be read, or another leader has taken over.
@@ -305,18 +310,19 @@ class LetterWriter:
     async def _former_letters(
         self, place: Place, due: Sequence[DeadLetters], written: Sequence[Offset]
     ) -> list[Offset]:
-        """Return the source offsets in the producer's last batches in the former partitions of the queue.
+        """Return the source offsets of the producer's last batch in each former partition of the queue.
 
-        Only the producer's very last batch can have dead letters of due records. So if one partition has such
-        a batch, the partitions that cannot be read do not matter.
+        Only one batch of the producer, its most recent one, can have dead letters of due records. If one
+        partition has this batch, a partition that cannot be read is ignored.
 
         Args:
-            place: the present partition.
-            due: the records that are due.
-            written: the source offsets in the last batch in the present partition.
+            place: the present partition of the queue.
+            due: ranges of offsets whose records the group has given up, in ascending order.
+            written: the source offsets of the producer's last batch in the present partition.
 
         Raises:
-            KafkaError: no partition has such a batch, and one cannot be read.
+            KafkaError: a former partition cannot be read, and no other partition has dead letters of due
+                records.
         """
         offsets: list[Offset] = []
         errors: list[BaseException] = []
@@ -410,9 +416,10 @@ class LetterWriter:
 def _decoded(data: bytes, due: Sequence[DeadLetters], end: Offset) -> tuple[dict[Offset, Record], Offset]:
     """Decode the records in `data` whose offsets are in one of the ranges of `due`.
 
-    Return ({offset: record}, offset after the decoded batches). If `data` is empty, that offset is `end`. Few
-    bytes can be the batches of very large records, so decoding stops after `_ENOUGH_DECOMPRESSED`
-    decompressed bytes. The records of a damaged batch have no key, value and headers.
+    Return ({offset: record}, next offset). The next offset is the one after the last decoded batch, or `end`
+    if `data` has no batch. A few compressed bytes can contain very large records, so decoding stops after
+    `_ENOUGH_DECOMPRESSED` decompressed bytes. It also stops after a damaged batch. The result has the records
+    of that batch without key, value and headers.
     """
     found: dict[Offset, Record] = {}
     decompressed = 0

@@ -45,11 +45,11 @@ GoOn: TypeAlias = Callable[[RequestContext, ReplicaFetch, int, ReplicaSession], 
 
 
 class DirectReplicaFetches:
-    """Implements `Direct` for fetches of followers: answers most of them without a `ReplicaFetch`.
+    """Implements `Direct` for fetches of followers: answers the usual ones without a `ReplicaFetch`.
 
-    Such a fetch continues a session, names at most `MOST_PARTITIONS` partitions and removes none, and may
-    wait until there is at least one byte. For any other fetch, and while a partition of this broker is
-    throttled, the call returns None.
+    A usual fetch continues a session, names at most `MOST_PARTITIONS` partitions and removes none. Its
+    ``min_bytes`` is 1, and it may wait. A call of this object with any other request returns None.
+    It also returns None while a partition of this broker is throttled.
 
     Args:
         replicas: finds the partitions of this broker.
@@ -148,7 +148,9 @@ class DirectReplicaFetches:
     def _begun(
         self, frame: Readable, client: Client, access: Access, layout: SessionLayout, session: ReplicaSession
     ) -> Begun:
-        """Execute a follower's fetch by a `ReplicaFetch`. The caller has already advanced the fetch session.
+        """Execute a follower's fetch by a `ReplicaFetch`, and return the response in a `Begun`.
+
+        The response can be an awaitable. The caller has already advanced the fetch session.
 
         Args:
             frame: the request, from which this method parses the header and the body.
@@ -238,9 +240,9 @@ class _WaitingFetch:
             self._loop.call_soon(self._try, False)
 
     def has_changed(self, target: FetchTarget) -> None:
-        """Note that the partition `target` has changed (`NewsListener`).
+        """Note that the response must also contain the partition `target` (`NewsListener`).
 
-        The change is no reason to answer. When there is a reason, the fetch reads this partition, too.
+        The change of the partition alone causes no response.
         """
         self._unread[target] = None
 
@@ -286,7 +288,8 @@ class _WaitingFetch:
         Raises:
             _UnusualError: this broker does not lead a partition in the follower's epoch, or the logs may
                 diverge.
-            KafkaError, ColdRead: the log cannot be read, or not from memory.
+            KafkaError: a log cannot be read.
+            ColdRead: `may_wait` is False, and the records are not in memory.
         """
         layout = self._layout
         left = self._owner.most_bytes(layout)

@@ -412,10 +412,10 @@ class Fetch:
     def _is_worth_reading(self) -> bool:
         """Whether an attempt can now produce a response.
 
-        This is so if a partition has another leader or was deleted. It is also so if the bytes that were read
-        and the bytes that were committed since then are at least `min_bytes` together. With read_committed,
-        any newly committed bytes are enough: a transaction marker has few bytes, but makes all records of its
-        transaction readable.
+        An attempt can if a partition has another leader or was deleted. It also can if the read bytes and the
+        bytes committed since then are at least `min_bytes` together. With read_committed, any newly committed
+        bytes are enough: a transaction marker has few bytes, but makes all records of its transaction
+        readable.
         """
         if self._committed and self._new_bytes:
             return True  # the end of a transaction lets out more than its own bytes
@@ -477,7 +477,8 @@ class Fetch:
         `data`.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, this log knows no epoch up to the fetcher's last one.
+            KafkaError: OFFSET_OUT_OF_RANGE, the other broker's last leader epoch is before all leader epochs
+                of this log.
         """
         epoch, end_offset = partition.end_offset_for_epoch(target.last_fetched_epoch)
         if epoch == NO_LEADER_EPOCH:

@@ -42,11 +42,11 @@ async def find_offset(
     """Continue a search, and return the first record at or after `timestamp`; None if there is none.
 
     Args:
-        long_work: runs the search in slices or in its thread.
+        long_work: runs the search in a thread.
         cold_reads: reads from the disk into memory.
         partition: the partition to search.
         timestamp: time in milliseconds, or `MAX_TIMESTAMP` for the record with the largest timestamp.
-        search: the exception that `PartitionLog.offset_for_timestamp` raised; it has the state of the search.
+        search: the exception that `PartitionLog.offset_for_timestamp` raised; the search continues from it.
 
     Raises:
         KafkaError: the log cannot be read.

@@ -87,9 +87,10 @@ class ReadIndex:
 
 
 class _Asked:
-    """Partitions for which this broker proves that it leads them, for one request.
+    """The proof for one request that this broker leads the request's partitions.
 
-    It has the state of their followers when the request arrived.
+    The constructor records the state of the followers' fetch sessions. A later fetch of a follower is
+    evidence.
     """
 
     def __init__(self, sessions: FetchSessions, partitions: Iterable[Partition]) -> None:

@@ -85,8 +85,7 @@ class _Kept:
     def close(self) -> None:
         """Stop watching the partitions of the fetch.
 
-        Also subtract the number of these partitions from the number that `FetchSessions` limits. A second
-        call does nothing.
+        These partitions no longer count towards the limit of `FetchSessions`. A second call does nothing.
         """
         self.fetch.end()
         self._sessions.release(self._size)

@@ -147,9 +147,9 @@ class FetchTarget:
     def is_news(self, data: PartitionData) -> bool:
         """Whether `data` has anything new for the client since the previous call.
 
-        New are records, an error, a diverging epoch, a preferred read replica, and a change of the high
-        watermark or of the log start offset. The call stores these two offsets for the next comparison. After
-        an error, the next data always counts as new.
+        These count as new: records, an error, a diverging epoch, a preferred read replica, a changed high
+        watermark, and a changed log start offset. The call stores the two offsets for the next comparison.
+        The data after an error always counts as new.
         """
         if data.error_code:
             # Told again after every error, whatever the numbers then are.
@@ -291,7 +291,8 @@ class FetchSession:
     def to_read(self, *, committed: bool) -> list[FetchTarget]:
         """Return the targets that a fetch must read, in the order of the reads.
 
-        These are the targets in `ready`; all targets if `committed` differs from that of the last call.
+        These are the targets in `ready`. If `committed` has changed since the last call, these are all
+        targets.
 
         Args:
             committed: whether the fetch reads only up to the last stable offset.
@@ -440,8 +441,9 @@ class FetchSessions:
     ) -> FetchSession | None:
         """Return the session that `request` opens or continues; None if the fetch has no session.
 
-        A request with an initial or final epoch first closes the session that it names. The result is None if
-        the request opens none, names no partitions, or there is no room for a session.
+        A request with the initial epoch or the final epoch first closes the session that it names, if any. A
+        request with the initial epoch and with topics then opens a session. The result is None if the request
+        opens no session, or if there is no room for another session.
 
         Args:
             request: the client's Fetch request.

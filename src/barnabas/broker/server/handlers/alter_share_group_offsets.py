@@ -1,7 +1,7 @@
 """AlterShareGroupOffsets v0: sets share-partition start offsets of a share group without members (KIP-932).
 
-The coordinator creates the group if it does not exist. It also raises the state epoch of each partition. So
-the share coordinator rejects later writes of the earlier state by the partition's leader.
+The coordinator creates the group if it does not exist. It also raises the state epoch of each partition. The
+partition's leader may then still send a write with the earlier state epoch: the share coordinator rejects it.
 """
 
 from __future__ import annotations

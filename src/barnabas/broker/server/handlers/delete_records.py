@@ -91,8 +91,8 @@ async def _followers_have_deleted(deletions: list[_Deletion], timeout_ms: int) -
     """Wait until the low watermarks show the deletions, or until `timeout_ms` have passed.
 
     Write each partition's low watermark or error into its result. The error is REQUEST_TIMED_OUT after the
-    time limit, or that of `Partition.check_leader` if the leadership has ended. Ignore deletions whose result
-    already has an error.
+    time limit. If this broker's leadership has ended, it is the error of `Partition.check_leader`. Ignore
+    deletions whose result already has an error.
     """
     left = [deletion for deletion in deletions if not deletion.result.error_code]
 

@@ -59,9 +59,10 @@ def _entries(
 
 
 def entity_matches(entity: QuotaEntity, filters: dict[str, ComponentData], *, strict: bool) -> bool:
-    """Whether a quota entity matches all `filters` and, if `strict`, has no other components.
+    """Whether a quota entity matches all `filters`.
 
-    The keys of `filters` are the types of the components: user, client id and address.
+    The keys of `filters` are the types of the components: user, client id and address. If `strict`, an entity
+    with a component of a type without a filter does not match.
     """
     for kind, name in zip(_TYPES, entity, strict=True):
         asked = filters.get(kind)

@@ -143,12 +143,13 @@ def _filled(
 def _described(
     share_partition: SharePartition | None, result: PartitionResponse, position: int, room: int
 ) -> Iterator[int]:
-    """Add at most `room` ranges, from the offset `position` on, to `result`.
+    """Add at most `room` ranges of offsets, from the offset `position` on, to `result`.
 
-    Add `LISTED_AT_ONCE` ranges at a time. Add nothing if no member uses the share partition.
+    Add nothing if no member uses the share partition. Each step adds at most `LISTED_AT_ONCE` ranges, and
+    then yields their number. Between the steps, the event loop can serve requests that change the ranges. The
+    next step continues at the offset after the last range.
 
-    After each step, yield how many ranges the step has added. The caller can let the event loop run there, so
-    the records can change. The next step then continues at the offset after the last range.
+    If there are more than `room` ranges, set `result.next_offset`.
     """
     flight = share_partition.in_flight if share_partition is not None else None
     if share_partition is None or flight is None:

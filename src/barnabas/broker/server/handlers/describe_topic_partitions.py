@@ -75,9 +75,10 @@ def _fill(
     refused: Container[str],
     most: int,
 ) -> Iterator[str]:
-    """Add the topics of one page to `response`. Yield each topic's name before the work on the topic.
+    """Add the topics of one page to `response`. Before each topic, yield its name.
 
-    If the page does not contain all partitions, set `response.next_cursor` to the next partition.
+    The caller can let the event loop serve requests at each yield. If the page does not contain all
+    partitions, set `response.next_cursor` to the next partition.
 
     Args:
         response: the response to fill.

@@ -290,10 +290,10 @@ def _attempt(
     max_wait_ms: int,
     session: ReplicaSession | None = None,
 ) -> MaybeAwaitable[FetchResponse]:
-    """Return the response if it needs no wait: there are enough records in memory, an error, or no wait time.
+    """Return the response, or an awaitable of it.
 
-    If the response needs a wait, or the fetch reads more than `DIRECT_PARTITIONS`, return an awaitable. The
-    awaitable reads many partitions in steps, reads from disk, or waits for records.
+    The result is an awaitable if the fetch reads more than `DIRECT_PARTITIONS` partitions, must read from
+    disk, or must wait for records. A fetch does not wait for records after an error or without a wait time.
 
     Args:
         ports: parts of the broker.

@@ -132,11 +132,12 @@ def _check_timestamp(timestamp: int, version: int) -> None:
 
 
 def _why_unknown(partition: Partition, request: ListOffsetsRequest, version: int) -> KafkaError | None:
-    """Return the error for offsets beyond the high watermark, while this leader is new (KIP-207).
+    """Return the error for offsets that a new leader cannot give to a consumer yet (KIP-207).
 
     A new leader may know a lower high watermark than the earlier leader. Without the error, consumers would
-    see the latest offset decrease. Return None if the leader knows the high watermark, or if no consumer
-    asks. Before version `OFFSET_NOT_AVAILABLE_SINCE`, the error is LEADER_NOT_AVAILABLE.
+    see the latest offset decrease. The error is OFFSET_NOT_AVAILABLE, or LEADER_NOT_AVAILABLE before version
+    `OFFSET_NOT_AVAILABLE_SINCE`. Return None if the leader already knows the high watermark, or if the
+    request is not from a consumer.
     """
     if partition.has_committed_former_epochs or request.replica_id != CONSUMER:
         return None

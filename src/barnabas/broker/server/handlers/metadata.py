@@ -97,10 +97,11 @@ def metadata(
 
 
 async def _list_many(ports: Ports, context: RequestContext, listing: _Listing) -> MetadataResponse:
-    """Return the response with all topics that the client may describe, and make it in slices.
+    """Return the response with all topics that the client may describe.
 
-    If ACLs do not restrict the client, take the encoded topics from a cache (`_Listing.encoded`). First
-    encode the topics that are not in the cache, and add them to it.
+    The event loop serves other requests meanwhile. If ACLs do not restrict the client, take the encoded
+    topics from a cache (`_Listing.encoded`). First encode the topics that are not in the cache, and add them
+    to it.
     """
     topics = await ports.long_work.run(ports.topic_answers.in_order, listing.image)
     if not context.access.is_unrestricted:

@@ -177,7 +177,7 @@ def _single(
 ) -> OffsetFetchResponse:
     """Convert the result of one group to a response of the versions that can request only one group.
 
-    Before version `_GROUP_ERROR_FROM`, the error of the group becomes that of each requested partition.
+    Before version `_GROUP_ERROR_FROM`, each requested partition gets the error of the group.
 
     Args:
         answer: result of the group.

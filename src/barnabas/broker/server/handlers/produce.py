@@ -140,7 +140,7 @@ def _append_all(
         request: the request.
         refused: errors of the batches that must not be appended.
         results: results of batches of the first topic that the caller has already appended.
-        waiting: those of these batches that still need acknowledgements. This function adds the other
+        waiting: the batches in `results` that still need acknowledgements. This function adds the other
             batches that need acknowledgements, or that a thread must validate.
     """
     response = ProduceResponse()
@@ -185,14 +185,14 @@ def _append_in_slices(
 ) -> Generator[ProduceRequest, Refusals, None]:
     """Append the batches of a request, and add the results to `response` and `waiting`.
 
-    At the end of each slice of time, the generator yields the rest of the request. The caller then sends the
-    generator the errors of those batches in the rest that must not be appended.
+    After each `SLICE` seconds, the generator yields a request with the batches that are still to be appended.
+    The caller must then send it new `refused` errors for these batches.
 
     Args:
         ports: the parts of the broker.
         context: context of the request.
         request: the request.
-        refused: errors of the batches that must not be appended, until the first yield.
+        refused: errors of the batches that must not be appended before the first yield.
         response: gets the results of all topics.
         results: results of batches of the first topic that the caller has already appended; gets the
             topic's other results.
@@ -279,7 +279,7 @@ def _plain_partitions(ports: Ports, request: ProduceRequest, topic: TopicKey) ->
 
 
 def _plain_flags(context: RequestContext, request: ProduceRequest) -> int:
-    """Return the bits of batch attributes that are valid for this request without a check by `_checked`."""
+    """Return the bits that the attributes of a batch may have without the checks of `_checked`."""
     codecs = COMPRESSION_MASK if context.api_version >= ZSTD_SINCE else 0
     return codecs if request.transactional_id is None else codecs | TRANSACTIONAL_FLAG
 

@@ -184,11 +184,17 @@ class _Exchange:
         return poll
 
     def _run(self, steps: Iterator[None]) -> None:
-        """Execute the steps of a share fetch that has waited. A new task executes them in slices."""
+        """Start a task that executes the steps of a share fetch which has waited for records.
+
+        Return at once. Between the steps, the event loop can serve other requests.
+        """
         start_task(self._ports.long_work.finish(steps), "share fetch")
 
     def _fetched(self, poll: LongPoll[ShareFetchResponse]) -> None:
-        """End the fetch. When the acknowledgements are stored, `poll` gets the response."""
+        """End the fetch of records. When the acknowledgements are stored, complete the future `poll`.
+
+        The result of `poll` is the response.
+        """
         self._count()
         self._fetch.leave()
         self.acknowledging.when_stored(partial(self._respond, poll))

@@ -1,8 +1,8 @@
 """WriteShareGroupState v0-1: changes the state of a share group in partitions (KIP-932).
 
-The leader of a partition sends the request to the share coordinator. In v1 it has the number of finished
-records (KIP-1226). If a record already has a state, the coordinator keeps the state with the higher delivery
-count. With equal counts, it keeps the higher delivery state.
+The leader of a partition sends the request to the share coordinator. In v1 the request has the number of
+finished records (KIP-1226). If a record already has a state, the coordinator keeps the state with the higher
+delivery count. With equal counts, the later state remains: available, archiving, acknowledged, archived.
 """
 
 from __future__ import annotations
