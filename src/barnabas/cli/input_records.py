@@ -40,10 +40,10 @@ class InputForm(NamedTuple):
 def read_records(
     stream: IO[bytes], form: InputForm, longest: int, name: str
 ) -> Iterator[tuple[str, Outgoing]]:
-    """Yield each record with its position for messages, e.g. "line 7".
+    """Yield pairs: the place of a record for messages, such as "line 7", and the record.
 
-    A line ends with LF or CRLF, which is not part of the record. The last line needs no line end. With
-    `as_json`, empty lines are skipped.
+    A line ends with LF or CRLF, which is not part of the record. The last line needs no line end. If
+    `form.as_json` is true, blank lines are skipped.
 
     Args:
         longest: maximum size of a record in bytes. It also limits the size of the lines, and so the memory.

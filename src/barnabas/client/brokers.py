@@ -1,9 +1,9 @@
 """Sends requests to the live brokers of a cluster, without librdkafka.
 
 librdkafka's admin client (2.16) only uses the brokers that it knows. When the controller has died, the next
-call to it waits until its time limit. When a group's coordinator has died, each call about the group waits as
-long. Then an assertion can end the process when the client is closed (librdkafka issue 5511, pull request
-5397).
+call to it waits until its time limit. When a group's coordinator has died, each call about the group waits
+until its time limit. If the client is closed after that, an assertion can end the process (librdkafka issue
+5511, pull request 5397).
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def ask_leaders(
 
 
 def leaders_of(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
-    """Return the leader of each partition of `topics`, which are those of a MetadataResponse.
+    """Return the leader of each partition of `topics`, the topics in a MetadataResponse.
 
     A partition without a leader has `NO_BROKER`.
     """
@@ -174,7 +174,7 @@ def leaders_of(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
 
 
 def live_leaders(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
-    """Return the leader of each partition of `topics`, which are those of a MetadataResponse.
+    """Return the leader of each partition of `topics`, the topics in a MetadataResponse.
 
     Partitions without a leader are left out.
     """

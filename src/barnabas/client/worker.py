@@ -151,8 +151,8 @@ class Worker:
     def take(self, count: int, timeout: float = 30.0) -> list[Job]:
         """Return exactly `count` jobs. All of them but the last count as done.
 
-        librdkafka fetches more jobs only when all earlier ones are acknowledged. So the jobs that arrive
-        count as done while the call waits for more.
+        librdkafka fetches more jobs only when all earlier ones are acknowledged. So the call marks each job
+        as done before it waits for the next one.
 
         Raises:
             ClientError: fewer jobs have arrived within `timeout` seconds. The next calls of `take` and `poll`

@@ -54,9 +54,9 @@ class Totals:
     """The results of a survey.
 
     Attributes:
-        topics: totals by topic, of those that the survey has reached.
-        directories: totals by broker and path, of the last complete pass.
-        age_s: seconds since the start of the last complete pass; None before its end.
+        topics: totals of each topic that the survey has counted so far, by name.
+        directories: totals of each log directory, by broker and path, from the last count of all topics.
+        age_s: seconds since the last count of all topics began; None until the first one has ended.
     """
 
     topics: Mapping[str, TopicTotals] = field(default_factory=dict)
@@ -67,9 +67,9 @@ class Totals:
 class Survey:
     """Counts the records and bytes of all topics, and passes end offsets to `rates`. Any thread can use it.
 
-    In a small cluster, `look` requests all data. In a large cluster, `look` starts a thread, which works
-    as long as pages call `look`. The first pass of the thread hardly pauses. Later passes work for a
-    twentieth of the time.
+    In a small cluster, `look` requests all data. In a large cluster, `look` starts a thread, which works as
+    long as pages call `look`. The thread counts all topics again and again. The first time, it hardly pauses.
+    Later, after each step, it pauses nineteen times as long as the step took.
     """
 
     def __init__(
@@ -162,9 +162,10 @@ class Survey:
                 return
 
     def _steps(self, metadata: Any) -> Iterator[bool]:
-        """Request the data of some topics with each step of the iteration, and then yield True.
+        """Count all topics: in each step, request the data of some topics, and yield True.
 
-        The totals of log directories, and of deleted topics, change only after the last step.
+        When the iteration ends, the totals of log directories change, and the totals of deleted topics
+        disappear.
         """
         began = time.monotonic()
         directories: dict[tuple[int, str], DirectoryTotals] = {}

@@ -30,7 +30,7 @@ INDEX = ".txnindex"
 
 
 class _Open(NamedTuple):
-    """A transaction that has not ended. The epoch and the sequence are those of its last batch so far."""
+    """A transaction that has not ended. `epoch` and `last_sequence` are from its last batch so far."""
 
     first_offset: Offset
     epoch: int
@@ -38,10 +38,10 @@ class _Open(NamedTuple):
 
 
 def index_problems(partition: Partition) -> Iterator[tuple[Path, str]]:
-    """Yield the `.txnindex` files that are missing or disagree with their segments, and what is wrong.
+    """Yield each `.txnindex` that is missing or disagrees with its segment, and a text about the problem.
 
-    The check stops at the first damaged segment, gap or unreadable marker. It checks nothing if the partition
-    begins with an unknown producer state.
+    The check stops at the first damaged segment, gap or unreadable marker. A log that does not begin at
+    offset 0 needs a producer snapshot at its first offset. If this cannot be read, nothing is checked.
     """
     producers = _producers_at_start(partition)
     if producers is None:
@@ -68,8 +68,8 @@ def index_problems(partition: Partition) -> Iterator[tuple[Path, str]]:
 def aborted_by_index(segment: Segment) -> list[AbortedTransaction]:
     """Return the aborted transactions that the segment's `.txnindex` names; empty if it cannot be read.
 
-    Entries with impossible offsets are left out: a transaction ends after its first offset, after the
-    transaction before it, and not before the segment.
+    Entries with impossible offsets are left out. The last offset of a possible entry is above its first
+    offset, and above the last offset of the entry before it. It is not below the segment's base offset.
     """
     try:
         content = segment.path.with_suffix(INDEX).read_bytes()
@@ -103,13 +103,12 @@ def perhaps_aborted(
 ) -> list[AbortedTransaction]:
     """Return the transactions that may have ended in the lost offsets from `start` to `end` - 1.
 
-    They count as aborted, because their result is unknown. If they stayed open, the producer's next marker
-    could commit them. Each gets one of the lost offsets for its abort marker, as its last offset.
+    They count as aborted, because nothing shows whether they were committed. If they stayed open, the
+    producer's next marker could commit them. The last offset of each is a lost offset, for its abort marker.
 
     Args:
-        known: the segment's transactions that the index names as aborted. Their last offsets are not used
-            for other markers. If one of them ended in the lost offsets, the result has no transaction of its
-            producer.
+        known: the segment's aborted transactions, from the index. No other transaction gets their last
+            offsets. If one of them ended in the lost offsets, its producer has no transaction in the result.
     """
     taken = {aborted.last_offset for aborted in known}
     free = (offset for offset in range(end - 1, start - 1, -1) if offset not in taken)
@@ -155,7 +154,10 @@ def _aborted_by_batches(segment: Segment, producers: Producers) -> Iterator[Abor
 
 
 def _open_at(partition: Partition, offset: Offset) -> dict[ProducerId, _Open]:
-    """Return the transactions that are open after the batches before `offset`, the oldest first."""
+    """Return the transactions that begin below `offset` and have no marker below it, by producer id.
+
+    The oldest transaction comes first.
+    """
     opened: dict[ProducerId, _Open] = {}
     for header in _transactional(partition):
         if header.base_offset >= offset:
@@ -175,8 +177,8 @@ def _may_have_ended(
 ) -> bool:
     """Whether a transaction's marker may be among the lost offsets from `start` to `end` - 1.
 
-    It is not, if the producer's next marker after them is an abort. It is not, if the producer's sequence
-    shows that all the lost offsets were its records.
+    It cannot be there if the producer's next marker, after the lost offsets, is an abort marker. It also
+    cannot be there if the producer's sequence shows that all the lost offsets were its records.
     """
     is_next = True
     for header in _transactional(partition):

@@ -12,7 +12,11 @@ from barnabas.client.ship import Progress
 
 
 class ProgressBar:
-    """Shows the bytes read, of all bytes, and the records sent and acknowledged."""
+    """Shows the progress of a shipper on stderr.
+
+    It shows the bytes that are read, out of all bytes. It also shows how many records are acknowledged, and
+    how many are sent but not acknowledged yet.
+    """
 
     def __init__(self) -> None:
         self._bar = RichProgress(

@@ -60,7 +60,7 @@ def brokers_of(folder: ClusterFolder) -> Layout | None:
     """Return the brokers whose data is in the folder; None if there is at most one.
 
     Raises:
-        ClusterFolderError: the folder is one of `barnabas cluster start`.
+        ClusterFolderError: the folder has a cluster that `barnabas cluster start` runs.
     """
     layout = folder.layout()
     if layout is not None and not layout.is_embedded:
@@ -203,8 +203,8 @@ def _planned(folder: ClusterFolder, count: int, bound: Endpoint, is_given: bool)
         is_given: whether the user gave the listener. If not, existing brokers keep their addresses.
 
     Raises:
-        ClusterFolderError: the folder is in use or of `barnabas cluster start`, or a broker to be removed has
-            partitions.
+        ClusterFolderError: the folder is in use, it has a cluster that `barnabas cluster start` runs, or a
+            broker to be removed has partitions.
         StoreUnavailableError: the metadata cannot be read.
     """
     before = brokers_of(folder)
@@ -232,7 +232,8 @@ def _planned(folder: ClusterFolder, count: int, bound: Endpoint, is_given: bool)
 def _settings(values: Mapping[str, str], count: int) -> dict[str, str]:
     """Return the settings that all of `count` brokers share.
 
-    Topics have the replication factor of `values`, by default 1, but no more replicas than brokers.
+    Internal topics have the default replication factor of `values` (1 if it is not set). But they have at
+    most three replicas, and not more replicas than brokers.
 
     Raises:
         ConfigError: `values` have a setting that this command itself sets for each broker.

@@ -85,8 +85,8 @@ class ProtobufFile:
     def at(self, indexes: Sequence[int]) -> Any:
         """Return the descriptor of the message at these indexes, as in Confluent's wire format.
 
-        The first index counts the messages of the file, and each other one the messages within the message
-        before.
+        The first index selects a message of the file. Each further index selects a message that is nested in
+        the message before it.
 
         Raises ValueError if the schema has no message there.
         """
@@ -100,7 +100,10 @@ class ProtobufFile:
         return found
 
     def indexes_of(self, message: Any) -> tuple[int, ...]:
-        """Return the indexes of a message, the outermost first. Raises ValueError if it is an import's."""
+        """Return the indexes of a message, the outermost first.
+
+        Raises ValueError if an imported file defines the message.
+        """
         if message.file.name != _MAIN:
             raise ValueError(f"message {message.full_name} is of an import, and cannot be written by itself")
         found: list[int] = []

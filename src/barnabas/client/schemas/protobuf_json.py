@@ -1,7 +1,7 @@
-"""Converts JSON to Protobuf messages, by proto3's mapping. Errors have the path to the wrong part.
+"""Converts JSON to Protobuf messages, by proto3's mapping. Errors have the path to the invalid value.
 
-The library's own parser converts types with a special JSON form, such as ``google.protobuf.Timestamp``. Bytes
-may also be ``{"base64": ...}``.
+The package protobuf parses types with a special JSON form, such as ``google.protobuf.Timestamp``. Bytes may
+also be ``{"base64": ...}``.
 """
 
 from __future__ import annotations

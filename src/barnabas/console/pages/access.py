@@ -36,9 +36,10 @@ def access(view: ClusterView, query: Query) -> dict[str, Any]:
 
 
 def _part(read: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return the table that `read` returns: its first ``rows``, their ``count``, and ``problem``.
+    """Call `read`, and return its rows as a table for the page.
 
-    ``problem`` is None. If `read` raises an error of the cluster, it is the error's text, without rows.
+    ``rows`` has the first `_MOST` rows, ``count`` is the number of all rows, and ``problem`` is None. If
+    `read` raises ClientError or KafkaError, ``rows`` is empty and ``problem`` is the text of the error.
     """
     try:
         rows = read()

@@ -96,5 +96,8 @@ class Listing(NamedTuple):
         return islice(rows, (self.page - 1) * _ON_A_PAGE, self.page * _ON_A_PAGE)
 
     def told(self, count: int) -> dict[str, Any]:
-        """Return ``count``, the table's number of rows, with ``page`` and ``pages``, for the browser."""
+        """Return the fields with which the browser turns the pages of a table.
+
+        ``count`` is the table's number of rows, ``page`` is this page, and ``pages`` is the number of pages.
+        """
         return {"count": count, "page": self.page, "pages": -(-count // _ON_A_PAGE) or 1}

@@ -85,11 +85,17 @@ class _Compiler(FunctionBuilder):
         return "pos = skip_tags(buffer, pos)"
 
     def read(self, code: str, target: str) -> None:
-        """Add a fixed-size value to the run. The next `flush` emits the code that reads the value."""
+        """Add a fixed-size field with the `struct` code `code` to `self.run`.
+
+        The next `flush` emits the code that reads the field and assigns its value to `target`.
+        """
         self.run.append((code, target))
 
     def flush(self, keep: int = 0) -> None:
-        """Emit code that reads the run at once, and leaves `pos` before the last `keep` bytes of the run."""
+        """Emit code that reads all fields in `self.run` with one `struct` call, and empty `self.run`.
+
+        The emitted code leaves `pos` before the last `keep` bytes of these fields.
+        """
         if not self.run:
             return
         codes = "".join(code for code, _ in self.run)
@@ -100,9 +106,9 @@ class _Compiler(FunctionBuilder):
         self.run = []
 
     def peek(self) -> str:
-        """Emit code that reads the run and the byte after it; return the name of that byte.
+        """Emit code that reads the fields in `self.run`, and the byte after them.
 
-        `pos` stays at that byte.
+        Return the name of the variable with this byte. The emitted code leaves `pos` before the byte.
         """
         n = self.name("n")
         if self.run:
@@ -113,7 +119,10 @@ class _Compiler(FunctionBuilder):
         return n
 
     def struct(self, cls: type[Struct], target: str) -> None:
-        """Emit code that decodes a new `cls` named `target`. Its last run may still need a `flush`."""
+        """Emit code that creates an instance of `cls` in the variable `target`, and decodes its fields.
+
+        The last fields may stay in `self.run`, so the caller must call `flush`.
+        """
         self.emit(f"{target} = new({self.constant(cls.__name__, cls)})")
         tagged = [f for f in cls.__fields__ if f.tag is not None and f.in_version(self.version)]
         for field in cls.__fields__:
@@ -196,11 +205,11 @@ class _Compiler(FunctionBuilder):
                 self.elements(field, target, n)
 
     def array_length(self, required: str | None) -> str:
-        """Emit code that reads an array's length, which is negative for null; return the name of the length.
+        """Emit code that reads an array's length. Return the name of the variable with the length.
 
-        The code checks that a long array fits the remaining bytes. It does not check a short length, because
-        reading the elements soon fails at the end of the buffer. If `required`, the name of a field that must
-        not be null, is given, the code rejects null.
+        The length is negative for null. The code checks that a long array fits the remaining bytes. It does
+        not check a short length, because reading the elements soon fails at the end of the buffer. If
+        `required` is the name of a field, the code rejects null.
         """
         if self.flexible:
             n = self.peek()

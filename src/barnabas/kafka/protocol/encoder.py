@@ -89,11 +89,14 @@ class _Compiler(FunctionBuilder):
     out = "out"  # the bytearray that the code being emitted writes to
 
     def write(self, code: str, value: str = "") -> None:
-        """Add a fixed-size value to the run, which `flush` ends. Code ``x`` is a zero byte."""
+        """Add a fixed-size field to `self.run`: its `struct` code, and the expression `value`.
+
+        The next `flush` emits the code that writes the field. The code ``x`` is a zero byte without a value.
+        """
         self.run.append((code, value))
 
     def packed(self) -> str:
-        """Return an expression whose value is the bytes of the run, and clear the run."""
+        """Empty `self.run`, and return an expression for the encoded bytes of its fields."""
         codes = "".join(code for code, _ in self.run)
         values = ", ".join(value for code, value in self.run if code != "x")
         self.run = []
@@ -106,7 +109,10 @@ class _Compiler(FunctionBuilder):
             self.emit(f"{self.out} += {self.packed()}")
 
     def struct(self, cls: type[Struct], source: str) -> None:
-        """Emit code that encodes the instance named `source`. Its last run may still need a `flush`."""
+        """Emit code that encodes the struct in the variable `source`.
+
+        The last fields may stay in `self.run`, so the caller must call `flush`.
+        """
         fields = [f for f in cls.__fields__ if f.in_version(self.version)]
         for field in fields:
             if field.tag is None:
@@ -129,10 +135,10 @@ class _Compiler(FunctionBuilder):
             self.sized(field.type.name, source, required)
 
     def length(self, n: str, string: bool) -> None:
-        """Emit code that writes the run and the length in `n` together.
+        """Emit code that writes the fields in `self.run`, and then the length in the variable `n`.
 
         If the version is flexible, `n` is the length plus one. `string` is true for the length of a string,
-        and false for that of bytes or of an array.
+        and false for the length of bytes or of an array.
         """
         if not self.flexible:
             self.write("h" if string else "i", n)
@@ -214,9 +220,9 @@ class _Compiler(FunctionBuilder):
             self.flush()
 
     def ints(self, code: str, n: str, items: str) -> None:
-        """Emit code that encodes an array of integers.
+        """Emit code that writes the fields in `self.run`, the array's length in `n`, and its integers.
 
-        The code writes a short array together with its length and the run before it.
+        If the array is short, the code writes all of them with one `struct` call.
         """
         codes = "".join(code for code, _ in self.run)
         values = "".join(f"{value}, " for code, value in self.run if code != "x")

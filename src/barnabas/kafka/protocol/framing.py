@@ -153,7 +153,11 @@ SMALL_FRAME = 2048
 
 
 def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
-    """Return the header and the message of a request frame. Raises the errors of `parse_counted`."""
+    """Return the header and the message of a request frame.
+
+    Raises ProtocolError if the frame is not exactly one request of a known API and version. Raises
+    TooManyElements if the arrays of a large request have more than `MAX_ELEMENTS` elements.
+    """
     header, message, _ = parse_counted(frame, MAX_ELEMENTS)
     return header, message
 
@@ -228,7 +232,7 @@ _writers: dict[tuple[type[Response], int], tuple[Encoder, int]] = {}
 
 
 def _writer(cls: type[Response], version: int) -> tuple[Encoder, int]:
-    """Return the encoder of a response, and how many bytes precede the message: those of size and header."""
+    """Return the encoder of a response, and the number of bytes before its message: size field and header."""
     # The section of tagged fields is empty: one zero byte.
     writer = _writers[cls, version] = codec.encoder(cls, version), 8 + _has_tags(cls, version)
     return writer
