@@ -270,10 +270,10 @@ class Consumer:
         return records
 
     def read_until(self, ends: Mapping[TopicPartition, int]) -> Iterator[list[Record]]:
-        """Yield batches of records until each partition in `ends` is read up to its offset there.
+        """Yield batches of records until each partition in `ends` is read up to its offset in `ends`.
 
-        The partitions must be assigned. Records at or after that offset, and records of partitions that are
-        not in `ends`, are left out. A batch is empty if no record has arrived for 0.2 seconds.
+        The partitions must be assigned. A batch has only records of these partitions, and only below the
+        partition's offset in `ends`. A batch is empty if no record has arrived for 0.2 seconds.
 
         Raises:
             KafkaError, ClientError: the broker answered with an error, or librdkafka reports one.

@@ -26,10 +26,11 @@ _FOLLOWERS = "follower.replication.throttled.replicas"
 def throttle(
     cluster: Brokers, moves: Mapping[TopicPartition, Move], brokers: Iterable[BrokerId], rate: int
 ) -> None:
-    """Limit the copies to the replicas that `moves` add, to `rate` bytes a second.
+    """Limit the replication to the new replicas of `moves` to `rate` bytes a second.
 
     The limit applies on each of `brokers` twice: to what the broker sends as a leader, and to what it
-    receives as a follower. The partitions in `moves` replace the throttled partitions of these topics.
+    receives as a follower. In each topic of `moves`, the limit of earlier moves ends: only the partitions in
+    `moves` are throttled.
 
     Raises:
         KafkaError: a broker rejected the request. ClientError: no broker answers.

@@ -147,7 +147,11 @@ def translate(given: Mapping[str, str]) -> Translated:
 
 
 def _require_harmless(name: str) -> None:
-    """Raise SettingError for settings that must not be ignored: a misspelled one, or one for security."""
+    """Raise SettingError for an unsupported setting `name` that must not be ignored.
+
+    It must not be ignored if it concerns security, or if it seems to be a misspelled name of a supported
+    setting.
+    """
     if _HARMLESS.fullmatch(name):
         return
     known = sorted(_SAME | JAVA)

@@ -89,7 +89,7 @@ def _tls(given: Given) -> ssl.SSLContext:
 
 
 def _trust(context: ssl.SSLContext, given: Given, pem: str, location: str) -> None:
-    """Make `context` trust the authorities of two settings, or those of the system if neither is given.
+    """Make `context` trust the authorities in two settings; the system's if `given` has neither setting.
 
     Args:
         pem: name of the setting with certificates as PEM text.

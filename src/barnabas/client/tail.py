@@ -182,7 +182,8 @@ class FileTail:
     def _is_current(self) -> bool:
         """Whether the open file still has the name `path`.
 
-        If no file has this name, the result is whether no file was written after the open one.
+        If no file has this name at the moment, return whether the open file is the newest of the rotated
+        files.
         """
         try:
             return self.path.stat().st_ino == self._inode
@@ -228,7 +229,8 @@ class FileTail:
         return _inode(path) == self._inode
 
     def _is_copy(self, path: Path) -> bool:
-        """Whether a file, perhaps compressed, ends with the last bytes read, at the same position."""
+        """Whether a file, perhaps compressed, ends where the open file was read to, with the same last bytes.
+        """
         end = self.position if self._offset else self._last_end  # an empty file is like any other
         return end is not None and _bytes_before(path, end, at_end=True) is not None
 
@@ -245,7 +247,11 @@ class FileTail:
         return sorted(paths, key=self._age)
 
     def _age(self, path: Path) -> tuple[int, int, str]:
-        """Return the sort key of a file: .2 comes before .1, dates ascend, and the name itself is last."""
+        """Return the sort key that orders rotated files from the oldest to the newest.
+
+        Names with dates come first, by date. Then come names with numbers: .2 before .1. The file `path` is
+        the last.
+        """
         suffix = _ROTATED_SUFFIX.fullmatch(path.name, len(self.path.name))
         if suffix is None:
             return (1, 0, "")
@@ -271,9 +277,10 @@ class FileTail:
             self._open(following)
 
     def _leave_truncated(self) -> None:
-        """Continue in the copy of the file's old content, if there is one.
+        """Continue in the copy of the file's old content, or at the file's start if there is no copy.
 
-        Then read the file from its start.
+        After the end of the copy, `next_line` continues at the file's start. Without a copy, lines may be
+        missing, and a warning is added.
         """
         truncated_at = self._offset
         if truncated_at and self._open_holder(self.position):
@@ -287,9 +294,9 @@ class FileTail:
         self._open(self.path)
 
     def _open_holder(self, position: Position) -> bool:
-        """Open the file that has the same bytes before the position, and go to the position.
+        """Open the file in which the bytes before the position have its checksum, and go to the position.
 
-        Return whether there is such a file.
+        For offset 0, it is the file with the position's inode. Return whether there is such a file.
         """
         family = self._family()
         family.sort(key=lambda path: _inode(path) != position.inode)
@@ -304,10 +311,10 @@ class FileTail:
 
 
 def _bytes_before(path: Path, position: Position, *, at_end: bool = False) -> bytes | None:
-    """Return the bytes before `position` in a file, if their checksum is that of `position`.
+    """Return the bytes before `position` in a file, if their CRC-32 is `position.check`.
 
-    Return None if the checksum differs, or the file cannot be read. If `at_end` is true, also return None if
-    the file has bytes after them.
+    There are `position.check_size` of them. Return None if the CRC-32 differs, or if the file is too short or
+    cannot be read. If `at_end` is true, also return None if the file does not end at `position`.
     """
     try:
         with _open_log(path) as file:

@@ -63,8 +63,9 @@ class TopicReader:
     def look(self) -> dict[str, Any]:
         """Return the topic's present state and its records since the last call, as JSON data for a page.
 
-        The first call returns only the newest records. For a partition that got more than `_COUNTED` records
-        since the last call, the next call returns only offsets, and no records.
+        The first call returns only the newest records. If a partition gets more than `_COUNTED` records
+        between two calls, later calls return only its offsets. They return its records again when fewer
+        arrive.
 
         Raises:
             BarnabasError: the cluster does not answer, or has no such topic.
@@ -242,10 +243,13 @@ class TopicReader:
         """Return a partition's records from the offset `first` on, as cells of the page.
 
         Returns:
-            For each record or marker [offset, hue, timestamp, kind]; the next offset; and whether records can
-            be read from there. The hue is a hash of the key from 0 to 359; -1 without a key. The kind is
-            "commit", "abort" or "control" for a marker, "aborted" or "open" for a record of such a
-            transaction, else "".
+            A list [offset, hue, timestamp, kind] for each record or marker; the next offset; and whether
+                records can
+            be read from there. The hue is a hash of the key from 0 to 359; -1 without a key. The kind of a
+                marker is
+            "commit", "abort" or "control". The kind of a record is "aborted" or "open" if its transaction is
+                aborted
+            or open, else "".
         """
         cells: list[list[Any]] = []
         next_one = first
@@ -276,7 +280,8 @@ def _refusal(error: BarnabasError) -> dict[str, Any]:
 def _brokers(metadata: Any, partitions: list[Any]) -> list[dict[str, Any]]:
     """Return the live brokers in `metadata`, and brokers that hold replicas and are not live, sorted by id.
 
-    `partitions` are those of a topic in the MetadataResponse. Each result has ``id``, ``rack`` and ``gone``.
+    `partitions` has a topic's partitions from a MetadataResponse. Each result has ``id``, ``rack`` and
+    ``gone``.
     """
     alive = {b.node_id: b.rack for b in metadata.brokers}
     known = {*alive, *(replica for p in partitions for replica in p.replica_nodes)}

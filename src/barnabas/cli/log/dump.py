@@ -37,7 +37,8 @@ def files_of(path: Path) -> list[Path]:
 def dump_file(path: Path, *, records: bool, from_offset: int) -> Iterator[Entry]:
     """Yield the entries of one file.
 
-    If the file is not of a known kind, the only entry is the problem. Damage is a problem of an entry, too.
+    If the file is not of a known kind, the only entry says so in `damage`. If a part of a known file is
+    damaged, the entry of this part says so in `damage`.
 
     Args:
         records: whether to include the records of each batch of a .log file.
@@ -201,10 +202,10 @@ def _dump_epochs(path: Path) -> Iterator[Entry]:
 
 
 def _pairs(path: Path, layout: Any) -> Iterator[tuple[int, int]]:
-    """Yield the entries of a sparse index, each as its two numbers.
+    """Yield the two numbers of each entry of a sparse index.
 
-    The first numbers ascend. While a broker runs, zeros follow the last entry: the function stops where the
-    first number does not ascend.
+    The first number of an entry is higher than in the entry before. While a broker runs, zeros follow the
+    last entry: the function stops there.
     """
     with _contents(path) as data:
         previous = -1

@@ -45,7 +45,8 @@ class Segment:
     Attributes:
         size: bytes of the file.
         batches: position and header of each undamaged batch.
-        damaged: (first damaged byte, first byte after the damage, offset expected at the damage).
+        damaged: for each range of damaged bytes, its first byte, the first byte after it, and the offset that
+            was expected at its first byte.
         end: offset after the last undamaged batch.
     """
 

@@ -192,9 +192,10 @@ class Repair:
         return journal
 
     def _producer_id_block(self, journal: Journal) -> StoreNode:
-        """Return the metadata's node with the last block of producer ids.
+        """Return the node with a new last block of producer ids.
 
-        The new block is above all producer ids in the batches and in the node of `journal`.
+        The ids in this block are above all producer ids in the batches, and above the last block in
+        `journal`.
         """
         last = max((self._last_producer_id(partition) for partition in self._found.partitions), default=-1)
         node = journal.nodes.get(znodes.PRODUCER_ID_BLOCK, StoreNode(b"", 0, 1))
@@ -205,9 +206,9 @@ class Repair:
         return node._replace(data=data)
 
     def _raise_epochs(self, journal: Journal) -> None:
-        """Raise leader epochs in the metadata that are not above those of the partition's records.
+        """Raise the leader epoch of each partition in `journal` above the leader epochs of its batches.
 
-        The next leader must not use an epoch that an earlier leader has used.
+        The next leader must not use an epoch that an earlier leader has used. A higher epoch stays as it is.
         """
         topics = topics_of(journal)
         for partition in self._found.partitions:
@@ -408,10 +409,10 @@ class Repair:
     ) -> list[AbortedTransaction]:
         """Return a segment's transactions that are aborted, or may be, in the order of their ends.
 
-        These are the transactions in its `.txnindex`, and those that may have ended in one of `holes`, its
-        ranges (first, last + 1) of lost offsets. An index that agrees with its checksum names all
-        transactions that were aborted before the recovery point. With such an index, holes before the
-        recovery point add no transactions.
+        Aborted are the transactions in the segment's `.txnindex`. Others may be aborted if they may have
+        ended in one of `holes`, the ranges (first, last + 1) of lost offsets in the segment. A hole below the
+        recovery point adds no transactions if the index agrees with its checksum: then the index names all
+        that were aborted there.
         """
         aborted = aborted_by_index(segment)
         for start, end in holes:
@@ -467,9 +468,9 @@ def _holes(segment: Segment) -> list[tuple[int, int]]:
 
 
 def _epoch_of(partition: Partition, aborted: AbortedTransaction) -> int | None:
-    """Return the producer's epoch in an aborted transaction, from the last of its batches that is left.
+    """Return the producer epoch of an aborted transaction, from its last undamaged batch.
 
-    Return None if none is left: the transaction then needs no marker.
+    Return None if all its batches are lost. Then the log has no records that need an abort marker.
     """
     for segment in reversed(partition.segments):
         for _, header in reversed(segment.batches):

@@ -18,7 +18,7 @@ PREFIX = 5
 
 
 class Codec(Protocol):
-    """Reads and writes the payloads of a schema, without the magic byte and the id."""
+    """Reads and writes values in the format of one schema, without a payload's magic byte and schema id."""
 
     def read(self, data: bytes) -> Any:
         """Decode a value in the schema's format, without magic byte and schema id.

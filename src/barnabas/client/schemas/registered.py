@@ -38,8 +38,8 @@ class Registered(NamedTuple):
         id: id in the registry; 0 if the schema is not registered yet.
         kind: format of the schema: AVRO, JSON or PROTOBUF.
         text: text of the schema. For Protobuf, the FileDescriptorProto in base64, which needs no compiler.
-        references: name and text of each schema to which this one refers. Each schema follows those that it
-            needs itself.
+        references: name and text of each schema to which this one refers, directly or through another schema.
+            A schema comes after the schemas to which it refers.
     """
 
     id: int
@@ -94,7 +94,8 @@ def find(registry: Reads, name: str) -> tuple[Registered, str]:
         SchemaNameError: `name` has none of these forms.
         RegistryRefused: the registry does not have the schema, or one that it refers to.
         RegistryError: the registry does not answer, or its answer is malformed.
-        SchemaError: the schema has too many references, or they are nested too deeply or too long.
+        SchemaError: the schema has too many references, they are nested too deeply, or their text is too
+            long.
     """
     path = path_of(name)
     id_ = int(name) if path.startswith(_IDS) else None
@@ -124,7 +125,10 @@ def latest(registry: Reads, subject: str, kind: str = "") -> Registered:
 
 
 class Reference(NamedTuple):
-    """A reference from a new schema to a registered version. `name` is the name in the new schema."""
+    """A reference from a new schema to a registered version.
+
+    `name` is what the new schema calls the other schema: a file to import, a type's full name, or a ``$ref``.
+    """
 
     name: str
     subject: str
@@ -132,7 +136,10 @@ class Reference(NamedTuple):
 
     @classmethod
     def parse(cls, name: str, where: str) -> Self:
-        """Return the reference `name` to `where`; ConfigError if `where` is not ``SUBJECT/VERSION``."""
+        """Return the reference by `name` to the version `where`.
+
+        Raises ConfigError if `where` is not ``SUBJECT/VERSION``.
+        """
         subject, _, version = where.rpartition("/")
         if not subject or not version.isdecimal():
             raise ConfigError(f"reference {name}={where}: write SUBJECT/VERSION, such as items-value/1")
@@ -172,9 +179,10 @@ def register(
 def _resolved(
     registry: Reads, path: str, item: str, kind: str = "", id_: int | None = None
 ) -> tuple[Registered, str]:
-    """Return the schema at a path of the registry's API, with its references, and a name of it.
+    """Return the schema at a path of the registry's API, with its references, and the schema's id or version.
 
-    The name refers to this schema also after newer versions are registered, as in `find`.
+    The second result is ``ID``, or ``SUBJECT/VERSION``. It refers to this schema also after newer versions
+    are registered.
 
     Args:
         item: name of the schema in messages.
@@ -182,8 +190,9 @@ def _resolved(
         id_: the schema's id; None for the path of a version.
 
     Raises:
-        RegistryRefused, RegistryError, SchemaError: as `find`; also SchemaError for another format than
-            `kind`.
+        RegistryRefused: the registry does not have the schema, or one that it refers to.
+        RegistryError: the registry does not answer, or its answer is malformed.
+        SchemaError: the schema has another format than `kind`, or its references exceed a limit.
     """
     try:
         answer = registry.get(path + _form("?", kind))

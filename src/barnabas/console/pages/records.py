@@ -121,13 +121,13 @@ def _positions(
 ) -> dict[TopicPartition, int]:
     """Return the offset from which to read each partition, by ``next``, ``from`` and ``at`` of the query.
 
-    From the end, this is `limit` records before the end offset.
+    If ``from`` is "end", this is `limit` offsets before the end offset, but not below the log start offset.
 
     Args:
         led: partitions with a leader, and their leaders.
         starts: known log start offsets.
         ends: known high watermarks. A partition whose offsets are not known is left out.
-        limit: number of records from the end.
+        limit: number of offsets before the end.
     """
     begin = choice(query, "from", _BEGINNINGS)
     if query.get("next"):

@@ -37,8 +37,9 @@ _items_encoders: dict[tuple[type[Message], type[Struct], int], ItemsEncoder] = {
 def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> M:
     """Return the message that fills `buffer` from `position` to its end.
 
-    Fields with record batches are memoryviews of `buffer`; of a copy, if `buffer` itself is a memoryview. The
-    values of all other fields are copies.
+    Fields with record batches are memoryviews of `buffer`. If `buffer` itself is a memoryview, they are
+    memoryviews of a copy. The values of all other fields are copies.
+
     Raises ProtocolError if the bytes are not exactly one valid message, or if the message does not have that
     version.
     """
