@@ -235,8 +235,9 @@ def _read(
 def _starts(offset: int, marks: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
     """Return each partition's first offset to read, for the value of --offset.
 
-    A negative `offset` counts from the end, as far as the first offset. If a partition does not have a
-    positive `offset`, the nearest one that it has is used, and a line on stderr says so.
+    A negative `offset` counts from the end of each partition, but reading never begins before its first
+    offset. If any other `offset` is before a partition's first offset or beyond its end, reading begins at
+    the nearer of these two. Then a line on stderr says so.
 
     Args:
         marks: the first and the end offset of each partition.

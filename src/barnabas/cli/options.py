@@ -192,7 +192,10 @@ def _kept(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 
 
 def _to_servers(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
-    """Return the addresses, with the connection settings of other options: callback of --bootstrap-server."""
+    """Return the addresses of brokers, with the connection settings that the other options select.
+
+    This is the callback of --bootstrap-server.
+    """
     config, profile, user = (
         ctx.meta.get(f"barnabas.{each}") for each in ("client_config", "profile", "user")
     )

@@ -22,7 +22,7 @@ class Health:
     """Finds the problems of the partitions of some topics.
 
     Eligible leader replicas, offline replicas and reassignments come from separate requests. If one of these
-    requests fails (Kafka before 3.7 does not serve them), the problems that only they show are not found.
+    requests fails (Kafka before 3.7 does not serve them), problems that need its answer are not found.
     """
 
     def __init__(

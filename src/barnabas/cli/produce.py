@@ -255,7 +255,8 @@ def _limit(bootstrap_server: str, topic: str, librdkafka: dict[str, str]) -> _Li
     """Return the size limit of a record, and put `message.max.bytes` and `batch.size` into `librdkafka`.
 
     librdkafka does not know the topic's limit. With its own limits it could send batches of small records
-    that the topic refuses. A `message.max.bytes` of the user stays, and is the limit.
+    that the topic refuses. `librdkafka` does not change if the user has set `message.max.bytes`, which then
+    is the limit. It also does not change if the topic's limit is not known.
     """
     ours = librdkafka.get("message.max.bytes")
     if ours is not None:

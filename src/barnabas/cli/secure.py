@@ -37,7 +37,8 @@ _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 class Secured:
     """The folder with the files of `--secure`, and the admin's password.
 
-    The password is that in the admin's file in the folder. If there is none, it is a new random one.
+    `password` is the password in the admin's client settings in this folder. If the folder has no such file,
+    it is a new random password.
     """
 
     def __init__(self, folder: CertificateFolder) -> None:

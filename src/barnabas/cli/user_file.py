@@ -1,4 +1,4 @@
-"""Writes client settings for a new user, based on those of the administrator who adds the user."""
+"""Writes client settings for a new user. Addresses and TLS come from the settings of the administrator."""
 
 from __future__ import annotations
 

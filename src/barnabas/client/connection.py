@@ -36,7 +36,8 @@ class NotKafkaError(ProtocolError):
     """The server at the address uses another protocol.
 
     Attributes:
-        guess: name of that protocol, as the end of a sentence; empty if unknown.
+        guess: end of the error's text that names the other protocol, such as ": it answers in TLS"; empty if
+            the protocol is unknown.
     """
 
     def __init__(self, opening: bytes) -> None:

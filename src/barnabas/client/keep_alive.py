@@ -136,8 +136,8 @@ class KeepAlive:
 
         A rebalance that waits for this record continues.
 
-        The next poll passes the offset to librdkafka. This method cannot, because a rebalance callback may
-        run now.
+        The next poll passes the offset to librdkafka. It is not passed here, because a rebalance callback may
+        run at the same time.
         """
         with self.changed:
             self._in_hand = None

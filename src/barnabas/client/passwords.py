@@ -38,9 +38,10 @@ def list_users(brokers: Brokers) -> dict[str, dict[str, int]]:
 
 
 def known_users(servers: str, timeout: float, users: Iterable[str]) -> set[str]:
-    """Return those of `users` that have a SCRAM password. If `users` is empty, return all such users.
+    """Return the names in `users` that have a SCRAM password.
 
-    `servers` are the addresses of brokers (``host:port,...``); `timeout` is the time limit in seconds.
+    If `users` is empty, return the name of every user who has one. `servers` are the addresses of brokers
+    (``host:port,...``); `timeout` is the time limit in seconds.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers.

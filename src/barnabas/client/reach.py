@@ -69,9 +69,9 @@ def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
 class _Attempt:
     """An attempt to reach one address, in its own thread.
 
-    The attempt is the `Security` of its connection, and calls `security` for TLS and login. So it learns when
-    the connection is open, and from then on gives the broker more time. `timeout` is the time limit until
-    the connection is open, in seconds.
+    The connection has this object as its `Security`, and calls `wrap` when it is open. From then on, the
+    broker has `_ANSWER_S` seconds for each answer. `security` makes the TLS handshake and logs in. `timeout`
+    is the time limit until the connection is open, in seconds.
     """
 
     def __init__(self, address: Address, timeout: float, security: Security | None) -> None:

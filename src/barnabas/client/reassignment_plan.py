@@ -126,7 +126,7 @@ class _Plan:
         return broker
 
     def _drop(self, replicas: list[BrokerId]) -> None:
-        """Remove one follower: one that shares its rack with another replica, if there is one.
+        """Remove one follower from `replicas`, if possible one that shares its rack with another replica.
 
         Of several candidates, remove the one on the broker with the most replicas.
         """
@@ -211,7 +211,7 @@ class _Plan:
 def _even_out(load: Counter[BrokerId], step: Callable[..., bool]) -> None:
     """Move units of load from brokers with more to brokers with less, until no move reduces the difference.
 
-    A unit can also move along a path of several brokers.
+    If a direct move is not possible, a chain of moves over other brokers can have the same effect.
 
     Args:
         load: load of each broker; it is updated.

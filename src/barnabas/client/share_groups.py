@@ -36,13 +36,14 @@ _STATES = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archiving", 4: 
 
 
 class StateBatch(NamedTuple):
-    """Neighbouring records of a share partition with one delivery state.
+    """Consecutive records of a share partition with the same delivery state.
 
     Attributes:
         first: offset of the first record.
         last: offset of the last record.
         state: available, acquired, acknowledged, archived; archiving until the dead letter is written.
-        deliveries: how often the records were delivered; with the present delivery if they are acquired.
+        deliveries: number of deliveries of each record. For acquired records, it includes the present
+            delivery.
         member: id of the member that has acquired the records; None in other states.
         lock_ms: milliseconds until the member's lock ends; None in other states.
     """
@@ -67,7 +68,7 @@ class InFlight(NamedTuple):
     batches: tuple[StateBatch, ...]
 
     def followed_by(self, page: InFlight) -> InFlight:
-        """Return these records and those of the next page, which its leader described later."""
+        """Return the records in flight of this page and of the partition's next `page`, as one object."""
         return InFlight(self.start, page.end, self.batches + page.batches)
 
     def count(self, state: str) -> int:

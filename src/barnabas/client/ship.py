@@ -98,8 +98,9 @@ class Shipper:
         bootstrap: addresses of brokers, `host:port,...`
         topic: topic to ship to. If it is missing, it is created with the broker's defaults, if the broker
             allows that.
-        files: paths, or {path: source}. A path without a source is its own source. Rotated files that are
-            given together with their base (`app.log.1` with `app.log`) belong to it and are read first.
+        files: paths, or a mapping of paths to the names of their sources. Without a mapping, the name is the
+            absolute path. Rotated files that are given together with their base (`app.log.1` with `app.log`)
+            belong to its source, and are read first.
         follow: whether to wait for new lines until `stop`. If false, `run` ends when everything is
             acknowledged.
         state_dir: folder of the state files; by default in `$XDG_STATE_HOME/barnabas/ship`.

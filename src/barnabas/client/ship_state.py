@@ -1,10 +1,10 @@
 """The progress of a shipper, in the topic itself and on this machine.
 
-Every shipped record has the header `barnabas.ship`: ``<number>@<position>@<host>``. The number is that of the
-record in its source, and the position is the one after its lines. So the topic shows exactly what has been
-shipped. With the state file the shipper need not read the whole topic, and knows the position after retention
-has removed a record. The name of the state files' folder has the topic's id, because a topic that is deleted
-and created again is a new one.
+Every shipped record has the header `barnabas.ship`: ``<number>@<position>@<host>``. The number counts the
+records of the source. The position is the place in the file after the record's lines. So the topic shows
+exactly what has been shipped. With the state file the shipper need not read the whole topic, and knows the
+position after retention has removed a record. The name of the state files' folder has the topic's id, because
+a topic that is deleted and created again is a new one.
 """
 
 from __future__ import annotations

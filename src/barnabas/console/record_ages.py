@@ -1,6 +1,6 @@
-"""Computes the lag of a group in time: the age of the first record that the group has not committed.
+"""Computes how old the first record is that a group has not committed, as the lag in seconds.
 
-The time of a record is that of the first record in its batch.
+The age counts from the timestamp of the first record in the batch with this record.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class Ages:
     def _note(
         self, brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int
     ) -> set[int]:
-        """Read and keep the timestamps of the batches at the `wanted` offsets.
+        """Read the batches at the `wanted` offsets, and keep the timestamps of their first records.
 
-        Return the partitions that have such a batch.
+        Return the partitions in which there was a batch.
 
         Args:
             topic: the topic in a MetadataResponse.

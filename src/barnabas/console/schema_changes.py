@@ -69,8 +69,9 @@ def delete_schema(registry: Schemas, wanted: Wanted) -> Change:
     """Return the change that deletes a subject or one of its versions.
 
     `wanted` has fields of a page's form: ``subject``, ``version`` (without it, all versions), ``permanent``,
-    and ``confirm``, which repeats the subject. The deletion is soft; with ``permanent`` it is permanent. The
-    registry allows that only after a soft one. Raises QueryError if a field is missing or invalid.
+    and ``confirm``, which repeats the subject. The deletion is soft, unless ``permanent`` is true. The
+    registry allows a permanent deletion only after a soft deletion. Raises QueryError if a field is missing
+    or invalid.
     """
     name, path = _subject(wanted)
     version = number_of(wanted, "version", 1, _MOST_VERSION)

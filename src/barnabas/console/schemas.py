@@ -31,7 +31,8 @@ class Schemas(SchemaRegistry):
 
     Args:
         url: URL of the registry, as for clients.
-        login: cluster whose user and authorities are also those of the registry.
+        login: a cluster. The registry client trusts the certificate authorities of the cluster's settings,
+            and logs in as their user. None uses no such settings.
     """
 
     def __init__(self, url: str, login: Servers | None = None) -> None:

@@ -93,9 +93,9 @@ def shown(
 def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:
     """Return the value of bytes for filters; None for null.
 
-    If the bytes begin with the id of a registered schema, `decode` gives the value. If they do not but are
-    JSON, the result is the JSON value. In all other cases it is the bytes as text. With `masks`, the function
-    replaces the masked parts of the value, and returns None instead of a text that is not JSON.
+    If the bytes begin with the id of a registered schema, `decode` gives the value. Other bytes are parsed as
+    JSON. If they are not JSON either, the result is the bytes as text. With `masks`, the function replaces
+    the masked parts of the value, and returns None instead of a text that is not JSON.
     """
     if data is None:
         return None
@@ -110,7 +110,10 @@ def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()
 
 
 def cell(value: Any) -> str | None:
-    """Return a value of a record as short text, for an added column; None for null."""
+    """Return a value of a record as text of at most `_CELL` characters, for a column that the user adds.
+
+    Return None for null.
+    """
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)

@@ -165,9 +165,10 @@ def _plain(name: str, value: Any, version: int) -> Any:
 
 
 def _consumer_protocol(name: str, data: bytes) -> Any:
-    """Decode a member's "subscription" or "assignment", which of them `name` says, to a JSON object.
+    """Decode the subscription or the assignment of a group's member to a JSON object.
 
-    If `data` does not have the format of consumers, as with Kafka Connect, return it in base64.
+    `name` is "subscription" or "assignment". If `data` does not have the format of consumers, as with Kafka
+    Connect, return it in base64.
     """
     cls = ConsumerProtocolSubscription if name == "subscription" else ConsumerProtocolAssignment
     try:

@@ -127,7 +127,7 @@ def latest(registry: Reads, subject: str, kind: str = "") -> Registered:
 class Reference(NamedTuple):
     """A reference from a new schema to a registered version.
 
-    `name` is what the new schema calls the other schema: a file to import, a type's full name, or a ``$ref``.
+    `name` refers to the version inside the new schema: a file to import, a type's full name, or a ``$ref``.
     """
 
     name: str

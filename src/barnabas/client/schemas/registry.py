@@ -197,9 +197,9 @@ def _parsed(url: str) -> urllib.parse.SplitResult:
 
 
 def _user(parts: urllib.parse.SplitResult, login: Servers | None) -> tuple[str, str] | None:
-    """Return user and password from the URL if it has a user; if it has none, those of the cluster `login`.
+    """Return user and password: from the URL if it has a user, else from the settings of `login`.
 
-    Return empty texts if `login` has no user, and None if there is no `login`.
+    Return two empty texts if neither has a user. Return None if the URL has no user and `login` is None.
     """
     if parts.username is not None:
         return urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")

@@ -1,4 +1,4 @@
-"""The page of all groups with their lag, and that of one group with its members and offsets."""
+"""The page of all groups with their lag, and the page of one group with its members and offsets."""
 
 from __future__ import annotations
 

@@ -84,9 +84,11 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
 
 
 def settings_of(view: ClusterView, kind: str, name: str) -> dict[str, Any]:
-    """Return ``settings``, those of a topic or a broker with their sources; the values of secrets are None.
+    """Return the settings of a topic or a broker for a page, as the list ``settings``.
 
-    If they cannot be read, the list is empty, and ``settings_problem`` is the text of the error.
+    Each setting has ``name``, ``value``, ``source``, ``is_default``, ``read_only`` and ``sensitive``. The
+    value of a secret is None. If the settings cannot be read, the list is empty, and ``settings_problem`` is
+    the text of the error; else it is None.
 
     Args:
         kind: "topic" or "broker".

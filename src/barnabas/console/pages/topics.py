@@ -82,7 +82,10 @@ def _led(metadata: Any, rows: Collection[str]) -> dict[TopicPartition, int]:
 
 
 def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) -> None:
-    """Set records, bytes and rates in `rows`, which are by topic, with requests for these topics only."""
+    """Count the records, bytes and rates of the topics in `rows`, and set them there.
+
+    `rows` has a row for each topic, by name. The requests are only about these topics.
+    """
     led = _led(metadata, rows)
     starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
     view.rates.note(ends)
@@ -94,9 +97,10 @@ def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) ->
 
 
 def _count_all(view: ClusterView, rows: dict[str, dict[str, Any]]) -> float | None:
-    """Set records, bytes and rates in `rows`, which are by topic, from the totals that all pages share.
+    """Set the records, bytes and rates of the topics in `rows`, from the totals that all pages share.
 
-    Return the age of the totals in seconds; None if the first count of all topics has not ended yet.
+    `rows` has a row for each topic, by name. Return the age of the totals in seconds; None if the first count
+    of all topics has not ended yet.
     """
     totals = view.totals()
     for name, row in rows.items():

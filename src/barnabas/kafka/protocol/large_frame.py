@@ -14,7 +14,8 @@ class LargeFrame:
     Args:
         size: size of the complete frame in bytes.
         beginning: the bytes received so far, fewer than `size`.
-        trusted: allocate the memory of the complete frame at once, so that no bytes are copied as it grows.
+        trusted: whether to trust the sender. If true, the memory of the complete frame is allocated at once.
+            If false, the buffer grows as bytes arrive, and each time the received bytes are copied.
     """
 
     __slots__ = ("_bytes", "_size", "filled")
