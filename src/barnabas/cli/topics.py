@@ -439,7 +439,7 @@ def _summary(topic: TopicDescription) -> JsonObject:
 
 
 class _Extent(NamedTuple):
-    """The offsets and size of a partition; None for each value that the partition's leader has not returned."""
+    """The offsets and size of a partition; None for each value that the leader has not returned."""
 
     earliest: int | None
     latest: int | None

@@ -229,7 +229,7 @@ class FileTail:
         return _inode(path) == self._inode
 
     def _is_copy(self, path: Path) -> bool:
-        """Whether a file, perhaps compressed, ends where the open file was read to, with the same last bytes."""
+        """Whether a file, perhaps compressed, ends where the open file was read to, after the same bytes."""
         end = self.position if self._offset else self._last_end  # an empty file is like any other
         return end is not None and _bytes_before(path, end, at_end=True) is not None
 
