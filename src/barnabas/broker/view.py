@@ -59,7 +59,7 @@ class BrokerView(ABC):
     def topic_config(self, topic: str) -> TopicConfig:
         """Return the effective settings of a topic.
 
-        If it does not exist, return those that a new topic would get.
+        If the topic does not exist, return the settings that a new topic would get.
         """
         return self.configs.topic_config(self.image, topic)
 
@@ -74,7 +74,7 @@ class MutableView(BrokerView):
     `follow` keeps the metadata image and the settings up to date. The registration sets `broker_epoch`.
 
     Args:
-        config: settings with which the broker starts, before those in the metadata.
+        config: settings with which the broker starts; settings in the metadata override them later.
         clock: clock of the broker.
     """
 

@@ -34,7 +34,7 @@ def read_servers(
     A line on stderr names the settings that do not concern connections: they are ignored.
 
     Args:
-        given: addresses that override those of the file and of the profile.
+        given: addresses that override the addresses in the file and in the profile.
         default: addresses if `given`, the file and the profile have none.
         config: file of client settings.
         profile: name of a profile in `profiles_file`.
@@ -43,8 +43,8 @@ def read_servers(
             missing password is empty.
 
     Raises:
-        SettingError: a setting is unknown or cannot be honoured, no setting of the file concerns connections,
-            or there is no such profile.
+        SettingError: a setting is unknown or cannot be honoured, the file or profile has no setting that
+            concerns connections, or there is no such profile.
         ClientError: an address is not HOST:PORT.
         ConfigError: a file cannot be read.
         InputError: there is no terminal to prompt for the password.

@@ -48,7 +48,8 @@ def broker_settings(ctx: click.Context, param: click.Parameter, incomplete: str)
 def settings_of_resource(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return `name=` for each setting whose name begins with the typed text.
 
-    The settings are those of the resource in --topic, --group, --broker and similar options.
+    The options --group, --client-metrics, --broker and --broker-defaults decide whose settings these are. By
+    default they are the settings of topics.
     """
     if ctx.params.get("group"):
         from barnabas.broker.config import GroupConfig

@@ -138,7 +138,7 @@ class DeadLettering:
         return [(letters.first, letters.last) for letters in due]
 
     def _report(self, error: Exception) -> None:
-        """Log why dead letters wait, unless the last such warning had the same text."""
+        """Log that `error` delays the dead letters. Do not log the same text twice in a row."""
         told = str(error)
         if told != self._told:
             traceback = None if isinstance(error, KafkaError) else error

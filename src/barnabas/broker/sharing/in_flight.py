@@ -764,7 +764,7 @@ class InFlight:
         return (each for each, _ in self._overlapping(parts))
 
     def letters_written(self, first: Offset, last: Offset) -> bool:
-        """Archive those records from `first` to `last` whose dead letters were due and are now written.
+        """Archive the records from `first` to `last` that wait for their dead letters: these are written.
 
         Return whether the share partition's start offset (`start`) has moved.
         """

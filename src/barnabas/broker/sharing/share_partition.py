@@ -208,7 +208,7 @@ class SharePartition:
         """Whether `acquire` may find records now.
 
         The state must be loaded, and no disk read may be in progress. There must be offsets that the group
-        may read, and either an available record or free record locks.
+        may read. A record in flight must be available, or the limit of record locks must not be reached.
         """
         flight = self._in_flight
         return (
@@ -500,7 +500,7 @@ class SharePartition:
     async def _start_of(self, state: ShareState) -> Offset:
         """Return the stored start offset.
 
-        If there is none, return the one that ``share.auto.offset.reset`` chooses.
+        If no start offset is stored, return the offset that ``share.auto.offset.reset`` selects.
 
         Raises:
             KafkaError: OFFSET_NOT_AVAILABLE, this leader has not yet committed the records of former leaders;

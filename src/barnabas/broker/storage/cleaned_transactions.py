@@ -48,7 +48,7 @@ class CleanedTransactions:
     def end(self, header: BatchHeader, batch: Buffer) -> tuple[bool, AbortedTransaction | None]:
         """Return whether a control batch can be dropped, and the transaction index entry to keep.
 
-        The entry is that of the aborted transaction that the marker ends; None if there is no entry to keep.
+        The entry is the aborted transaction that the marker ends; None if there is no entry to keep.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, the marker cannot be decoded.

@@ -328,7 +328,7 @@ class Cleaning:
 
     @contextmanager
     def _opened(self, source: LogSegment) -> Iterator[LogSegment]:
-        """Open a segment through separate file handles: those of the log belong to the event loop."""
+        """Open a segment through separate file handles: the log's own handles belong to the event loop."""
         segment = LogSegment(
             self._files,
             self._path,

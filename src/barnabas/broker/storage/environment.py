@@ -59,7 +59,7 @@ class LogEnvironment:
     def refuse(self, what: object, error: OSError) -> KafkaError:
         """Return the KafkaError for one failed operation on `what`.
 
-        Log each errno at most every 10 seconds.
+        Log an error, but at most one with the same errno in 10 seconds.
         """
         now_ms = self.clock.now_ms()
         since_ms, more = self._told.get(error.errno, (now_ms - _TELL_EVERY_MS, 0))

@@ -22,7 +22,7 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The leader epochs of one log, in memory. `changed` is True while the file is outdated."""
+    """The leader epochs of one log, in memory. `changed` is True while the checkpoint file is outdated."""
 
     __slots__ = ("changed", "entries", "latest")
 

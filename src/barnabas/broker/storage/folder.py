@@ -110,9 +110,10 @@ def clear_folder(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dic
 
 
 def _is_known(folder: str, name: str) -> bool:
-    """Whether `name` is not a segment file with a wrong name. Log a warning if it is.
+    """Whether the name of a file in a log's folder is correct. If it is not, log a warning.
 
-    The correct name of a segment's file or of a snapshot begins with an offset in 20 digits.
+    The name of a segment's file or of a snapshot is correct if it begins with an offset in 20 digits. The
+    names of all other files are correct.
     """
     stem, dot, kind = name.partition(".")
     if dot + kind not in _OF_SEGMENTS:

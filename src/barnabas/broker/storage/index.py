@@ -118,10 +118,10 @@ class Index:
         self._keep(0)
 
     def replace(self, count: int, content: bytes) -> None:
-        """Replace the first `count` entries with those in `content`, which has the format of the file.
+        """Replace the first `count` entries with the entries in `content`, which has the format of the file.
 
-        Of the other entries, keep those whose two numbers are both higher than those of the entry before
-        them. Remove the rest, because the entries must ascend.
+        Keep a later entry only if both of its numbers are higher than the numbers of the entry before it:
+        the entries must ascend. Remove the rest.
 
         If the file cannot be written now, the entries wait in memory, as new entries do.
         """
@@ -209,7 +209,7 @@ class TimeIndex(Index):
         return self._last_timestamp
 
     def append(self, timestamp: int, relative_offset: int) -> None:
-        """Append an entry if its timestamp is larger than that of the last entry."""
+        """Append an entry if its timestamp is larger than the timestamp of the last entry."""
         if timestamp > self.last_timestamp:
             self._append(timestamp, relative_offset)
             self._last_timestamp = timestamp

@@ -24,7 +24,7 @@ def ensure_indexes(
 ) -> bool:
     """Check both sparse indexes of a segment, and rebuild them if they are missing or wrong.
 
-    If the sizes of the segment and its indexes are those in `sizes`, trust the indexes, and take the
+    If the segment and its indexes have the sizes that `sizes` has for them, trust the indexes. Then take the
     segment's latest timestamp from `sizes`.
 
     Args:

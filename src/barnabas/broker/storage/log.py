@@ -47,8 +47,8 @@ NEWEST_EPOCH = 2**31 - 1
 class AppendInfo(NamedTuple):
     """The result of an append. `log_append_time_ms` is -1 if records keep the producer's timestamps.
 
-    If `duplicate` is true, the log already had the batch, nothing was appended, and the offsets are those of
-    the earlier append.
+    If `duplicate` is true, the log already had the batch. Then nothing was appended, and the offsets are the
+    batch's offsets in the log.
     """
 
     base_offset: Offset
@@ -513,7 +513,7 @@ class PartitionLog:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the task failed. After a failed fsync at least the log is
                 offline, because the kernel may have dropped data that a second fsync does not report. After
-                another error the flush is due again.
+                another error, the next flush repeats all of it.
         """
         try:
             self.files.complete_flush(flush)

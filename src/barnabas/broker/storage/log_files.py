@@ -473,7 +473,7 @@ class LogFiles:
         return flush
 
     def complete_flush(self, flush: Flush) -> None:
-        """Record the result of a flush. If it failed, raise its error: the whole flush is then due again."""
+        """Record the result of a flush. If it failed, raise its error: the next flush repeats all of it."""
         self._is_flushing = False
         for file in flush.files:
             file.unpin()
@@ -572,7 +572,7 @@ class LogFiles:
         )
 
     def _note_checksums(self, *changed: LogSegment) -> None:
-        """Write the checksums in the next flush, if these segments have transaction indexes."""
+        """Make the next flush write the checksums, if one of the changed segments has a transaction index."""
         if any(len(segment.aborted) for segment in changed):
             self.are_checksums_due = True
 

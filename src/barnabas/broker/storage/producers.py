@@ -216,10 +216,10 @@ class Producers:
     def next_in_line(
         self, producer_id: ProducerId, epoch: int, sequence: int, is_transactional: bool
     ) -> Producer | None:
-        """Return the producer if the batch with `sequence` is certainly its next one.
+        """Return the producer if a batch with this epoch and sequence is certainly its next batch.
 
-        A batch that is accepted here would pass `check`, too. Return None if this is not certain: `check`
-        must then decide.
+        `check` would accept this batch, too, but takes longer. In all other cases return None. The caller
+        must then call `check`.
         """
         producer = self._producers.get(producer_id)
         if (

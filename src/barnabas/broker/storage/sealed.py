@@ -122,8 +122,8 @@ class SealedSegments:
     def replace(self, segments: Segments, place: int) -> None:
         """Replace the entry of the rewritten segment with the index `place`, if it has one.
 
-        If the disk fails, the old entry stays. It has no effect, because its sizes are not those of the
-        segment.
+        If the disk fails, raise nothing. The old entry then stays, but recovery ignores it, because its sizes
+        differ from the sizes of the segment's files.
         """
         base_offset = segments[place].base_offset
         with suppress(OSError):

@@ -51,7 +51,7 @@ def flushed_to(segments: Segments, recovery_point: Offset, sealed: Mapping[Offse
 
 
 def list_checked(files: LogFiles, count: int, sealed: Mapping[Offset, SealedSegment]) -> None:
-    """List exactly the first `count` segments as sealed: the start has checked them.
+    """Make the list of sealed segments contain exactly the first `count` segments, checked by the start.
 
     Raises:
         OSError: the disk failed.

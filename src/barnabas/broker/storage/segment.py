@@ -755,7 +755,7 @@ class LogSegment:
     def cut_some(self) -> bool:
         """Remove at most `_CUT_AT_ONCE` of the bytes that `truncate` has left at the end of the file.
 
-        Return whether more such bytes are left.
+        Return whether some of these bytes are still in the file.
 
         Raises:
             OSError: the disk failed, and the bytes are still in the file.

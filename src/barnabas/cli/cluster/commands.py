@@ -236,7 +236,7 @@ def _console_beside(console: str | None, secured: SecuredCluster | None) -> Besi
 
 
 def _settings_of_all(settings: tuple[str, ...], file: Path | None) -> dict[str, str]:
-    """Return the settings that every broker uses: those of a file, and those of --set, which override them.
+    """Return the settings of every broker: the settings in `file`, overridden by the settings from --set.
 
     Raises:
         ConfigError: the file cannot be read, or it has a setting that `cluster start` itself sets for each

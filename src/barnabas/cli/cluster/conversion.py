@@ -213,7 +213,7 @@ def _stays(directory: Path, name: str) -> bool:
 
 
 def _is_member(path: Path) -> bool:
-    """Whether a path is a broker's folder, not that of a partition of a topic named "broker"."""
+    """Whether a path is a broker's folder, and not the folder of a partition of a topic named "broker"."""
     is_partition = (path / checkpoints.PARTITION_METADATA).exists()
     return _MEMBER.fullmatch(path.name) is not None and path.is_dir() and not is_partition
 

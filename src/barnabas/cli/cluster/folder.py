@@ -44,7 +44,7 @@ class Layout:
 
     Attributes:
         addresses: ``host:port`` of each broker, by its id; port 0 before its first start.
-        racks: ``broker.rack`` by id, for those that have one.
+        racks: ``broker.rack`` by broker id; a broker without a rack has no entry.
         zookeeper: ``host:port,.../chroot``; None before the cluster's own ZooKeeper has a port.
         is_own_zookeeper: whether the cluster runs its own ZooKeeper.
         is_embedded: whether the metadata is in the folder's embedded store, and in no ZooKeeper.

@@ -20,7 +20,7 @@ def plan(
     zookeeper: str | None,
     racks: Sequence[str],
 ) -> Layout:
-    """Return the brokers to run: those of the folder's last start, and new ones up to `brokers`.
+    """Return the brokers to run: the brokers of the folder's last start, and new brokers up to `brokers`.
 
     Args:
         brokers: number of brokers; by default as many as exist, or 3 if there are none.

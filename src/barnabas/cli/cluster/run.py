@@ -89,7 +89,7 @@ class Launch:
 
     Attributes:
         options: options of `barnabas start` for each broker; used only if `is_supervised`.
-        environment: environment variables of the processes; None for those of this process.
+        environment: environment variables of the brokers' processes; None to pass on this process's own.
         has_own_log: whether each broker's log is a file in the folder. If false, brokers log to the stderr of
             this process.
         is_supervised: whether a broker that ends by itself starts again. At the end, supervised brokers are

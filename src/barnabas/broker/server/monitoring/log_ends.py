@@ -122,9 +122,9 @@ class EndHistory:
     def note(self, partition: TopicPartition, end: Offset, now: float) -> None:
         """Store the high watermark `end` of a partition with the time `now`, if it has changed.
 
-        If the high watermark has decreased, first remove the partition's earlier ones: the log was truncated,
-        or the topic was created again. If this object already has `_MOST_PARTITIONS` partitions, ignore a
-        partition that it does not have.
+        If the high watermark has decreased, first remove the partition's earlier high watermarks: the log was
+        truncated, or the topic was created again. If this object already has `_MOST_PARTITIONS` partitions,
+        ignore a partition that it does not have.
 
         Args:
             partition: the partition.

@@ -212,7 +212,7 @@ def login_config(config: BrokerConfig, listener: str) -> BrokerConfig:
     """Return `config` with the settings for this broker's logins to other brokers.
 
     The settings for the listener with the name `listener`, and for the mechanism in
-    ``sasl.mechanism.inter.broker.protocol``, override those for all listeners.
+    ``sasl.mechanism.inter.broker.protocol``, override the settings for all listeners.
     """
     return config.for_listener(listener, config.sasl_mechanism_inter_broker_protocol)
 
@@ -220,7 +220,7 @@ def login_config(config: BrokerConfig, listener: str) -> BrokerConfig:
 def has_broker_login(config: BrokerConfig) -> bool:
     """Whether ``sasl.jaas.config`` has a username for this broker's own logins.
 
-    Without one, the setting has only the users of clients (`plain_users`).
+    If it has none, it has only the passwords of clients' users (`plain_users`).
 
     Raises:
         ConfigError: the setting is invalid.

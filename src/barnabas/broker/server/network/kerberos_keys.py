@@ -153,11 +153,12 @@ def _service(config: BrokerConfig, options: Mapping[str, str]) -> str:
 
 
 def _credentials(gssapi: Any, options: Mapping[str, str], service: str) -> Any:
-    """Return the keys of the configured principal; without one, those of `service` on this machine.
+    """Return the keys of the configured principal, by default of `service` on this machine.
 
     Args:
         gssapi: the package `gssapi`.
-        options: options of `Krb5LoginModule`. `principal` and `keyTab` can be missing.
+        options: options of `Krb5LoginModule`. Without `principal`, or with ``*``, the default principal is
+            used. Without `keyTab`, the system's default keytab is used.
         service: service name for which clients get tickets.
 
     Raises:

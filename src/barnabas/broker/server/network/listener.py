@@ -205,7 +205,7 @@ class Connections:
             self._all_gone.set_result(None)
 
     def silent_for(self) -> float:
-        """Return the seconds since a client last sent data or disconnected; infinite before the first one."""
+        """Return the seconds since a client last sent data or disconnected; infinite if none has so far."""
         last = max((session.last_active for session in self._open), default=-math.inf)
         return asyncio.get_running_loop().time() - max(last, self._last_closed)
 

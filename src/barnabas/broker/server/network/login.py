@@ -180,7 +180,8 @@ class Login:
         `exchange` is the exchange of SASL messages, which has succeeded.
 
         Raises:
-            SaslError: the user name is not allowed, or differs from that of the connection's earlier login.
+            SaslError: the user name is not allowed, or differs from the user name of the connection's earlier
+                login.
         """
         try:
             check_name(exchange.user)

@@ -59,7 +59,7 @@ class Outbox:
             self.send([b"".join(corked)])
 
     def send(self, chunks: Chunks) -> None:
-        """Send `chunks` after all earlier chunks. Keep those that the client cannot receive yet.
+        """Send `chunks` after all earlier chunks. Keep the chunks that the client cannot receive yet.
 
         A chunk is a buffer, or a part of a file that is read when it is sent.
 

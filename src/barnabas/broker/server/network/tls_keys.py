@@ -84,7 +84,7 @@ class TlsKeys:
     """Holds the TLS context for new connections of a listener, and renews it when the key files change.
 
     Each new key must pass a test handshake. If a new key fails, the present key stays in use. For example,
-    only one of two files may be written yet. Open connections keep their context.
+    the test fails while only one of two new files is written. Open connections keep their context.
 
     Args:
         view: settings of this broker.

@@ -257,7 +257,8 @@ def handles(
         cancel_on_disconnect: cancels the awaitable when the connection ends; not for handlers that may have
             begun to change something.
         pieces: arrays by which a large request is divided; each item must have its own answer.
-        is_heavy: counts the items of small frames too, because each item takes long.
+        is_heavy: whether each item takes long. The broker then divides a request with many items even if its
+            frame is small. For other APIs it does not count the items of small frames.
         most_elements: largest number of elements in a request that is not divided.
         listing: path of the arrays in the response that can be long even if the request is small, from
             outside to inside: ``topics.partitions``; "" for none.

@@ -110,8 +110,8 @@ class CoordinatorPersister:
         view: settings of this broker, and its image (copy) of the cluster's metadata.
         local: share coordinator on this broker.
         peers: the other brokers.
-        create: awaited with names of topics; creates the topics, and returns the errors of those that it
-            could not create, by name.
+        create: awaited with names of topics; creates the topics. It returns, by name, the errors of the
+            topics that it could not create.
     """
 
     def __init__(
