@@ -284,9 +284,10 @@ class _Builder:
         )
 
     def _check_not_shared_before(self, query: str) -> None:
-        """Raise PipelineError if the query would write rows again that an earlier run has written.
+        """Raise PipelineError if the query has no checkpoint, but an earlier run has written its rows.
 
-        In that run, the query of a shared source, which writes all outputs of the source, wrote these rows.
+        In that run, the source was shared, and its one query wrote all outputs. The rows would be written
+        again.
         """
         for source in self._pipeline.sources:
             shared = f"{source.name}.shared"

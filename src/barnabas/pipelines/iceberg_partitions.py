@@ -93,7 +93,8 @@ def check_files(table: Table, files: Sequence[str]) -> None:
 def _why_unbounded(table: Table, field: PartitionField, path: str) -> str:
     """Return the reason why the footer of the file `path` has no bounds for the column of `field`.
 
-    Parquet keeps no bounds of very long values. So this reads the column and finds its longest value.
+    Parquet keeps no bounds of very long values. So this function reads the column and finds its longest
+    value.
     """
     name = str(table.schema().find_column_name(field.source_id))
     with table.io.new_input(path).open() as file:

@@ -339,7 +339,7 @@ class _Attempt:
         self._connection.commit()
 
     def _find_batch(self) -> tuple[int, str] | None:
-        """Return the query's last batch and staging table; None if there are none.
+        """Return the number of the query's last batch and the staging table; None if the query has no batch.
 
         If the table of batches does not exist, create it. Raises Py4JJavaError if that fails.
         """

@@ -67,8 +67,8 @@ def remove(checkpoints: Sequence[Checkpoint]) -> None:
     """Remove all checkpoints, or none if one has an obstacle. The pipeline must be stopped.
 
     Raises:
-        PipelineError: a checkpoint has an obstacle, or cannot be removed. In the latter case, the checkpoints
-            before it are removed already.
+        PipelineError: a checkpoint has an obstacle, or cannot be removed. If it cannot be removed, the
+            checkpoints before it are removed already.
     """
     for each in checkpoints:
         if each.obstacle:

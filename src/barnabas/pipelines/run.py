@@ -38,7 +38,7 @@ _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 @dataclass(frozen=True)
 class Choices:
-    """The command-line settings of one run. They override those in the pipeline's file.
+    """The command-line settings of one run. They override the settings in the pipeline's file.
 
     For a setting that is empty or None, the pipeline's file or the default applies.
     """

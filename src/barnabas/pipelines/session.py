@@ -99,8 +99,8 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
 def jvm_defaults(settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """Return the Spark setting that lets the driver's JVM start faster; no setting if that is not safe.
 
-    The setting is ``spark.driver.defaultJavaOptions`` with the JVM options `TRUSTING_JVM`. It is not safe if
-    `settings` or `environment` can add classes that are not from the installed Spark. A user's
+    The setting is ``spark.driver.defaultJavaOptions`` with the JVM options `TRUSTING_JVM`. The setting is not
+    safe if `settings` or `environment` can add classes that are not from the installed Spark. A user's
     ``spark.driver.extraJavaOptions`` has priority over the JVM options.
     """
     brings = any(settings.get(name) for name in _OWN_CLASSES) or any(map(environment.get, _OWN_SPARK))

@@ -120,7 +120,10 @@ def _letters(
 
 
 def _table(rows: DataFrame, options: SinkOptions) -> TableSink:
-    """Return the writer of a table. Raises ConfigError if `rows` has deletions and the sink has no key."""
+    """Return the writer of a table.
+
+    Raises ConfigError if `rows` have the column `DELETED`, but the sink has no key by which to delete rows.
+    """
     table = sink_kind(options.kind)
     assert isinstance(table, TableSink)
     if DELETED in rows.columns and "key" in table.takes and not options.keys:
@@ -224,7 +227,7 @@ def _topic_options(options: SinkOptions, client: dict[str, str]) -> dict[str, st
 
 
 def _numbered(options: SinkOptions, query: str, number: int) -> dict[str, str]:
-    """Return the options that identify a batch for an exactly-once writer; none for at-least-once."""
+    """Return the options that identify a batch for an exactly-once writer; empty for at-least-once."""
     if options.delivery != "exactly-once":
         return {}
     return {"barnabas.sinkId": query, "barnabas.batchId": str(number)}

@@ -116,7 +116,7 @@ class PipelineStatus:
     alerts: list[str] = field(default_factory=list)  # present alerts, in sentences
 
     def write(self, path: Path) -> None:
-        """Write the status to `path`. The file is replaced in one step, so that readers never see a part."""
+        """Write the status to `path`. One step replaces the file, so readers never see half of a status."""
         beside = path.with_suffix(".new")
         beside.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
         beside.replace(path)

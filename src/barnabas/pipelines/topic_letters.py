@@ -3,7 +3,7 @@
 A topic rejects a record that is too large, or that has no key if the topic is compacted. The sink reads these
 limits, and sends such a record to the dead-letter topic instead. A row that the sink's format cannot encode
 goes there as JSON. The same tasks write good records and dead letters, with `delivery="exactly-once"` in the
-same transactions. Sizes are those before compression, as Java's clients count them.
+same transactions. All sizes are sizes before compression, as Java's clients count them.
 """
 
 from __future__ import annotations

@@ -48,10 +48,10 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[l
 def delete_version(state: State, subject: str, number: int | None, *, permanent: bool) -> Decision[int]:
     """Decide to delete one version of a subject. The response is the version's number.
 
-    If `number` is None, it is the latest version that is not softly deleted, or the latest of all if all are.
-    If `permanent` is false, the version is softly deleted. With the last version of a subject, the subject's
-    own compatibility settings and mode are deleted too. If `permanent` is true, the version is deleted
-    permanently. It must then be softly deleted already.
+    If `number` is None, the version is the latest one that is not softly deleted. If all versions are softly
+    deleted, it is the latest of them. If `permanent` is false, the version is softly deleted. With the last
+    version of a subject, the subject's own compatibility settings and mode are deleted too. If `permanent` is
+    true, the version is deleted permanently. It must then be softly deleted already.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND; VERSION_NOT_FOUND; VERSION_SOFT_DELETED, the version is softly
@@ -95,9 +95,9 @@ def _deletable(state: State, subject: str, number: int | None) -> Version:
 
 
 def _removal(state: State, versions: list[Version]) -> list[Record]:
-    """Return the records that delete `versions` permanently: tombstones, and one with the highest ids.
+    """Return the records that delete `versions` permanently: a NOOP record first, then tombstones.
 
-    The highest id of each context is kept because the registry must not assign it again.
+    The NOOP record has the highest id of each context, because the registry must not assign it again.
     """
     _check_unreferenced(state, versions, deleted=True)
     highest = {context: state.ids(context).highest for context in state.contexts}

@@ -1,9 +1,9 @@
 """Limits on the cost of one request.
 
-The registry rejects a request that exceeds a limit with 42209, and one that is nested too deeply with 42201
-(both HTTP status 422). The message names the limit. Elements, depth and steps are counted, not timed. So
-every registry rejects the same schemas, even on a busy machine. A worker's CPU time is limited for all other
-costs.
+The registry rejects a request that exceeds a limit: the error code is 42209. For JSON that is nested too
+deeply, the code is 42201 (both HTTP status 422). The message names the limit. Elements, depth and steps are
+counted, not timed. So every registry rejects the same schemas, even on a busy machine. A worker's CPU time is
+limited for all other costs.
 """
 
 from __future__ import annotations

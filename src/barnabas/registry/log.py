@@ -56,12 +56,12 @@ _LONGEST_BACKOFF_S = 1.0
 
 
 class SchemasLog:
-    """The topic of one registry. One event loop makes it, calls its methods, and replays the records.
+    """The topic of one registry. One event loop creates this object, calls its methods, and replays records.
 
     Args:
         replay: receives the key and the value of each record, in order.
-        admin: a connected client, because a new one may need seconds for its first response. `close` closes
-            it.
+        admin: a connected client, because a new one may need seconds for its first response. `close` also
+            closes this client.
     """
 
     def __init__(
@@ -121,10 +121,10 @@ class SchemasLog:
         self._admin.close()
 
     async def write(self, decide: Callable[[], Decision[T]]) -> T:
-        """Write the records of `decide` as one transaction. Return its answer after the records are replayed.
+        """Write the records of a decision in one transaction. Return its `answer` when they are replayed.
 
-        `decide` reads the state, and may be called several times, each time on a newer state. Its exceptions
-        are raised here. Without records, nothing is written.
+        `decide` makes the decision from the state. It may be called several times, each time on a newer
+        state, and its exceptions are raised here. If the decision has no records, nothing is written.
 
         Raises:
             RegistryError: OPERATION_TIMEOUT, the brokers do not store the records in time;

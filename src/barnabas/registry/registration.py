@@ -123,7 +123,7 @@ def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Ver
 
 
 def schema_record(version: Version, *, deleted: bool = False) -> Record:
-    """Return the record that stores `version` in the topic. With `deleted`, it deletes the version softly."""
+    """Return the record that stores `version`; with `deleted`, the record that deletes the version softly."""
     value = {
         "subject": version.subject,
         "version": version.number,
@@ -156,8 +156,8 @@ def _find(state: State, versions: Sequence[Version], schema: Schema) -> Version 
 def _respelled(state: State, version: Version) -> bytes | None:
     """Return the fingerprint of the schema of `version` in canonical form; None if the schema is invalid.
 
-    Raises NotComputed if it has not been parsed yet, and RegistryError (status 500 or above) for other
-    errors.
+    Raises NotComputed if the schema has not been parsed yet, and RegistryError (status 500 or above) for
+    other errors.
     """
     try:
         text = understanding.canonical(source_of_version(state, version))

@@ -115,8 +115,8 @@ def canonical(source: Source) -> str:
 def serialized(source: Source) -> str | None:
     """Return the schema in the format ``serialized``; None if its type does not have that format.
 
-    Only Protobuf has it: the descriptor in base64. Raises RegistryError if the schema is invalid or too
-    large, or protoc fails. Raises RecursionError if the schema is nested too deeply.
+    Only Protobuf has this format: the FileDescriptorProto in base64. Raises RegistryError if the schema is
+    invalid or too large, or protoc fails. Raises RecursionError if the schema is nested too deeply.
     """
     return getattr(_kept.read(source), "serialized", None)
 
@@ -142,8 +142,8 @@ def conflicts(new: Source, old: Source, backward: bool, forward: bool) -> list[s
 def body(data: bytes) -> dict[str, Any]:
     """Decode the JSON object in the body of a request.
 
-    Raises RegistryError: 400, it is not a JSON object; TooLargeError or InvalidSchemaError (both HTTP status
-    422), it exceeds a limit.
+    Raises RegistryError: 400, the body is not a JSON object; TooLargeError or InvalidSchemaError (both HTTP
+    status 422), the body exceeds a limit.
     """
     try:
         return document.body(data)

@@ -73,7 +73,7 @@ class TaskReport:
 
 
 def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.RecordBatch]) -> TaskReport:
-    """Write the rows of one task, unless an earlier attempt has written them. Return the report of them.
+    """Write the rows of one task, unless an earlier attempt has written them. Return a report of these rows.
 
     `what` identifies the sink, the batch and the task.
 

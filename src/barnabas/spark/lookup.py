@@ -214,8 +214,8 @@ class OffsetLookup:
         """Return the offsets for `bound`, the start or the end of a read.
 
         Raises:
-            ConfigError: the option does not name exactly the partitions of the query. Or it has a time after
-                the last record of a partition, and the strategy for such times is not latest.
+            ConfigError: the option does not name exactly the partitions of the query. Or the option has a
+                time after the last record of a partition, and the strategy for such times is not latest.
             BarnabasError: a broker rejects the request, or none answers.
         """
         wanted = bound.by_partition

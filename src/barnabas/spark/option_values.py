@@ -52,7 +52,7 @@ def config_file(name: str, value: str) -> dict[str, str]:
 
 
 def assigned(name: str, value: str) -> tuple[TopicPartition, ...]:
-    """Parse partitions from JSON, such as ``{"orders":[0,1]}``. Return them sorted, each once.
+    """Parse partitions from JSON, such as ``{"orders":[0,1]}``. Return them sorted, without duplicates.
 
     Raises ConfigError, with the option's `name`, if the value has another form or no partition.
     """
@@ -117,7 +117,7 @@ def seconds(name: str, value: str) -> float:
 
 
 def delivery(name: str, value: str) -> bool:
-    """Parse ``at-least-once`` or ``exactly-once``. Return True for the latter.
+    """Parse ``at-least-once`` or ``exactly-once``. Return True for ``exactly-once``.
 
     Raises ConfigError, with the option's `name`, for other texts.
     """

@@ -37,10 +37,10 @@ def offsets_of(nested: Mapping[str, Mapping[str, Any]]) -> Offsets:
 class Position:
     """The offset of the next record of each partition, and the ids of their topics (KIP-516).
 
-    Its JSON is that of Spark's own Kafka connector, ``{"orders": {"0": 23, "1": 7}}``, with two additions.
-    Each topic also has its id, as ``"id": "Zm9v..."``: a topic that was deleted and created again has another
-    id. Older checkpoints and some brokers have no ids. Beside the topics, ``"#plan"`` has the plan of the
-    micro-batch that ends at this position.
+    Its JSON has the form of Spark's own Kafka connector, ``{"orders": {"0": 23, "1": 7}}``, with two
+    additions. Each topic also has its id, as ``"id": "Zm9v..."``: a topic that was deleted and created again
+    has another id. Older checkpoints and some brokers have no ids. Beside the topics, ``"#plan"`` has the
+    plan of the micro-batch that ends at this position.
     """
 
     offsets: Offsets

@@ -79,7 +79,8 @@ class _Field:
 class MessageColumns:
     """Converts Protobuf messages of one type to rows, and back.
 
-    `descriptor` is that of the type. `path` has the full names of the messages that contain it.
+    `descriptor` is the descriptor of the message type. `path` has the full names of the message types that
+    contain it.
 
     Raises ConfigError if a field has no column type.
     """

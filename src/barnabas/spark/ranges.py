@@ -70,7 +70,7 @@ class OffsetRange(NamedTuple):
 class Task(InputPartition):
     """The ranges that one Spark task reads, one after another.
 
-    `topic_ids` has the known ids of the topics, by name, when the task was planned.
+    `topic_ids` has the ids, by name, that the topics had when the task was planned; unknown ids are left out.
     """
 
     ranges: list[OffsetRange]

@@ -70,7 +70,7 @@ class Fields:
 class Headers:
     """The headers of many records.
 
-    `count` has one element for each record, `key` and `value` for each header.
+    `count` has the number of headers of each record. `key` and `value` have one element for each header.
     """
 
     count: Numbers

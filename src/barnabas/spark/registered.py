@@ -1,7 +1,7 @@
 """Encodes and decodes Avro, JSON Schema and Protobuf with a registry, as Confluent's serializers do.
 
-The columns are those of the reader's schema. Records of other versions are converted to it by the rules of
-the format. Spark's Python workers convert Arrow batches, in batch queries and in streams.
+The columns follow the reader's schema. The rules of the format convert records of other versions to this
+schema. Spark's Python workers convert Arrow batches, in batch queries and in streams.
 """
 
 from __future__ import annotations

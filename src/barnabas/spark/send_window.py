@@ -1,9 +1,9 @@
 """Limits the queued records of an idempotent producer, and chooses partitions for rows without keys.
 
-For an idempotent producer, librdkafka (2.16) has one request at a time in flight for each partition. While a
-second request is full or older than ``linger.ms``, librdkafka's thread polls until it may send that request.
-This took half of the CPU time of a bulk write. So `SendWindow` limits the queued records to one and a half
-requests for each partition. That is more than one request, so each request is full, and none waits for
+For an idempotent producer, librdkafka (2.16) has one request at a time in flight for each partition. If a
+second request is full or older than ``linger.ms``, librdkafka's thread polls in a loop until it may send that
+request. This took half of the CPU time of a bulk write. So `SendWindow` limits the queued records to one and
+a half requests for each partition. That is more than one request, so each request is full, and none waits for
 ``linger.ms``.
 """
 

@@ -53,7 +53,7 @@ class ReplayError(BarnabasError):
 class WriteId(NamedTuple):
     """The identity of one task's part of one batch. Each such part is written once.
 
-    A stream numbers its batches one by one. The numbers of other writes need only rise.
+    A stream numbers its batches one by one. In other writes, each batch needs a higher number than the last.
 
     Attributes:
         sink: id of the sink: the query id of a stream, or the option barnabas.sinkId.
@@ -133,8 +133,8 @@ class SinkProgress:
         """Return the last batch that the task `name` (`WriteId.name`) has written to each topic, by topic.
 
         Args:
-            some_topic: a topic that the task writes to. If it is given, this waits until no open transaction
-                can change the mark.
+            some_topic: a topic that the task writes to. If it is not None, the method waits until no open
+                transaction can change the result.
 
         Raises:
             ReplayError: another program uses the group.

@@ -84,9 +84,9 @@ def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:
     """Decode `rows` of a topic to which `barnabas ship` writes log lines.
 
     Return a DataFrame, and the columns source, level, message, at and fields as expressions over it. The
-    DataFrame has the columns of `rows`, and one that these expressions need. If a value is not the JSON of
-    `barnabas ship`, the column message is the whole value. The column at is the time in the line. If the line
-    has no time, or a time later than the record's timestamp, at is the record's timestamp.
+    DataFrame has the columns of `rows`, and a column that these expressions need. If a value is not the JSON
+    of `barnabas ship`, the column message is the whole value. The column at is the time in the line. If the
+    line has no time, or a time later than the record's timestamp, at is the record's timestamp.
     """
     text = F.make_valid_utf8(F.col("value").cast("string"))
     log = F.col(_PARSED)
@@ -120,9 +120,9 @@ def parse_schema(schema: str) -> StructType:
 
 
 def _is_alone(text: Column, options: dict[str, str]) -> Column:
-    """Whether no text follows the JSON object in `text`.
+    """Return a boolean column: true if no text follows the JSON object in `text`.
 
-    Spark's parser stops at the end of the object. So this parses the text as an array, in brackets, and
+    Spark's parser stops at the end of the object. So the column parses the text in brackets, as an array, and
     counts the elements.
     """
     listed = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "array<struct<_: string>>", options)

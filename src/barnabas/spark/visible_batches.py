@@ -77,8 +77,8 @@ def visible_payloads(
 
     The range begins at `start` and ends before `end`. The first and the last of these batches can also have
     records outside it. Control batches and batches of aborted transactions are left out. For read_committed,
-    the broker lists the `aborted` transactions (KIP-98). Each one covers its producer's batches from its
-    first offset up to the producer's next abort marker.
+    the broker lists the `aborted` transactions (KIP-98). An aborted transaction covers the batches of its
+    producer, from the transaction's first offset up to the producer's next abort marker.
 
     Args:
         data: the bytes with the batches.

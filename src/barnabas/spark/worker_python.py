@@ -42,7 +42,7 @@ def worker_python(folder: Path) -> str:
 
     This function writes a script to `folder`, which starts this interpreter without Spark's zip files, and
     returns the script. It returns this interpreter itself if the script cannot be executed, or if Spark's JVM
-    does not come from the installed PySpark. In the latter case, the two copies of PySpark could differ.
+    does not come from the installed PySpark. The two copies of PySpark could then differ.
     """
     installed = Path(pyspark.__file__).resolve().parent
     if not _SHELL.exists() or Path(_find_spark_home()).resolve() != installed:

@@ -105,9 +105,8 @@ def read_string(buffer: Readable, pos: int, required: str | None) -> tuple[str |
     """Return a compact string (None for null), and the position after it.
 
     If the buffer ends too soon, the string is shorter, and the position is after the end of the buffer.
-    `required` is the field's name if the field must not be null.
-
-    Raises ProtocolError for null in such a field, and for a string of more than `MAX_STRING_LENGTH` bytes.
+    `required` is the field's name if the field must not be null. In this case, null raises ProtocolError. A
+    string of more than `MAX_STRING_LENGTH` bytes also raises it.
     """
     length, pos = read_uvarint(buffer, pos)
     if length == 0 and required:
@@ -145,8 +144,8 @@ def read_array_length(buffer: Readable, pos: int, required: str | None) -> tuple
 def check_array_length(length: int, remaining: int, required: str | None) -> None:
     """Check the length of an array in a received message. A negative `length` is null.
 
-    Raises ProtocolError if the array is null although `required` has the name of a field. It also raises
-    ProtocolError for more elements than there are `remaining` bytes, or more than `MAX_ARRAY_LENGTH`.
+    `required` is the field's name if the field must not be null. In this case, null raises ProtocolError. A
+    `length` above `remaining`, the number of bytes left, or above `MAX_ARRAY_LENGTH` also raises it.
     """
     if length < 0 and required:
         unexpected_null(required)

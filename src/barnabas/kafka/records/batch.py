@@ -168,7 +168,7 @@ def check_crc(header: BatchHeader, data: Buffer, position: int = 0) -> None:
     """Check the magic, length and CRC of the whole batch at `position`.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, one of them is wrong, or `data` ends inside the batch.
+        KafkaError: CORRUPT_MESSAGE, the magic, length or CRC is wrong, or `data` ends inside the batch.
     """
     size = header.length + LOG_OVERHEAD
     if header.magic != MAGIC:

@@ -1,7 +1,8 @@
 """Parses an Avro schema from JSON into a tree of nodes, and checks every rule but those of default values.
 
-Source: https://avro.apache.org/docs/1.12.0/specification/. `fastavro` parses schemas too. But it accepts many
-that Java's parser rejects (two fields of one name, unions in unions), and loses the order and the namespaces.
+Source: https://avro.apache.org/docs/1.12.0/specification/. `fastavro` parses schemas too. But it accepts
+schemas that Java's parser rejects (two fields of one name, unions in unions), and loses the order and the
+namespaces.
 """
 
 from __future__ import annotations

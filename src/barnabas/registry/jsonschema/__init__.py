@@ -50,8 +50,8 @@ class JsonSchema:
     def cannot_read(self, written: JsonSchema) -> list[Incompatibility]:
         """Return the reasons why this schema may reject documents that `written` accepts.
 
-        The list is empty if it accepts all of them. Raises TooLargeError if the comparison takes too many
-        steps, and InvalidSchemaError if a ``$ref`` cannot be resolved.
+        The list is empty if this schema accepts all of these documents. Raises TooLargeError if the
+        comparison takes too many steps, and InvalidSchemaError if a ``$ref`` cannot be resolved.
         """
         from barnabas.registry.jsonschema.compatibility import Located, rejections
 

@@ -70,7 +70,7 @@ def link(files: Mapping[str, Any]) -> Any:
 
 
 def informed(file: Any, pool: Any) -> Any:
-    """Return a copy of `file` in which custom options, which its imports define, are decoded fields.
+    """Return a copy of `file` whose custom options are decoded. The imports define these options.
 
     `pool` is a DescriptorPool with the imports, from `link`.
     """

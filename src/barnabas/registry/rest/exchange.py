@@ -129,7 +129,7 @@ def uses_of(request: web.Request) -> list[Version]:
 def id_of(request: web.Request) -> int:
     """Return the id of a schema in the URL.
 
-    Raises RegistryError: 404, it is not a whole number; SCHEMA_NOT_FOUND, it is too large for an id.
+    Raises RegistryError: 404, the id is not a whole number; SCHEMA_NOT_FOUND, it is too large for an id.
     """
     return queries.schema_id(request.match_info["id"])
 
@@ -275,9 +275,9 @@ def _refusal(status: int, code: int, message: str) -> web.Response:
 
 
 def _acceptable(accept: str) -> str | None:
-    """Return the content type for an Accept header (RFC 9110, 12.5.1); None if it accepts none of ours.
+    """Return the best content type in `_ANSWERED` for an Accept header (RFC 9110, 12.5.1).
 
-    The highest weight decides, then the order of `_ANSWERED`.
+    The highest weight decides, then the order of `_ANSWERED`. Return None if the header accepts none of them.
     """
     weights: dict[str, float] = {}
     for item in accept.split(","):

@@ -1,9 +1,9 @@
 """The subscription in JoinGroup and the assignment in SyncGroup, for classic consumers.
 
-A broker treats them as opaque bytes, except to find a group's topics (OffsetDelete) or to show them in a
-tool. Each begins with its version as an int16, which the classes of this module do not declare. A higher
-version than those declared is read as the highest. Later versions only add fields at the end, and the decoder
-ignores these fields.
+A broker treats both as opaque bytes, except to find a group's topics (OffsetDelete) or to show them in a
+tool. Both begin with the version as an int16, which the classes of this module do not declare. A version
+above the highest declared version is read as the highest one. Later versions only add fields at the end, and
+the decoder ignores these fields.
 """
 
 from barnabas.kafka.protocol.schema import Bytes, Int32, Message, String, Struct, since
