@@ -43,9 +43,9 @@ _CONFIG = "barnabas.config"
 READ_OPTIONS = {
     _SERVERS: "The brokers to connect to first, host:port, separated by commas. Required, as this option or "
     "in the file.",
-    _CONFIG: "A file of client settings (Kafka's client.properties, or TOML). The driver reads it when it "
-    "plans a query, and its secrets appear in no plan and no log. Options kafka.* override it. Every machine "
-    "needs the files that it names.",
+    _CONFIG: "A file of client settings (Kafka's client.properties, or TOML). The driver reads the file when "
+    "it plans a query, and its secrets appear in no plan and no log. Options kafka.* override it. Every "
+    "machine needs the files that it names.",
     "subscribe": "Topics to read, separated by commas.",
     "subscribePattern": "A Java regular expression. The source reads all topics whose whole name matches, "
     "also new ones.",
