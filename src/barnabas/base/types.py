@@ -33,7 +33,7 @@ class StoredBytes(Protocol):
         ...
 
     def read(self, start: int, size: int) -> bytes:
-        """Return at most `size` bytes from `start` on; none only if the file has no byte at `start`."""
+        """Return at most `size` bytes from `start` on. The result is empty only at the end of the file."""
         ...
 
     def send_to(self, descriptor: int, start: int) -> int:

@@ -38,12 +38,14 @@ class Secured(Protocol):
     """A protocol with methods that the network calls before a TLS handshake has succeeded."""
 
     def arriving(self, host: str, give_up: Callable[[], object]) -> float | None:
-        """Return the seconds to delay the handshake of an accepted connection; None refuses the connection.
+        """Return how long the network must delay the TLS handshake of a new connection, in seconds.
+
+        Return None to refuse the connection.
 
         Args:
             host: the IP address of the client.
-            give_up: ends the connection. The protocol may call it without arguments until `connection_made`.
-                The network then calls `not_secured`.
+            give_up: the protocol may call it, without arguments, to end the connection before
+                `connection_made`. The network then calls `not_secured`.
         """
 
     def not_secured(self, error: BaseException) -> None:

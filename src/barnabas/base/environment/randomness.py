@@ -19,7 +19,7 @@ def new_uuid(random: Random) -> UUID:
 
 
 def new_topic_id(random: Random) -> TopicId:
-    """Return a random topic id. It is not reserved and, as in Kafka, its text does not start with ``-``."""
+    """Return a random topic id, but none that Kafka reserves, and none whose text starts with ``-``."""
     while True:
         candidate = new_uuid(random).bytes
         is_reserved = candidate in (ZERO_TOPIC_ID, METADATA_TOPIC_ID)

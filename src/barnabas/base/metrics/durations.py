@@ -37,9 +37,10 @@ class Durations:
         return sum(self.counts)
 
     def buckets(self) -> Iterator[tuple[str, int]]:
-        """Return the buckets of Prometheus: each upper bound as text, and how many durations are up to it.
+        """Return the cumulative buckets for Prometheus: pairs of an upper bound and a count.
 
-        The last bound is ``+Inf``.
+        The bound is a number of seconds as text; the last one is ``+Inf``. The count is the number of
+        durations that do not exceed the bound.
         """
         bounds = (*map(repr, BOUNDS), "+Inf")
         return zip(bounds, accumulate(self.counts), strict=True)

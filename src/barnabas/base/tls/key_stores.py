@@ -25,10 +25,10 @@ def kind_of(data: bytes) -> str:
 
 
 def pem_of_pkcs12(data: bytes, password: str | None) -> tuple[str, str]:
-    """Return the private key of a PKCS#12 store, and its certificates, as PEM.
+    """Return the private key of a PKCS#12 store, and the store's certificates, as PEM.
 
-    The key is not encrypted any more. Its own certificate is the first one. Without a password, `password` is
-    None or empty.
+    The returned key is not encrypted. The first certificate is the one of the key. `password` is the store's
+    password; None or empty if it has none.
 
     Raises:
         ValueError: the content is not PKCS#12, the password is wrong, or the store has no key.
@@ -51,7 +51,7 @@ def pem_of_pkcs12(data: bytes, password: str | None) -> tuple[str, str]:
 def trusted_of_pkcs12(data: bytes, password: str | None) -> str:
     """Return the certificates of a PKCS#12 truststore, as PEM.
 
-    Without a password, `password` is None or empty.
+    `password` is the store's password; None or empty if it has none.
 
     Raises:
         ValueError: the content is not PKCS#12, the password is wrong, or the store has no certificate.

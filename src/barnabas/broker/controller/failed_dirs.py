@@ -57,7 +57,10 @@ class FailedDirs:
         await stop_tasks(self._asking)
 
     def replicas(self) -> Mapping[TopicPartition, frozenset[BrokerId]]:
-        """Return the brokers whose replica has failed, by partition, as far as brokers have answered."""
+        """Return the brokers whose replica has failed, by partition.
+
+        The result lacks the replicas of brokers that have not answered yet.
+        """
         failed: dict[TopicPartition, frozenset[BrokerId]] = {}
         for broker in self._loader.image.brokers.values():
             known = self._known.get(broker.id)

@@ -91,9 +91,9 @@ def _check(update: FeatureUpdate, finalized: FinalizedFeatures) -> None:
 
 
 def _check_brokers(update: FeatureUpdate, image: ClusterImage) -> None:
-    """Check that every broker supports the level.
+    """Check that every broker supports the new level of the feature.
 
-    An absent broker may have an older version, so it fails the check.
+    An absent broker that has replicas fails the check, because its version is not known.
 
     Raises:
         KafkaError: INVALID_UPDATE_VERSION, a broker fails the check.

@@ -318,8 +318,9 @@ class PartitionControl:
 def check_proposal(
     image: ClusterImage, leader: BrokerId, state: PartitionState, proposal: IsrProposal
 ) -> None:
-    """Check a proposal of `leader`: the partition's leader, or an in-sync replica that leaves the ISR.
+    """Check a proposal for the ISR of a partition.
 
+    `leader` is the broker that sent it: the partition's leader, or an in-sync replica that leaves the ISR.
     `state` is the present state of the partition.
 
     Raises:

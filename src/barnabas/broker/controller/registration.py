@@ -91,9 +91,9 @@ class Registration:
             self._clean_epoch = epoch
 
     def give_up(self) -> None:
-        """Let the next `register` create another node, with another epoch.
+        """Make the next call of `register` create a new node, which gives the broker a new broker epoch.
 
-        The controller then removes this broker from all ISRs, and elects other leaders where it can.
+        After that, the controller removes this broker from all ISRs, and elects other leaders where it can.
         """
         self.is_given_up = True
 
@@ -141,7 +141,7 @@ class Registration:
         await stop_tasks(*self._announcing)
 
     async def _withdraw(self) -> None:
-        """Delete the registration node that `give_up` has given up, if this session still owns it."""
+        """After `give_up`, delete the old registration node, if this session still owns it."""
         node = await self._store.exists(self._path)
         if node is not None and node.owner == self._store.session_id and node.created == self._broker.epoch:
             with contextlib.suppress(NoNodeError):

@@ -43,9 +43,8 @@ async def reaches(
 ) -> dict[TopicPartition, dict[BrokerId, Reach]]:
     """Ask the `wanted` brokers of each partition for the ends of their logs.
 
-    Replicas without an answer are missing in the result.
-
-    The answer of a broker that has registered again since `image` is ignored.
+    Return the ends by partition and broker. Brokers that do not answer are missing in the result. So are
+    brokers that have registered again since `image`.
     """
     by_broker: dict[BrokerId, list[TopicPartition]] = {}
     for partition, brokers in wanted.items():

@@ -34,9 +34,9 @@ class UncleanElections:
     ``unclean.leader.election.enable``, it takes place among the live replicas at once. Log lines name the
     awaited brokers, and the partitions that may lose records.
 
-    A replica that its broker has registered as incomplete is never elected here. The election waits for such
-    a member of the last known ELR, too. A user can then start an unclean election (`ElectionControl`) and
-    accept the loss.
+    A replica that its broker has registered as incomplete is never elected here. If it is a member of the
+    last known ELR, the election waits until the replica is complete. A user who accepts the loss of records
+    can start an unclean election meanwhile (`ElectionControl`).
 
     Args:
         writes: writes to the metadata store while this broker is the controller.

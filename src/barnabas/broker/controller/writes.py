@@ -79,9 +79,9 @@ class ControllerWrites:
 
     @asynccontextmanager
     async def deciding(self) -> AsyncIterator[ClusterImage]:
-        """Enter a context for one decision, with a metadata image that shows all earlier decisions.
+        """Return a context for one decision, with a metadata image that shows all earlier decisions.
 
-        Only one such context is entered at a time.
+        To enter the context, wait until no other task is in such a context, and until the image is current.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the metadata store cannot be reached any more.

@@ -163,8 +163,9 @@ def _with_additions(
 ) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the last record of each key, followed by its additions. A deleted key has no additions.
 
-    `latest` has the last value of each key; None for a deleted key. `added` has the additions as (key,
-    value), by the key of the record that they add to.
+    An addition is a record that does not replace another record: it changes the state that the other record
+    describes. `latest` has the last value of each key; None for a deleted key. `added` has the additions as
+    (key, value), by the key of the other record.
     """
     for key, value in latest.items():
         yield key, value

@@ -165,7 +165,10 @@ class GroupShard:
             self._ensure_group(offset_key.group_id)
 
     def loaded(self) -> None:
-        """Start the session timeouts of loaded members. Rebalance classic groups over `group.max.size`."""
+        """Start the session timeouts of loaded members.
+
+        Also begin a rebalance of each classic group that has more than `group.max.size` members.
+        """
         limit = self._view.config.group_max_size
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
@@ -194,7 +197,7 @@ class GroupShard:
             group.members.drop()
 
     def _step(self, group_id: str, step: Callable[[], Sequence[StoredRecord]]) -> None:
-        """Run `step` under the group's lock, and append the records that it returns."""
+        """Start `step` under the group's lock, and append the records that it returns. Do not wait for it."""
         self._context.write(group_id, lambda _: Result(records=step()))
 
     def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:

@@ -4,8 +4,9 @@ In a prepared state the coordinator answers CONCURRENT_TRANSACTIONS for any epoc
 producer retries. A v2 producer with the raised epoch gets this error, too. This producer may abort its next,
 empty transaction before the markers of the last one are written (KAFKA-18464).
 
-Up to v1 a producer keeps its epoch, so a repeated EndTxn looks like the first. Only the state shows a repeat,
-and in Empty there is nothing to end. With v2 the first EndTxn raised the epoch:
+Up to v1 a producer keeps its epoch, so a repeated EndTxn has the same epoch as the first one. An EndTxn with
+the decision of a complete transaction is a repeat, and succeeds. The other decision, and any EndTxn in Empty,
+gets INVALID_TXN_STATE. With v2 the first EndTxn has raised the epoch:
 
                      the producer's epoch is      abort        commit
     Empty            current                      ends         INVALID_TXN_STATE
@@ -82,8 +83,8 @@ def _fenced(transaction: Transaction, producer: ProducerIdentity) -> KafkaError:
 def _is_repeat(transaction: Transaction, producer: ProducerIdentity) -> bool:
     """Whether `producer` is the identity that the producer had before the last EndTxn.
 
-    Then the request repeats that EndTxn: its response was lost. The last EndTxn has raised the epoch, or has
-    replaced a producer id whose epochs were used up.
+    A request with this identity can repeat that EndTxn, for example because its response was lost. The last
+    EndTxn has raised the epoch, or has replaced a producer id whose epochs were used up.
     """
     if producer.producer_id == transaction.producer_id and producer.epoch + 1 == transaction.epoch:
         return True

@@ -133,8 +133,8 @@ class MarkerQueue:
     def write(self, transactional_id: str) -> None:
         """Write the missing markers of a transaction, and retry until all are written. Then call `done`.
 
-        If the transaction is not in the queue, do nothing. If another coordinator or producer has taken over,
-        log an error and stop. The transaction then stays prepared.
+        If the transaction is not in the queue, do nothing. If a partition rejects the marker, because a newer
+        coordinator or producer has fenced it, log an error and stop. The transaction then stays prepared.
         """
         left, marker = self._left.get(transactional_id), self._markers.get(transactional_id)
         if left is None or marker is None:

@@ -93,8 +93,8 @@ class ClassicGroup:
     def topics_in_use(self) -> Container[str]:
         """Return the topics that members subscribe to.
 
-        Return no topics if the group is not a consumer group. Return a container of all topics if a
-        subscription cannot be decoded.
+        If the protocol type is not "consumer", the result is empty. If a subscription cannot be decoded, the
+        result contains every topic.
         """
         topics: set[str] = set()
         if not self.is_consumer_group:

@@ -40,7 +40,9 @@ _TOO_LARGE = "the assignment is larger than max.message.bytes of __consumer_offs
 
 
 class Rebalance:
-    """Runs the rebalances of one shard's groups. Most methods return the records to append, often none.
+    """Runs the rebalances of one shard's groups.
+
+    Methods that return records do not append them: the caller must. The list is often empty.
 
     Args:
         view: settings and clock of the broker.
@@ -75,9 +77,10 @@ class Rebalance:
         return self.act(group, group.react(Event.MEMBERS_CHANGED), reason)
 
     def act(self, group: ClassicGroup, action: Action, reason: str) -> list[GroupRecord]:
-        """Execute PREPARE (begin a rebalance) or CHECK_JOINED. Ignore any other action.
+        """Execute PREPARE (begin a rebalance) or CHECK_JOINED (complete the join phase if all have joined).
 
-        `reason` is the cause of a new rebalance, for the log.
+        For any other action, do nothing and return no records. `reason` is the cause of a new rebalance, for
+        the log.
         """
         if action is Action.PREPARE:
             return self._prepare(group, reason)
@@ -114,7 +117,7 @@ class Rebalance:
     def _prepare_held(self, group: ClassicGroup, error: KafkaError) -> None:
         """Begin a rebalance, because an assignment could not be stored. `error` is the cause, for the log.
 
-        The join phase of the rebalance lasts at least for a pause that grows with each failure.
+        The join phase of this rebalance has a shortest duration, which grows with each failure.
         """
         group.store_failures += 1
         pause_ms = backoff_ms(group.store_failures)

@@ -159,8 +159,9 @@ def union(one: Partitions, other: Partitions) -> Partitions:
 
 
 def _may_own(owned: Partitions | None, partitions: Partitions) -> bool:
-    """Whether a member that reports `owned` may own any of `partitions`.
+    """Whether a member may still own one of `partitions`.
 
-    If the member reports nothing (None), the result is True.
+    `owned` are the partitions that the member reports as owned. If it reports nothing (None), it may own any
+    partition.
     """
     return owned is None or bool(common(partitions, owned))

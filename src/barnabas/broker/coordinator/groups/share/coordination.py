@@ -138,7 +138,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         return Result(records=draft.records)
 
     def begin_deletion(self, group_id: str, names: Collection[str] | None) -> Result[Deletion]:
-        """Record that the topics in `names` (None: all topics) are deleting. Return the states to delete.
+        """Begin to delete the states of a group's topics: record that the topics are deleting.
+
+        `names` are the names of the topics; None means all topics of the group. Return the topics and the
+        share partitions whose states the caller must delete.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, there is no such share group; NON_EMPTY_GROUP, the group has
@@ -204,11 +207,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
     # --- inside ---
 
     def _began(self, draft: ShareGroupDraft) -> None:
-        """Raise the group epoch and assign again, so that members get the newly initialized partitions.
+        """After partitions have become initialized, assign them to the members.
 
-        This writes the new epoch and the new target assignment into the draft.
-
-        If the group has no members, do nothing.
+        Write a new group epoch and a new target assignment into the draft. If the group has no members, do
+        nothing.
         """
         if draft.group.members:
             self._rebalances.add()
