@@ -33,7 +33,10 @@ class StoredBytes(Protocol):
         ...
 
     def read(self, start: int, size: int) -> bytes:
-        """Return at most `size` bytes from `start` on. The result is empty only at the end of the file."""
+        """Return at most `size` bytes from `start` on.
+
+        The result is empty only if the file has no byte at `start`.
+        """
         ...
 
     def send_to(self, descriptor: int, start: int) -> int:

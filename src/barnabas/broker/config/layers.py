@@ -42,7 +42,7 @@ class Layer(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One text for a setting: the name under which a layer has it, the text, and the layer's source.
+    """The text that a layer has for a setting, with the setting's name in this layer and the layer's source.
 
     A setting can have several entries. The first one gives the value.
     """
@@ -166,8 +166,8 @@ class Settings:
     def from_layers(cls, layers: Sequence[Layer], given: Mapping[str, str]) -> Self:
         """Make settings from `layers`. The first layer that sets a value has precedence.
 
-        `given` is only kept, as the attribute `given`: the texts that the user set, by name. All values come
-        from `layers`.
+        `given` are the texts that the user set, by name. The object only keeps them, as the attribute
+        `given`: all values come from `layers`.
 
         Raises:
             ConfigError: a value is not allowed.

@@ -26,8 +26,8 @@ class AclControl:
     async def create(self, rules: Sequence[AclBinding]) -> dict[AclBinding, KafkaError]:
         """Create ACLs. Return the rejected ones with their errors.
 
-        For each resource pattern, all ACLs are created or none. It is no error if an ACL exists already. The
-        error is INVALID_REQUEST if the pattern would have more than `MOST_RULES` ACLs. If the write of a
+        For each resource pattern, all ACLs are created or none. An ACL that exists already is not rejected.
+        The error is INVALID_REQUEST if the pattern would have more than `MOST_RULES` ACLs. If the write of a
         pattern fails, its ACLs have the error of this write.
 
         Raises:

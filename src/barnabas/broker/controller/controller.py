@@ -74,8 +74,8 @@ class Controller:
             this broker sets the broker epoch in the view.
         broker: the broker to register.
         random: spreads replicas over the brokers.
-        ask: called with a broker id, also this broker's, and a request. It returns the response, or raises
-            BarnabasError.
+        ask: sends a request to a broker. Called with the broker's id, which can be this broker's, and the
+            request; returns the response, or raises BarnabasError.
         on_failure: called with the error when this broker cannot register, for example because a live broker
             has its id. This broker must then stop.
         token_keys: makes the HMACs of delegation tokens; None if tokens are disabled.
@@ -181,9 +181,8 @@ class Controller:
 
         If this broker is elected, it also elects leaders for partitions without one.
 
-        After this call, a background task repeats the registration and the election when necessary. This is
-        so in each new session with the metadata store, when the cluster has no controller, and after a
-        connection error.
+        After this call, a background task repeats the registration and the election when necessary: in each
+        new session with the metadata store, when the cluster has no controller, and after a connection error.
 
         Raises:
             StoreError: the store cannot be used; NodeExistsError: a live broker has this broker's id.

@@ -34,8 +34,8 @@ class ElectionControl:
     Args:
         writes: writes to the metadata store while this broker is the controller.
         caught_up: waits until the controller has processed all changes of brokers.
-        ask: called with a broker id, also this broker's, and a request. It returns the response, or raises
-            BarnabasError.
+        ask: sends a request to a broker. Called with the broker's id, which can be this broker's, and the
+            request; returns the response, or raises BarnabasError.
     """
 
     def __init__(self, writes: ControllerWrites, caught_up: Callable[[], Awaitable[None]], ask: Ask) -> None:

@@ -27,8 +27,8 @@ class FailedDirs:
     Args:
         loader: loads this broker's image (copy) of the metadata.
         is_active: returns whether this broker is the controller.
-        ask: called with a broker id, also this broker's, and a request. It returns the response, or raises
-            BarnabasError.
+        ask: sends a request to a broker. Called with the broker's id, which can be this broker's, and the
+            request; returns the response, or raises BarnabasError.
         on_news: called when the controller learns of more failed replicas.
     """
 

@@ -81,8 +81,8 @@ class PartitionControl:
         loader: loads this broker's image (copy) of the metadata.
         configs: resolves the effective settings of topics.
         unclean: elects leaders of partitions in which no replica certainly has all records.
-        ask: called with a broker id, also this broker's, and a request. It returns the response, or raises
-            BarnabasError.
+        ask: sends a request to a broker. Called with the broker's id, which can be this broker's, and the
+            request; returns the response, or raises BarnabasError.
         on_stuck: called when a write has failed: this controller has resigned, and must run for election
             again.
     """

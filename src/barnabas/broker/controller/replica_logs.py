@@ -43,8 +43,8 @@ async def reaches(
 ) -> dict[TopicPartition, dict[BrokerId, Reach]]:
     """Ask the `wanted` brokers of each partition for the ends of their logs.
 
-    Return the ends by partition and broker. Brokers that do not answer are missing in the result. So are
-    brokers that have registered again since `image`.
+    Return the ends by partition and broker. The result lacks brokers that do not answer, that answer with an
+    error, or that have registered again since `image`.
     """
     by_broker: dict[BrokerId, list[TopicPartition]] = {}
     for partition, brokers in wanted.items():

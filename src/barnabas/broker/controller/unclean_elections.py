@@ -42,8 +42,8 @@ class UncleanElections:
         writes: writes to the metadata store while this broker is the controller.
         loader: loads this broker's image (copy) of the metadata.
         configs: resolves the effective settings of topics.
-        ask: called with a broker id, also this broker's, and a request. It returns the response, or raises
-            BarnabasError.
+        ask: sends a request to a broker. Called with the broker's id, which can be this broker's, and the
+            request; returns the response, or raises BarnabasError.
     """
 
     def __init__(

@@ -176,10 +176,11 @@ def _with_additions(
 def _checked(data: bytes, expected: Offset) -> list[tuple[int, BatchHeader]]:
     """Return the position and header of each whole batch in `data`.
 
-    The first batch must contain the offset `expected`.
+    `expected` is the offset from which `data` was read. The first batch contains it, or begins after it.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, a checksum is wrong, or offsets overlap or are out of order.
+        KafkaError: CORRUPT_MESSAGE, a checksum is wrong, the first batch ends before `expected`, or offsets
+            overlap or are out of order.
     """
     found: list[tuple[int, BatchHeader]] = []
     for position, header in batches(data):

@@ -80,8 +80,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         client_id: client id in each request.
         max_response_bytes: size of the largest response; a larger one ends the connection.
         on_room: called when data can be written again, after the write buffer was full.
-        on_lost: called once with the reason when the connection has ended, after the unanswered requests have
-            failed.
+        on_lost: called once, with this connection and the reason, when the connection has ended and its
+            unanswered requests have failed.
     """
 
     def __init__(

@@ -102,7 +102,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         Args:
             view: settings of the broker, and its image (copy) of the cluster's metadata.
             log: the partitions of `__consumer_offsets`.
-            unique: returns a new unique part of a member id.
+            unique: returns a different text at each call, for the end of a new member id or the whole id.
             search: finds topics by regular expressions.
             assigning: thread that computes assignments.
             persister: reads and writes the states of share partitions.

@@ -90,7 +90,7 @@ class GroupShard:
         Args:
             context: what the coordinator runtime gives to the shard, such as the clock and the timers.
             view: settings of the broker, and its image (copy) of the cluster's metadata.
-            unique: returns a new unique part of a member id.
+            unique: returns a different text at each call. The text becomes the end of a new member id.
             search: finds topics by regular expressions.
             assigning: thread that computes assignments.
             persister: reads and writes the states of share partitions.
@@ -197,7 +197,10 @@ class GroupShard:
             group.members.drop()
 
     def _step(self, group_id: str, step: Callable[[], Sequence[StoredRecord]]) -> None:
-        """Start `step` under the group's lock, and append the records that it returns. Do not wait for it."""
+        """Run `step` under the group's lock, and append the records that it returns.
+
+        The method itself returns at once. It does not wait for the lock or the append.
+        """
         self._context.write(group_id, lambda _: Result(records=step()))
 
     def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:

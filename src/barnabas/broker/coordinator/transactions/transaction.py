@@ -168,7 +168,8 @@ class Transaction(NamedTuple):
     def is_ending_for(self, producer: ProducerIdentity) -> bool:
         """Whether markers of the last transaction of `producer` are still being written.
 
-        The producer must wait until then. The epoch of `producer` does not matter.
+        The producer must wait until they are written. The producer id in `producer` selects the transaction,
+        and its epoch does not matter.
         """
         return self.state.is_prepared and producer.producer_id in (
             self.producer_id,

@@ -170,10 +170,10 @@ class ClassicGroup:
             self.leader = new.member_id
 
     def elect_joined_leader(self) -> bool:
-        """If the leader has not joined, make a member that has joined the leader.
+        """If the leader has not joined, choose a new leader from the members that have joined.
 
-        Return True if the leader has joined now. Return False, and change nothing, if the group has no leader
-        or if no member has joined.
+        Return True if the leader, old or new, has joined. Return False, and change nothing, if the group has
+        no leader or if no member has joined.
         """
         leader = self.members.get(self.leader or "")
         if leader is None:

@@ -45,7 +45,7 @@ class ClassicMembership:
         view: settings of the broker.
         sessions: the session timeouts of members.
         rebalance: runs the rebalances of the groups.
-        unique: returns a text that no other call has returned: the end of a new member id.
+        unique: returns a different text at each call. The text becomes the end of a new member id.
         held: counts the bytes of metadata that the members of all groups hold in memory.
         most_bytes: returns the size of the largest batch that can be appended, in bytes.
     """

@@ -34,7 +34,7 @@ class ClassicMembers:
 
     Args:
         membership: adds and removes members of these groups.
-        unique: returns a text that no other call has returned: the end of a new member id.
+        unique: returns a different text at each call. The text becomes the end of a new member id.
     """
 
     def __init__(self, membership: ConsumerMembership, unique: Callable[[], str]) -> None:

@@ -51,7 +51,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, GroupDraft]):
             context: what the coordinator runtime gives to the shard, such as the clock and the timers.
             find: called with a group id; returns this group, of any type, or None if it does not exist.
             view: settings of the broker, and its image (copy) of the cluster's metadata.
-            unique: returns a new unique part of a member id.
+            unique: returns a different text at each call. The text becomes the end of a new member id.
             search: finds topics by regular expressions.
             assigning: thread that computes assignments.
             downgraded: called when a group has become classic, with the group and the reason for a rebalance

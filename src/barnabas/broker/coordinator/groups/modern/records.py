@@ -55,11 +55,10 @@ def decode_record(kind: int, key: bytes, value: bytes | None) -> ModernGroupReco
 
 @dataclass(frozen=True)
 class RecordTypes(Generic[M]):
-    """The record classes of one type of group, for the kinds of records that both types have.
+    """The record classes of consumer groups or of share groups, for the kinds of records that both have.
 
-    The types are consumer groups and share groups. Each `Pair` has the classes of a record's key and value.
-    `M` is the class of the group's members. The fields that are functions convert a member to the values of
-    its records, and back.
+    Each `Pair` has the classes of a record's key and value. `M` is the class of the group's members. The
+    fields that are functions convert a member to the values of its records, and back.
     """
 
     #: group epoch and metadata hash

@@ -38,7 +38,7 @@ class _Snapshot(NamedTuple):
 class Topics:
     """The topics of the cluster, as the broker's current metadata image shows them.
 
-    After `snapshot`, the new object keeps the image of that moment.
+    The object that `snapshot` returns keeps the image of that moment.
     """
 
     def __init__(self, view: HasImage) -> None:
