@@ -21,7 +21,9 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 def lock(fd: int, *, against_java: bool = False) -> None:
-    """Lock an open file until the descriptor is closed. Two descriptors of one process exclude each other.
+    """Lock an open file until the descriptor is closed, without waiting for the lock.
+
+    Two descriptors of one process exclude each other, too.
 
     Args:
         against_java: exclude Java programs too, whose locks are POSIX record locks; `fd` must be writable. On

@@ -181,8 +181,8 @@ class Controller:
 
         If this broker is elected, it also elects leaders for partitions without one.
 
-        After this call, a background task repeats the registration and the election when necessary: in each
-        new session with the metadata store, when the cluster has no controller, and after a connection error.
+        After this call, a background task repeats the registration and the election. It does so in each new
+        session with the metadata store, when the cluster has no controller, and after a connection error.
 
         Raises:
             StoreError: the store cannot be used; NodeExistsError: a live broker has this broker's id.
@@ -237,7 +237,7 @@ class Controller:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def note_isolation(self, isolated: bool) -> None:
-        """Announce whether this broker is isolated from the others.
+        """Register whether this broker is isolated from the other brokers.
 
         An isolated broker also resigns as controller. It takes part in the election of the next one only if
         no other broker can become controller.
@@ -279,7 +279,10 @@ class Controller:
         self._begin_join()
 
     async def leave(self, patience: float) -> None:
-        """Announce that the broker shuts down, and wait until others lead all partitions that they can lead.
+        """Register that this broker shuts down, and wait until other brokers lead its partitions.
+
+        Do not wait for partitions that no other broker can lead. If the metadata store cannot be reached,
+        return at once.
 
         Args:
             patience: time limit in seconds. After it, this method returns without an error.

@@ -75,7 +75,10 @@ class KeyedLock:
             self.keys.pop(key, None)
 
     def clear(self) -> None:
-        """Drop all locks, and run every waiting operation, which must notice that its shard is gone."""
+        """Drop all locks, because the shard is unloaded, and run every waiting operation.
+
+        Each operation must itself notice that its shard is gone.
+        """
         keys, self.keys = self.keys, {}
         for state in keys.values():
             for _, run in state.waiting:

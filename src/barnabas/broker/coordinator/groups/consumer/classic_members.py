@@ -112,8 +112,8 @@ class ClassicMembers:
         If a static member has restarted, replace it in the draft.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_INSTANCE_ID, another member has the
-                instance id.
+            KafkaError: if a static member sends a member id: UNKNOWN_MEMBER_ID, no member has the instance
+                id; FENCED_INSTANCE_ID, another member has it.
         """
         group, instance_id = draft.group, request.group_instance_id
         if instance_id is None:

@@ -97,9 +97,10 @@ class DelayedAssignments(Generic[G, D]):
             await self._stored(group_id, partial(_put_epoch, epoch))
 
     async def _settled(self, group_id: str) -> G | None:
-        """Wait until the group's epoch has not changed for `DELAY` seconds, at most `_LONGEST_DELAY` seconds.
+        """Wait until the group's epoch has not changed for `DELAY` seconds.
 
-        Return the group; None if it does not exist.
+        If it changes all the time, wait for `_LONGEST_DELAY` seconds. Return the group; None if it does not
+        exist.
         """
         epoch = None
         for _ in range(round(_LONGEST_DELAY / DELAY)):
