@@ -181,7 +181,7 @@ def throttle_plan(moves: Moves, plan: Mapping[TopicPartition, Sequence[BrokerId]
 def raise_refused(errors: Mapping[TopicPartition, KafkaError], what: str) -> None:
     """Raise click.ClickException if `errors` is not empty. The message is one line with the first errors.
 
-    `what` is the participle in "2 partitions could not be moved".
+    `what` completes the message: "moved" gives "2 partitions could not be moved".
     """
     if errors:
         named = "; ".join(f"{partition}: {error.message}" for partition, error in [*errors.items()][:_NAMED])

@@ -14,7 +14,7 @@ _INTERVAL = 0.2
 class Counter:
     """Counts records and bytes. If `shown` is true, it prints the counts on stderr a few times a second.
 
-    With `total_bytes`, the line also has the share of these bytes that has been counted.
+    If `total_bytes` is not 0, it also prints which percentage of these bytes is counted.
     """
 
     def __init__(self, verb: str, *, shown: bool, total_bytes: int = 0) -> None:

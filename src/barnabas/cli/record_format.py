@@ -104,7 +104,7 @@ def _headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
 
 
 class Template:
-    r"""A template such as `{key} {value}\n`, whose fields are those of a record.
+    r"""A template such as `{key} {value}\n`, with the names of a record's fields in braces.
 
     Raises:
         click.UsageError: a field is not known or the braces do not match.

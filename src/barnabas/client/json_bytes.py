@@ -42,7 +42,7 @@ def in_base64(data: bytes) -> dict[str, str]:
 
 
 def is_base64(value: Any) -> bool:
-    """Whether a JSON value is an object with the only name "base64"."""
+    """Whether a JSON value is an object with one name, "base64"."""
     return isinstance(value, dict) and set(value) == {"base64"}
 
 

@@ -40,8 +40,8 @@ class KeepAlive:
     Args:
         consumer: consumer of librdkafka. Each poll must be within `reading`.
         max_poll_interval: `max.poll.interval.ms` of the consumer, in seconds.
-        drop: called with the partitions that a rebalance has removed; drops the caller's buffered records of
-            them. The lock `changed` is held during the call.
+        drop: called with the partitions that a rebalance has removed. It must drop the records of these
+            partitions that the caller has buffered. The lock `changed` is held during the call.
 
     Attributes:
         changed: lock for the caller's current record and the caller's buffered records.
@@ -238,7 +238,7 @@ class KeepAlive:
 
 
 def _run(keeper: weakref.ref[KeepAlive], stopped: threading.Event, interval: float) -> None:
-    """Run the thread with only a weak reference, so that a consumer without `close` can be collected."""
+    """Run the thread with a weak reference only: a consumer without `close` can be garbage-collected."""
     while not stopped.wait(interval):
         found = keeper()
         if found is None:

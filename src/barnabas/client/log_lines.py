@@ -147,7 +147,7 @@ def _logfmt(line: str) -> Fields | None:
 def _structured(fields: Fields) -> Fields:
     """Return the fields of a JSON or logfmt line, with level, message and timestamp under these names.
 
-    All other fields are unchanged. Without a message, all fields as JSON are the message.
+    All other fields are unchanged. If the line has no message, the message is the JSON of all its fields.
     """
     found: Fields = {}
     level = _first(fields, _LEVEL_KEYS, str)

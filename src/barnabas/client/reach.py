@@ -29,7 +29,7 @@ def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S) -> None:
         timeout: seconds for all connections together; an answer can take `_ANSWER_S` seconds more.
 
     Raises:
-        AuthenticationError: a broker answers, but the broker rejects the client, or the client the broker.
+        AuthenticationError: a broker answers, but it rejects the client, or the client rejects the broker.
         ClientError: no server answers, or none answers at the addresses that the cluster advertises. The text
             has the reason for each address.
     """
@@ -102,11 +102,12 @@ def _try_each(
 ) -> _Result | list[str]:
     """Probe all addresses at the same time. Return the result of the first successful probe.
 
-    `probe` is called in a thread for each address. If it cannot reach the address, it raises an error.
-    If no probe succeeds, return a text for each address, with the address and the reason.
+    `probe` is called in a thread for each address. If it cannot reach the address, it raises an error. If no
+    probe succeeds, return a text for each address, with the address and the reason.
 
     Raises:
-        AuthenticationError: before any probe succeeded, a broker rejected the client, or the client a broker.
+        AuthenticationError: before any probe succeeded, a broker rejected the client, or the client rejected
+            a broker.
     """
     outcomes: queue.SimpleQueue[tuple[_Attempt, _Result | str | AuthenticationError]] = queue.SimpleQueue()
     attempts = [_Attempt(address, timeout, security) for address in dict.fromkeys(addresses)]

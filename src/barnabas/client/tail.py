@@ -47,7 +47,7 @@ class Position:
 
     @classmethod
     def decode(cls, text: str) -> Position:
-        """Decode the text of `encode`. Raises ValueError for any other text."""
+        """Return the position that `encode` has converted to `text`. Raises ValueError for any other text."""
         inode, offset, check_size, check = text.split(":")
         return cls(int(inode), int(offset), int(check_size), int(check, 16))
 
@@ -65,7 +65,7 @@ class FileTail:
     """Reads the lines of a log file in the order in which they were written, from a position on.
 
     Args:
-        path: name of the file. After a rotation another file has it.
+        path: path of the file. After a rotation, another file has this path.
         position: position at which an earlier reader stopped. None begins with `history`, or with the present
             file.
         since_ns: time at which the position was reached, in ns since the epoch. If the position's file no
@@ -154,7 +154,7 @@ class FileTail:
             self._file = None
 
     def _fill(self) -> bool:
-        """Read more. Return whether there is a line to return."""
+        """Read the next bytes of the file. Return whether `next_line` has a line to return."""
         assert self._file is not None
         try:
             chunk = self._file.read(_CHUNK)

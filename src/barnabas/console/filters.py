@@ -3,8 +3,8 @@
     value.order.total > 100 && header.region == "eu"
     key ~ "^user-\\d+$" || !(partition == 3)
 
-Regular expressions are those of RE2, which takes time in proportion to the text. In another console, filters
-were scripts, and strangers could run programs on its server.
+Regular expressions have the syntax of RE2. The time of a search is in proportion to the text. In another
+console, filters were scripts, and strangers could run programs on its server.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def decoder_for(directory: str) -> Decoder:
 
 
 def record_fields(record: Record, header: BatchHeader, decoder: Decoder) -> JsonObject:
-    """Return a record of the batch with `header` as a JSON object. `decoder` gives key and value."""
+    """Return a record of the batch with `header` as a JSON object. `decoder` decodes its key and value."""
     key, value = _decode(record, header, decoder)
     return {
         "offset": record.offset,

@@ -165,7 +165,10 @@ def broker(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
 
 
 def _partitions(metadata: Any, broker: int) -> tuple[list[str], list[str], list[str]]:
-    """Return three lists of partitions: those that a broker leads, holds, and is not in sync for."""
+    """Return a broker's partitions, by name: those that it leads, all of them, and those whose ISR lacks it.
+
+    Partitions of internal topics come last.
+    """
     led, held, behind = [], [], []
     for topic in sorted(metadata.topics, key=lambda topic: (bool(topic.is_internal), str(topic.name))):
         for p in sorted(topic.partitions, key=lambda p: int(p.partition_index)):

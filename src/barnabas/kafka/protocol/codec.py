@@ -114,8 +114,8 @@ def encode_chunks(message: Message, version: int, out: bytearray | None = None) 
     If `out` is given, the message is appended to it, and `out` is the first buffer. Large record batches
     become buffers of their own, without a copy.
 
-    Raises ProtocolError if a value does not fit its field, or the message does not have that version. A field
-    is also unfit if it is None and does not allow null.
+    Raises ProtocolError if a value does not fit its field, or the message does not have that version. None
+    does not fit a field that does not allow null.
     """
     cls = type(message)
     try:

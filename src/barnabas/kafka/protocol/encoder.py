@@ -158,8 +158,8 @@ class _Compiler(FunctionBuilder):
     def unless_null(self, value: str, null_code: str, required: str | None) -> Iterator[None]:
         """Emit code that writes null; inside the `with` block, emit the code for a `value` that is not null.
 
-        Null is written as 0; in a version that is not flexible, as -1 of the `struct` code `null_code`. If
-        `required` is the name of a field, the code rejects null.
+        In a flexible version, null is a byte 0. In another version, it is -1 in the `struct` code
+        `null_code`. If `required` is the name of a field, the code rejects null.
         """
         before = list(self.run)
         with self.block(f"if {value} is None:"):

@@ -1,5 +1,5 @@
 """Requests and responses: one module per API, with the API's name.
 
-Names, order and defaults of the fields are those of the protocol specification, versions those that Apache
-Kafka 4.2 serves. A module's docstring lists the changes in each version.
+The fields have the names, the order and the defaults of the protocol specification. The versions are the ones
+that Apache Kafka 4.2 serves. A module's docstring lists the changes in each version.
 """
