@@ -60,7 +60,10 @@ def find_broker(nodes: Iterable[BrokerNode], broker: int) -> BrokerNode:
 def current_replicas(moves: Moves, topics: Sequence[str] = ()) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     """Return the replicas of each partition of `topics`, or of all topics if `topics` is empty.
 
-    If a partition is moving, the result has its replicas after the move. Raises the errors of `Moves`.
+    If a partition is moving, the result has its replicas after the move.
+
+    Raises:
+        KafkaError: a topic does not exist, or a broker rejects the request. ClientError: no broker answers.
     """
     under_way = moves.under_way()
     return {

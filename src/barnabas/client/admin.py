@@ -157,7 +157,8 @@ class Admin:
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete each partition's records below its offset in `before`; -1 deletes all records.
 
-        Return the log start offset of each partition after that: the lowest one of its live replicas.
+        Return each partition's new log start offset. If replicas differ, it is the lowest one of the live
+        replicas.
         """
         offsets = {TopicPartition(*partition): offset for partition, offset in before.items()}
         return offset_calls.delete_records(self._brokers, offsets)

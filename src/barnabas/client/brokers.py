@@ -274,7 +274,9 @@ class Brokers:
         return PendingResponse(self._pool, address, connection)
 
     def ask_every(self, request: Request, *, deadline: float | None = None) -> BrokerResponses:
-        """Send the same request to every live broker. Return the responses, as `ask_each` does.
+        """Send the same request to every live broker. Return the responses.
+
+        A broker that does not answer is in the `failures` of the result, and raises nothing.
 
         Args:
             deadline: monotonic seconds; `timeout` from now if it is None.

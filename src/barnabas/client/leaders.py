@@ -27,7 +27,7 @@ class LeaderAnswers:
         told: for each answered partition, its part of the leader's response.
         refused: the error code of each partition that its leader rejected, that has no leader, or that does
             not exist.
-        silent: for each other partition, the error of its leader, which did not answer.
+        silent: for each partition whose leader did not answer, the error.
     """
 
     told: dict[TopicPartition, Any] = field(default_factory=dict)

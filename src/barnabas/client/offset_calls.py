@@ -99,7 +99,8 @@ def offsets_request(
 def delete_records(brokers: Brokers, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Delete each partition's records below its offset in `before`; -1 deletes all records.
 
-    Return the log start offset of each partition after that: the lowest one of its live replicas.
+    Return each partition's new log start offset. If replicas differ, it is the lowest one of the live
+    replicas.
 
     Raises:
         KafkaError: a partition does not exist, or its leader rejects the offset. Records of other partitions

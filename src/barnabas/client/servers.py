@@ -63,7 +63,9 @@ def servers_of(text: str, settings: Mapping[str, object]) -> Servers:
 def security_for(text: str) -> ConnectionSecurity | None:
     """Return TLS and SASL for a connection to a broker of the cluster at `text` (``host:port,...``).
 
-    If `text` is a `Servers`, the results and errors are those of `Servers.security`. If it is another str,
-    return None.
+    Return None if neither is configured, and for a plain str, which has no settings.
+
+    Raises:
+        SettingError: a setting is not supported, or a file has the wrong content.
     """
     return text.security if isinstance(text, Servers) else None

@@ -40,7 +40,7 @@ _FORMS = tuple(
 
 
 def take_timestamp(text: str, start: int = 0) -> tuple[str, int] | None:
-    """Return the timestamp at the position `start` in ISO 8601, and the position of its end.
+    """Return the timestamp that begins at `start`, converted to ISO 8601, and the position after its end.
 
     Return None if there is no timestamp, or it is not a real date.
     """

@@ -103,7 +103,10 @@ class Survey:
         """Return the present totals.
 
         In a small cluster, the totals are of all topics. In a large cluster, they are of the topics that the
-        survey has counted so far. Raises the errors of `Brokers`.
+        survey has counted so far.
+
+        Raises:
+            KafkaError: a broker rejects a request. ClientError: no broker answers in time.
         """
         metadata = self._metadata()
         self._looked = time.monotonic()

@@ -61,7 +61,8 @@ class Privacy:
 class ClusterView:
     """The cluster that the pages show. Any thread can use this object.
 
-    Every method raises the same errors as `Brokers`.
+    Every method raises KafkaError if a broker rejects a request, and ClientError if no broker answers in
+    time.
     """
 
     def __init__(self, servers: str, *, decode: Decode | None = None, privacy: Privacy | None = None) -> None:
@@ -150,7 +151,10 @@ class ClusterView:
         return self.shared("ends", 1.0, self._asked_ends)
 
     def ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the end offsets of some partitions, without those whose leader is missing or silent."""
+        """Return the end offsets of some partitions.
+
+        Partitions without a leader, and those whose leader does not answer, are left out.
+        """
         wanted = set(partitions)
         topics = {partition.topic for partition in wanted}
         led = live_leaders(topic for topic in self.metadata().topics if topic.name in topics)

@@ -111,7 +111,13 @@ class Encoder:
         return prefix(self._schema.id) + content
 
     def encode_text(self, text: str | bytes) -> bytes:
-        """Return the payload of a JSON text. Raises the errors of `encode`; UnfitError if it is not JSON."""
+        """Return the payload of a JSON text: the magic byte, the schema's id, and the encoded value.
+
+        Raises:
+            UnfitError: the text is not JSON in UTF-8, or the schema does not allow the value.
+            SchemaError: the schema cannot be used.
+            ConfigError: a package that the format needs is not installed.
+        """
         try:
             value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
         except RecursionError:

@@ -52,7 +52,11 @@ class Reads(Protocol):
     """The part of a `SchemaRegistry` that finds schemas."""
 
     def get(self, path: str) -> Any:
-        """Return the JSON of the response to GET `path`. Raises the errors of `SchemaRegistry.get`."""
+        """Return the JSON of the response to GET `path`.
+
+        Raises RegistryRefused if the registry refuses the request or does not have the item. Raises
+        RegistryError if it does not answer, or fails.
+        """
         ...
 
 

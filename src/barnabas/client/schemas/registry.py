@@ -116,9 +116,13 @@ class SchemaRegistry:
         return self._ask("GET", path, None, self._patience.read_s)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Send a request that makes or checks a change. Return the response's JSON. Raises as `get`.
+        """Send a request that makes or checks a change. Return the response's JSON.
 
         The request has `body` as JSON; None sends no body.
+
+        Raises:
+            RegistryRefused: the registry refuses the request, or does not have the item.
+            RegistryError: the registry does not answer, or fails.
         """
         return self._ask(method, path, body, self._patience.change_s)
 

@@ -48,9 +48,13 @@ def download_value(view: ClusterView, topic: str, query: Query) -> Download:
 
 
 def download_records(view: ClusterView, topic: str, query: Query) -> Download:
-    """Return records as lines of JSON, in the form of ``barnabas consume --json``.
+    """Return the records that a query selects as lines of JSON, in the form of ``barnabas consume --json``.
 
-    The query is that of the records page. Raises the errors of `records.search`.
+    The query has the same parameters as on the records page.
+
+    Raises:
+        QueryError, FilterError: a part of the query is invalid, or needs values that the console hides.
+        KafkaError: there is no such topic.
     """
     masks = view.privacy.paths(topic)
 

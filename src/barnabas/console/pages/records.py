@@ -269,16 +269,24 @@ class Search(Generic[T]):
 def record(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     """Return the data of one record, with up to `MOST_SHOWN` characters of each part.
 
-    Query: ``partition``, ``offset``, ``format``. Raises the errors of `record_at`.
+    Query: ``partition``, ``offset``, ``format``.
+
+    Raises:
+        QueryError: there is no such record, its partition has no leader, or a part of the query is invalid.
+        KafkaError, ClientError: the record cannot be read.
     """
     found = record_of(view, name, query)
     return content(view, found, choice(query, "format", FORMATS), view.privacy.paths(name), MOST_SHOWN)
 
 
 def record_of(view: ClusterView, name: str, query: Query) -> Record:
-    """Return the record that ``partition`` and ``offset`` of a query select. Raises as `record_at`.
+    """Return the record that ``partition`` and ``offset`` of a query select.
 
     The record may belong to an aborted transaction.
+
+    Raises:
+        QueryError: there is no such record, its partition has no leader, or a part of the query is invalid.
+        KafkaError, ClientError: the record cannot be read.
     """
     partition = whole(query, "partition", 0, most=2**31 - 1)
     return record_at(view, name, partition, whole(query, "offset", 0), with_aborted=True)

@@ -55,7 +55,9 @@ def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> M:
 def decoder(cls: type[Message], version: int) -> Decoder:
     """Return the decoder of a message: ``decoder(cls, version)(buffer, position)``.
 
-    The decoder raises `struct.error` or IndexError if the buffer ends too soon, and the errors of `decode`.
+    The decoder raises `struct.error` or IndexError if the buffer ends too soon. It raises ProtocolError if
+    the bytes are not exactly one valid message. This function raises ProtocolError if the message does not
+    have the version.
     """
     return _decoders.get((cls, version)) or _decoder(cls, version)
 
@@ -64,7 +66,7 @@ def counting_decoder(cls: type[Message], version: int) -> CountingDecoder:
     """Return a decoder that counts elements, for a message that may be large.
 
     ``counting_decoder(cls, version)(buffer, position, most)`` returns the message and its number of elements.
-    The decoder raises the errors of `decoder`, and TooManyElements if there are more than `most` elements.
+    It raises the same errors as a `decoder`, and TooManyElements if there are more than `most` elements.
     """
     known = _counting_decoders.get((cls, version))
     if known is None:
@@ -125,7 +127,10 @@ def encode_chunks(message: Message, version: int, out: bytearray | None = None) 
 
 
 def encode(message: Message, version: int, prefix: bytes = b"") -> bytes:
-    """Return `prefix` and the message as one buffer. Raises the errors of `encode_chunks`."""
+    """Return `prefix` and the message as one buffer.
+
+    Raises ProtocolError if a value does not fit its field, or the message does not have that version.
+    """
     cls = type(message)
     try:
         # As `encode_chunks`, without its calls: the coordinators encode each record in this way.

@@ -249,8 +249,8 @@ def _has_tags(cls: type[Response], version: int) -> bool:
 def encode_request(header: RequestHeader, request: Request) -> list[Chunk]:
     """Return the frame of a request, as chunks to send one after another.
 
-    `request` determines the API, whatever the `api_key` of `header`. Raises the errors of
-    `codec.encode_chunks`.
+    The class of `request` determines the API key: the `api_key` of `header` is ignored. Raises ProtocolError
+    if a value does not fit its field, or the request does not have the version in `header`.
     """
     client_id = b"" if header.client_id is None else header.client_id.encode()
     length = -1 if header.client_id is None else len(client_id)
