@@ -68,9 +68,9 @@ class PlainExchange:
 
 
 def _fits(password: str, stored: StoredPassword) -> bool:
-    """Whether `password` is that of the user whose stored data is `stored`.
+    """Whether `password` is the password from which the user's stored data `stored` was made.
 
-    The result is False if `stored` has the computed data of an unknown user (`is_known`). Every check takes
+    The result is False for an unknown user, whose data was computed (`is_known` is False). Every check takes
     the same time: for a plain text password, for a derived key and for an unknown user.
     """
     credential = stored.credential

@@ -222,7 +222,7 @@ class LogCleaner(Generic[P]):
         return max(free, key=lambda item: item[1].ratio, default=None)
 
     async def _settle_swap(self, log: PartitionLog) -> None:
-        """Complete or undo the replacement of segments by a cleaned segment that an error has interrupted.
+        """Complete or undo a replacement of segments by a cleaned segment, if an error interrupted it.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log's files cannot be changed.

@@ -45,11 +45,12 @@ class ColdReads:
         await asyncio.shield(future)
 
     async def retry(self, read: Callable[[bool], R], cold: ColdRead) -> R:
-        """Load the bytes that `read` needs into memory, then return its result.
+        """Load the bytes that `cold` names into memory. Then call `read`, and return its result.
 
         Args:
-            read: function whose argument says whether it may wait for the disk. If it may not, it can raise
-                `ColdRead`. It is called with True if the loaded bytes are no longer in memory.
+            read: function whose argument says whether it may wait for the disk. With False, it can raise
+                `ColdRead`: the method then loads these bytes, too. The argument is True only if the system
+                has removed the loaded bytes from memory.
             cold: the error that an earlier call of `read` has raised.
         """
         while True:

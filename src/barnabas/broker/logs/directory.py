@@ -211,7 +211,7 @@ class LogDirectory:
 
     @property
     def _all_logs(self) -> Mapping[TopicPartition, PartitionLog]:
-        """The logs with entries in checkpoints: those of the directory, and copies for moves."""
+        """All logs with entries in the checkpoints: the directory's logs, and the copies in `futures`."""
         return ChainMap(self.logs, self.futures) if self.futures else self.logs
 
     @property
@@ -421,7 +421,7 @@ class LogDirectory:
     def create_future(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, start: Offset
     ) -> PartitionLog:
-        """Create an empty copy, which begins at `start`, of a log that moves to this directory.
+        """Create the copy for a log that moves to this directory. The empty copy begins at offset `start`.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, or the copy could not be created.
@@ -486,7 +486,7 @@ class LogDirectory:
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, the folder could not be created, or
-                the file system takes its name for that of another log (`_require_other_folder`).
+                another log's folder has the same name except for upper case (`_require_other_folder`).
         """
         env = self.env
         if env.failure is not None:
@@ -514,12 +514,12 @@ class LogDirectory:
         return self.adopt(log)
 
     def _require_other_folder(self, topic_partition: TopicPartition) -> None:
-        """Check that no other log here has a folder whose name differs from that of a new log only in case.
+        """Check that no other log's folder has the same name as a new log's folder except for upper case.
 
-        Many file systems of macOS and Windows treat both names as the same.
+        Many file systems of macOS and Windows treat ``Orders-0`` and ``orders-0`` as the same folder.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, there is such a folder.
+            KafkaError: KAFKA_STORAGE_ERROR, another log of this directory has the folder.
         """
         folded = str(topic_partition).casefold()
         for other in self.logs:

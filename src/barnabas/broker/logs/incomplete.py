@@ -87,8 +87,8 @@ class IncompleteReplicas:
     async def note_emptied(self, opened: PartitionLog) -> None:
         """Store on disk that the log of an incomplete replica was emptied.
 
-        A restart of the broker then keeps the records that are copied after this call. Do nothing if the log
-        is not that of an incomplete replica.
+        A restart of the broker then keeps the records that are copied after this call. Do nothing if the
+        replica is not incomplete.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the file that marks the replica could not be written.

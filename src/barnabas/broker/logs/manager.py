@@ -413,8 +413,8 @@ class LogManager:
         Args:
             hosted: partitions of this broker, with their topic ids.
             config_of: returns the settings of a topic, by its name.
-            nameless: replicas whose folders `load` has renamed, because they do not name their topic. These
-                replicas get empty logs, too.
+            nameless: replicas whose folders `load` has renamed, because the folders do not contain a topic
+                id. These replicas get empty logs, too.
 
         Returns:
             The directories with new empty logs, whose checkpoints must be written again.
@@ -674,7 +674,7 @@ class LogManager:
                 log.warning("%s is the copy of a log that is not here: the broker does not use it", path)
 
     async def _load_copies_of(self, opened: Sequence[PartitionLog]) -> None:
-        """Open the copies for the moves of logs that `open_postponed` has opened."""
+        """Open the copies of the logs that `open_postponed` has just opened, to continue their moves."""
         late = {(each.topic_id, each.topic_partition.partition): each for each in opened}
         for directory in self._directories:
             if directory.failure is not None:

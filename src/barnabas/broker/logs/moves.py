@@ -319,7 +319,10 @@ def _surplus(current: PartitionLog, future: PartitionLog) -> _Cut | None:
 
 
 def _follow(current: PartitionLog, future: PartitionLog) -> None:
-    """Advance the copy's high watermark and start to those of the log."""
+    """Advance the high watermark and the start offset of the copy `future` to the values of the log.
+
+    The start offset is at most the copy's high watermark.
+    """
     future.advance_high_watermark(current.high_watermark)
     if future.log_start_offset < current.log_start_offset:
         future.advance_log_start(min(current.log_start_offset, future.high_watermark))

@@ -56,7 +56,8 @@ _LEAST_BYTES = 256 * 1024
 class Found:
     """A copy of the journal as it was found on disk: its content, or the reason why it cannot be used.
 
-    `like` is another copy that was found. If its content is the same, it is not decoded again.
+    `like` is a copy that was found before. If this copy has the same content, it takes over the decoded
+    journal of `like`.
 
     Raises:
         StoreUnavailableError: the copy is from another version of Barnabas.
@@ -154,7 +155,7 @@ def choose(copies: Sequence[Found]) -> Found | None:
 class JournalCopies:
     """The open copies of the journal. All methods block; only the store's own thread should call them.
 
-    `open` returns such an object. `journal` is the content that all usable copies have.
+    `open` returns an object of this class. `journal` is the content that all usable copies have.
     """
 
     def __init__(

@@ -125,8 +125,8 @@ class DurableTree:
     def submit(self, operations: Sequence[Operation] | Planned, session: int) -> Transaction:
         """Queue a transaction. Transactions are applied in the order of these calls.
 
-        `operations` can be a function. It is then called just before its operations are applied, with the
-        tree to which they will be applied. `session` is the id of the session that owns new ephemeral nodes.
+        `operations` can be a function of the present tree that returns the operations. It is called when all
+        earlier transactions are applied. `session` is the id of the session that owns new ephemeral nodes.
 
         Raises:
             StoreUnavailableError: the tree is closed.

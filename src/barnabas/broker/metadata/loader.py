@@ -1,4 +1,4 @@
-"""Keeps a broker's cluster image up to date with the metadata store, and calls its listeners."""
+"""Keeps a broker's cluster image up to date with the metadata store, and tells listeners each change."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class MetadataLoader:
     """Owns and updates the `ClusterImage` of a broker.
 
     The store's watches report the paths that changed. A task reads these again, replaces the metadata image,
-    and calls the listeners with the difference. Changes that arrive meanwhile go into the next images, some
-    hundred nodes at a time.
+    and calls the listeners with the difference. Changes that arrive meanwhile go into the next images, each
+    with a few hundred changed nodes.
 
     While the session with the store was not connected, no watch reported changes. So when it is connected
     again, the loader reads everything again. It retries a failed read at growing intervals. If a listener

@@ -129,7 +129,7 @@ async def prepare(store: MetadataStore, random: Random) -> str:
 
 
 async def _make_missing(store: MetadataStore) -> None:
-    """Create those of `znodes.FOLDERS` that are missing. An earlier version of Barnabas created fewer."""
+    """Create the nodes in `znodes.FOLDERS` that are missing. An earlier version of Barnabas created fewer."""
     needed = [Create(folder) for folder in znodes.FOLDERS]  # other nodes hold what live brokers may know
     for create, node in zip(needed, await store.read([each.path for each in needed]), strict=True):
         if node is None:

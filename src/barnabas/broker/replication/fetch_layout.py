@@ -123,7 +123,7 @@ class SessionLayout:
         return b"".join(((len(content) + 8).to_bytes(4), _KEY_VERSION, correlation_id.to_bytes(4), content))
 
     def read(self, frame: Readable) -> tuple[int, list[Position]] | None:
-        """Return the session epoch and the partitions of a request that `fits`.
+        """Return the session epoch and the partitions of a request for which `fits` is True.
 
         Return None if the request has more than `MOST_PARTITIONS` partitions or topics, removes partitions
         from the session, or has unknown tagged fields.

@@ -247,7 +247,7 @@ class ReplicaManager:
     def _open_soon(self, topic: TopicImage, index: int) -> None:
         """Open a new partition in a later turn of the event loop, because there can be thousands.
 
-        If a request needs the partition before, the request opens it at once (`find`).
+        If a request needs the partition earlier, `find` opens it at once.
         """
         if not self._unopened:
             asyncio.get_running_loop().call_soon(self._open_some)

@@ -38,7 +38,8 @@ class Watched(Protocol):
 class DelayedOperation(Generic[T]):
     """An operation that is tried again whenever a watched partition progresses, until it has a result.
 
-    The constructor does not try the operation: a caller tries it before, and only waits if that fails.
+    The constructor does not call `attempt`. The caller first tries the operation itself, and creates this
+    object only if there is no result yet. The attribute `future` gets the result.
 
     Args:
         watched: partitions whose progress the operation waits for.

@@ -57,11 +57,11 @@ class EarlyBatches:
         return self._count
 
     def note(self, topic: TopicKey, index: int, header: BatchHeader, code: ErrorCode) -> None:
-        """Store that a batch was rejected, until `hand_over` passes this to the partition's log.
+        """Record a rejected batch, until `hand_over` moves the record to the partition's log.
 
-        Do nothing if another batch of the same producer epoch was stored for the partition in the last
-        `_SECONDS` seconds. If more than `_MOST` batches are stored, drop those of the partition that was
-        added first.
+        Do nothing if another batch of the same producer epoch was recorded for the partition in the last
+        `_SECONDS` seconds. If more than `_MOST` batches are recorded, drop all batches of the partition that
+        was added first.
 
         Args:
             topic: id of the topic, or its name if the id is unknown.
@@ -94,10 +94,10 @@ class EarlyBatches:
         return gone
 
     def hand_over(self, topic: TopicKey, index: int, to: Producers) -> None:
-        """Pass a partition's rejected batches to `to`, its new log's producers, and forget them.
+        """Move a partition's rejected batches from this object to `to`, the producers of its new log.
 
-        The log then rejects later batches of the producers until the rejected batches are sent again. Batches
-        older than `_SECONDS`, and batches that the log probably has, are dropped.
+        The log then rejects later batches of a producer until the producer sends its rejected batch again.
+        Drop batches older than `_SECONDS`, and batches that the log probably has (`is_written`).
         """
         if not self._places:
             return

@@ -47,7 +47,7 @@ class Collections:
     def due(self) -> bool:
         """Whether the process should collect all objects soon.
 
-        This is due if the process has many new objects, or uses much more memory than after the last
+        A collection is due if the process has many new objects, or uses much more memory than after the last
         collection of all objects.
         """
         if self._new_ones >= _NEW_ONES and sys.getallocatedblocks() >= _GROWTH * self._blocks:
@@ -117,7 +117,7 @@ def short_collections() -> Iterator[Collections]:
 async def collect_all_when_idle(
     collections: Collections, silent_for: Callable[[], float], cpu_time: Callable[[], float] = process_time
 ) -> None:
-    """Collect all objects whenever this is due and the broker is idle. Never returns.
+    """Collect all objects whenever a collection is due and the broker is idle. Never returns.
 
     The broker is idle if it used little CPU time and no client has sent anything for some time. A broker that
     is never idle for long enough never makes such a collection.

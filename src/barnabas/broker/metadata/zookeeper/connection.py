@@ -249,8 +249,8 @@ def _resolve(future: asyncio.Future[None]) -> None:
 def _attempt_in(session_timeout: float) -> float:
     """Return the time limit for one attempt to connect, in seconds: a part of the session timeout.
 
-    kazoo's own limit is the whole session timeout. If a server accepted the connection and did not answer, as
-    while it starts, the session would end before kazoo tried the next server.
+    kazoo's own limit is the whole session timeout. A server that is starting can accept the connection and
+    not answer. With kazoo's limit, the session would end before kazoo tried the next server.
     """
     return session_timeout / _ATTEMPTS_A_SESSION
 

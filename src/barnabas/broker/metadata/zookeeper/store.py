@@ -99,8 +99,8 @@ class ZooKeeperStore(SingleOperations):
     Its paths are relative to the chroot, which it creates if it is missing.
 
     After a lost session the client opens another one. After every reconnection it sets the watches again and
-    syncs the server with the ensemble, before the state is CONNECTED. So a later read shows the outcome of an
-    uncertain write, and watchers receive every change from there on.
+    syncs the server with the ensemble, before the state is CONNECTED. So a later read shows whether a write
+    without a response was executed. Watchers receive every change after the reconnection.
 
     Requests are sent in the order of the calls. At most `max_in_flight` have no response yet.
     """

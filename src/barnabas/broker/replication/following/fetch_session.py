@@ -85,7 +85,7 @@ class Followed:
         return topic_id, index, self.leader_epoch, end, log.latest_epoch, start, max_bytes
 
     def forget_told(self) -> None:
-        """Ignore the responses to requests in flight, because they are for an earlier end of this log."""
+        """Treat responses to the requests in flight as outdated, because this log has another end now."""
         self.told_in = self.told_first = _NEVER
 
 

@@ -761,7 +761,9 @@ class ReplicaFetcher:
         self._resume(followed)
 
     def _follow_log_start(self, followed: Followed, start: Offset) -> None:
-        """Move a log's start offset to that of the leader, at most to this log's high watermark.
+        """Advance a log's start offset to the leader's log start offset `start`.
+
+        Advance it at most to this log's high watermark.
 
         The start offset changes in memory at once, even if the disk fails. If this replica becomes the
         leader, it must not have the deleted records.

@@ -65,9 +65,10 @@ class FlushSchedule(Generic[P]):
         self._timer: asyncio.TimerHandle | None = None
 
     def safe_end(self) -> Offset:
-        """Return the end of the records that this replica can acknowledge as its own.
+        """Return the end of the records that this replica can acknowledge.
 
-        If the settings require an fsync for some of them, these records do not count before they are on disk.
+        This is the log end. While the settings require an fsync of records, it is the end of the records that
+        are on disk.
         """
         log = self._log
         due = self._due

@@ -4,7 +4,7 @@ Only the controller changes the ISR. When the leader proposes to add a replica, 
 sync at once. The reason is that the controller may accept the proposal long before its answer arrives. So the
 high watermark waits for the *maximal* ISR: the decided one, and every replica proposed since.
 
-This class is separate from `Leader`, because the leader of a partition without followers does not need it.
+`InSyncReplicas` is separate from `Leader`, because the leader of a partition without followers needs none.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class Leader:
     The high watermark is the end of the records that every in-sync replica has. Consumers see no later
     records, and a produce with acks=all waits for it. A replica *has* a record that must be fsynced
     (``flush.messages``, ``barnabas.acks.fsync``) only after the fsync. The high watermark does not advance
-    while fewer than ``min.insync.replicas`` are in sync (KIP-966). Without this rule, records would count as
-    committed that only the last of these replicas has.
+    while fewer than ``min.insync.replicas`` are in sync (KIP-966). Without this rule, records that only one
+    replica has could count as committed.
 
     Args:
         log: the leader's own log.

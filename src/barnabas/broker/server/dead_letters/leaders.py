@@ -143,7 +143,7 @@ class LocalLeader:
 
 
 class RemoteLeader:
-    """Implements `Leader` for a partition that another broker leads, with requests such as a client sends."""
+    """Implements `Leader` for a partition that another broker leads, by Kafka requests to that broker."""
 
     def __init__(self, channel: Channel, place: Place, view: BrokerView) -> None:
         self._channel = channel

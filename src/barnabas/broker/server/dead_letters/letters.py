@@ -117,7 +117,7 @@ def make_batch(
 def offsets_of(source: Source, batch: Buffer) -> list[Offset]:
     """Return the source offsets of the dead letters in `batch`, in ascending order.
 
-    Ignore dead letters from other partitions or other groups than those of `source`.
+    Ignore the dead letters of other source partitions and of other share groups.
     """
     key = source.key
     wanted = {

@@ -138,7 +138,8 @@ class Fetch:
         Args:
             final: return a response even if there are too few records.
             may_wait: allows reads that wait for the disk. If False, records that are not in memory are left
-                out. If `cold_reads` is then not empty, read these into memory and call `attempt` again.
+                out. If `cold_reads` is then not empty, the caller must read these bytes into memory, and call
+                `attempt` again.
         """
         if self.is_watching and not final and not self.cold_reads and not self._is_worth_reading():
             return None
@@ -344,7 +345,7 @@ class Fetch:
         self.watch()
 
     def _read_records_again(self) -> None:
-        """Discard the records read, because the log can change before the response.
+        """Discard all records that were read, because a log can change before the response.
 
         The next attempt reads these partitions again.
         """

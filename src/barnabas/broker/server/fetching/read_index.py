@@ -34,7 +34,7 @@ _FETCHES_WAITED_FOR = 5
 
 
 class _Witness(NamedTuple):
-    """State of a follower's fetch session when the request arrived."""
+    """The state of a follower's fetch session at the time when a client's request arrived."""
 
     session_id: int
     #: the session epoch of the next fetch

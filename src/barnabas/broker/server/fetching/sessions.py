@@ -326,7 +326,10 @@ class FetchSession:
             fetch.has_changed(target)
 
     def was_told(self, target: FetchTarget) -> None:
-        """Remove `target` from `ready` until its partition changes: the client has all its records."""
+        """Remove `target` from `ready`, because the client has all records of the partition.
+
+        The next change of the partition adds the target again.
+        """
         self.ready.pop(target, None)
 
     def was_served(self, target: FetchTarget) -> None:
@@ -401,7 +404,7 @@ class ReplicaSession(FetchSession):
         """Answer the delayed fetch now, if there is one.
 
         The follower's next fetch can add partitions to the session. The response to the delayed fetch must
-        not contain these, because the follower does not expect them there.
+        not contain the added partitions, because the delayed fetch did not request them.
         """
         if self.parked is not None:
             self.parked.expire()
@@ -585,7 +588,7 @@ class FetchSessions:
         self.partitions -= partitions
 
     def drop(self, session: FetchSession) -> None:
-        """Remove a session that its client does not know, because no response has contained its id."""
+        """Remove a session whose id no response has contained, so that the client does not know it."""
         self._drop(session.session_id)
 
     def _close_replica(self, replica: BrokerId) -> None:

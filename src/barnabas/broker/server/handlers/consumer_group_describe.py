@@ -61,7 +61,7 @@ def consumer_group_describe(
 
 
 def _check_topics(group: DescribedGroup, access: Access) -> None:
-    """Check that the client may describe all topics to which members subscribe or that members have.
+    """Check that the client may describe all topics that members subscribe to or have partitions of.
 
     The topics of target assignments count, too (KAFKA-18813).
 

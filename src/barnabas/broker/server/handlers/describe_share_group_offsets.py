@@ -1,7 +1,7 @@
 """DescribeShareGroupOffsets v0-1: returns start offsets (KIP-932) and, from v1 on, the lag (KIP-1226).
 
 A null list of topics requests all partitions in which the group has a state. A partition without a start
-offset gets -1. So do all partitions of a group that does not exist, as in Apache Kafka.
+offset gets -1. If the group does not exist, all partitions get -1, as in Apache Kafka.
 
 The lag is the number of records from the start offset to the high watermark that are not finished yet. It is
 -1 if the number of finished records or the high watermark is unknown. The number is unknown until the

@@ -1,10 +1,10 @@
 """ListOffsets v1-11: returns the offset for a timestamp, or for one of the special timestamps.
 
-The special timestamps are latest, earliest, the largest timestamp (KIP-734), and those of tiered storage
-(KIP-405, KIP-1005, KIP-1023). There is no tiered storage: the earliest local offset is the earliest offset,
-and no offset is tiered or pending upload. Leader epochs are supported (KIP-320). With read_committed, latest
-is the last stable offset. The error is OFFSET_NOT_AVAILABLE until a new leader knows the high watermark
-(KIP-207).
+The special timestamps are latest, earliest, the largest timestamp (KIP-734), and three timestamps of tiered
+storage (KIP-405, KIP-1005, KIP-1023). There is no tiered storage: the earliest local offset is the earliest
+offset, and no offset is tiered or pending upload. Leader epochs are supported (KIP-320). With read_committed,
+latest is the last stable offset. Until a new leader knows the high watermark, consumers get the error
+OFFSET_NOT_AVAILABLE (KIP-207).
 """
 
 from __future__ import annotations

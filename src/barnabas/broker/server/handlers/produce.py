@@ -308,7 +308,7 @@ def _go_on(
     appended: Sequence[AppendInfo],
     failure: KafkaError | None,
 ) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
-    """Append the remaining batches of a request of which `DirectProduce` has already appended the first ones.
+    """Append the batches of a request that `DirectProduce` has not appended yet.
 
     Return the response to the whole request, or an awaitable of it; None with acks=0.
 
@@ -316,7 +316,7 @@ def _go_on(
         ports: the parts of the broker.
         context: context of the request.
         request: the whole request.
-        appended: one item for each batch that was appended.
+        appended: results of the batches that `DirectProduce` has appended: the first batches of the request.
         failure: the error of the next batch, if the partition rejected this batch.
     """
     (topic,) = request.topic_data

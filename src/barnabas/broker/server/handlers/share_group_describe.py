@@ -67,7 +67,7 @@ def share_group_describe(
 
 
 def _check_topics(group: DescribedGroup, access: Access) -> None:
-    """Check that the client may describe all topics to which members subscribe or that members have.
+    """Check that the client may describe all topics that members subscribe to or have partitions of.
 
     Raises:
         KafkaError: TOPIC_AUTHORIZATION_FAILED, the client may not describe one of them.
