@@ -105,6 +105,13 @@ class DeadLettering:
             self.task.cancel()
 
     async def _run(self) -> None:
+        try:
+            await self._write_all()
+        finally:
+            self.task = None  # also after an error: the next change of the state starts another task
+        self._on_idle()
+
+    async def _write_all(self) -> None:
         failures = 0
         while due := self._flight.due_letters():
             done = await self._attempt(due)
@@ -117,8 +124,6 @@ class DeadLettering:
             for first, last in done:
                 self._flight.letters_written(first, last)
             self._on_change()
-        self.task = None
-        self._on_idle()
 
     async def _attempt(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
         try:

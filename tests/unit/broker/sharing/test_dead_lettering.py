@@ -297,3 +297,19 @@ async def test_records_below_the_start_of_the_log_need_no_dead_letter_any_more()
     queue.partition.bounds_moved()
     await asyncio.sleep(10)
     assert queue.letters.written == []
+
+
+@with_log
+async def test_an_error_in_the_middle_does_not_end_the_dead_letters_for_good(caplog):
+    queue = Queue(**DLQ)
+    queue.append(2)
+    await queue.acquire()
+    flight = queue.share_partition.in_flight
+    flight.letters_written = lambda first, last: 1 / 0
+    await queue.acknowledge(0, 0, REJECT)
+    await queue.settle()
+    assert "ZeroDivisionError" in caplog.text
+    del flight.letters_written
+    await queue.acknowledge(1, 1, REJECT)
+    await queue.settle()
+    assert queue.persister.writes[-1] == (2, 0, [])
