@@ -375,8 +375,9 @@ class SharePartition:
     def progressed(self, new_bytes: int) -> None:
         """Wake a waiting fetch, because the partition has changed (`Watcher`).
 
-        `new_bytes` is 0 if the partition's leadership or the bounds of its log have changed. Then also check,
-        in a later turn of the event loop, whether this share partition must end.
+        `new_bytes` is the number of newly committed bytes. It is 0 if the partition's leadership or its log's
+        bounds have changed. Then also check, in a later turn of the event loop, whether this share partition
+        must end.
         """
         if not new_bytes and self._in_flight is not None:  # leadership, or the bounds of the log
             self._loop.call_soon(self._check_partition)

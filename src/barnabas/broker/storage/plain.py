@@ -43,7 +43,7 @@ _EVER = 2**63
 
 
 class PlainLimits:
-    """The limits within which a batch is plain, computed once from a topic's settings.
+    """The limits within which `append_plain` can append a batch, computed once from a topic's settings.
 
     Args:
         config: settings of the topic.

@@ -157,7 +157,8 @@ class DirectProduce:
     ) -> Outcome:
         """Append the batches of a request, in their order.
 
-        Stop before a batch that is not plain, at a batch with an error, and at the end of the time slice.
+        Stop before a batch that `Partition.append_plain` does not append, at a batch with an error, and at
+        the end of the time slice.
 
         Return the encoded response if all batches were appended and need no further acknowledgement. Return
         None, without any effect, if the handler of Produce must execute the whole request. In all other cases

@@ -1,8 +1,8 @@
-"""Delays responses that must not be stale, until this broker has proved that it led when the request arrived.
+"""Delays responses until this broker has proved that it led the partitions when the request arrived.
 
-While the broker is certain of its session with the metadata store, a request needs no confirmation. While the
-broker is not certain, the handler still runs at once, so that the broker executes requests in their order.
-The response or error then waits for the proof by `ReadIndex`.
+This prevents stale responses. While the broker is certain of its session with the metadata store, a request
+needs no confirmation. While the broker is not certain, the handler still runs at once, so that the broker
+executes requests in their order. The response or error then waits for the proof by `ReadIndex`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _CHECKED = 100
 
 
 class NewNames:
-    """Counts the names of one kind that each principal has created since the start of this broker.
+    """Counts the names that each principal has created since the start of this broker, for example group ids.
 
     When a principal has too many names, the broker rejects its requests that would create another name. A
     principal can always use names that exist.
@@ -32,7 +32,7 @@ class NewNames:
     Args:
         what: kind of the names, for messages.
         setting: name of the setting with the limit, for messages.
-        most: returns the largest number of names of a principal.
+        most: returns how many names one principal may create.
         exists: returns whether a name exists; None if this broker does not coordinate the name.
     """
 

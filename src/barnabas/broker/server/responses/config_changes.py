@@ -56,7 +56,7 @@ def results(
     """Return a result for each resource, in the request's order.
 
     Args:
-        result: message class of a result.
+        result: message class of a result, with the fields for an error and for the name of a resource.
         resources: resources of the request.
         error_of: returns the error of a resource; None if the controller has changed it.
     """

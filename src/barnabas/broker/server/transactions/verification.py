@@ -34,9 +34,10 @@ class TransactionalWrite(NamedTuple):
 
 
 class LastMarker(NamedTuple):
-    """The offset of a producer's last transaction marker in a partition, at the time of the leader's request.
+    """The offset of a producer's last transaction marker in a partition.
 
-    `still_valid` compares it with the last marker after the coordinator's response.
+    It is taken when the leader sends its request to the coordinator. After the response, `still_valid`
+    compares it with the last marker at that time.
     """
 
     partition: Partition
