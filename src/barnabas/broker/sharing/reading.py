@@ -42,7 +42,7 @@ class LogBatches:
             position = end
 
     def part(self, first: Offset, last: Offset) -> Chunk:
-        """Return the bytes from the batch that contains the offset `first` to the one that contains `last`.
+        """Return the bytes of the batches that contain the offsets from `first` to `last`.
 
         The iterator must have yielded these batches.
         """

@@ -189,9 +189,10 @@ def load_log(
 
 
 def _load_epochs(env: LogEnvironment, path: str, segments: Segments, *, read_through: bool) -> LeaderEpochs:
-    """Return the leader epochs from the checkpoint. If it is missing or damaged, read the batches' headers.
+    """Return the leader epochs from the checkpoint; if it is missing or damaged, from the batches' headers.
 
-    With `read_through`, return no epochs in that case: the recovery then reads all batches and adds them.
+    With `read_through`, do not read the headers, but return no epochs. The recovery then reads all batches,
+    and adds their epochs.
     """
     file = f"{path}/{EPOCH_FILE}"
     try:
@@ -217,7 +218,7 @@ def _load_epochs(env: LogEnvironment, path: str, segments: Segments, *, read_thr
 
 
 def _problem_at_the_end(active: LogSegment, recovery_point: Offset) -> str | None:
-    """Return why the log does not end as it did at the clean stop; None if it does.
+    """Return how the log's end differs from the log's end at the clean stop; None if it does not differ.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, a batch at the end is damaged.

@@ -279,8 +279,9 @@ class Producers:
     def refuse(self, header: BatchHeader, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
         """Store that a valid batch was rejected with `code`.
 
-        Until the producer has sent this batch again, its later batches get the same error. Do nothing for a
-        marker, for a batch that is not the producer's next one, or if an earlier batch was rejected.
+        Until the producer has sent this batch again, its later batches are rejected, too
+        (`_check_after_refusal` selects the error). Do nothing for a marker, or for a batch that is not the
+        producer's next one. Also do nothing while an earlier rejected batch has not been sent again.
 
         Without this, a log that does not know the producer would accept a later batch that is already on its
         way. librdkafka treats the rejected batch as delivered when that later batch is delivered.

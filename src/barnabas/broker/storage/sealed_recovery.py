@@ -1,4 +1,4 @@
-"""Reads the list of a log's sealed segments at a start, and adds those that the start has checked."""
+"""Reads the list of a log's sealed segments at a start, and adds the segments that the start has checked."""
 
 from __future__ import annotations
 

@@ -492,10 +492,10 @@ class LogSegment:
         return base_offset
 
     def _begins_batch(self, entry: tuple[int, int], data: bytes) -> bool:
-        """Whether `data` can be the start of a batch at the position and with the offset of the entry.
+        """Whether `data` can be the start of the batch to which the offset index `entry` points.
 
-        Bytes inside a batch may look like the start of one. So the magic and the last offset are checked,
-        too.
+        Bytes inside a batch may look like the start of a batch. So this method also checks the magic and the
+        last offset.
         """
         base_offset, length, magic, last_delta = _SPAN.unpack_from(data)
         return bool(

@@ -189,7 +189,7 @@ class TransactionIndex:
 
         Args:
             offset: first offset that is cut off.
-            left: `checksum_before(offset)`.
+            left: the result of `checksum_before(offset)`.
 
         Raises:
             OSError: the disk failed.

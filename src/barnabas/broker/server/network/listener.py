@@ -177,7 +177,7 @@ class Connections:
         """Count a new connection for ``max.connection.creation.rate``, and return its delay (KIP-612).
 
         The delay is in seconds. The limit for the whole broker does not apply to the inter-broker listener. A
-        listener's own limit applies to all its connections, also to those from brokers.
+        listener's own limit applies to all its connections, also to connections from brokers.
 
         Args:
             config: settings of the broker.

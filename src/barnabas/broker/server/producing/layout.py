@@ -251,8 +251,8 @@ def opening_of(frame: Readable) -> Opening | None:
     """Return the opening of the Produce request in `frame`: the parsed bytes before its partitions.
 
     Return None if the request does not have exactly one topic, is transactional, or has acks 0. Also return
-    None if its header has tagged fields, if its version has no `Layout`, or if these bytes are more than
-    `_LONGEST_OPENING`.
+    None if its header has tagged fields, if its version has no `Layout`, or if the opening is longer than
+    `_LONGEST_OPENING` bytes.
 
     Raises:
         struct.error, IndexError: the frame is too short.

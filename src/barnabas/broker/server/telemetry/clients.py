@@ -144,8 +144,8 @@ class TelemetryClients:
     def keep(self, client: ClientInstance, pushed: Pushed) -> None:
         """Store the values of a push.
 
-        A value that is a difference is added to the known value of its series. Count the values that exceed
-        the limit of series in `dropped`.
+        A value that is a difference is added to the known value of its series. If the limit of series is
+        reached, a value of a new series is not stored: `dropped` counts it.
 
         Raises:
             KafkaError: UNKNOWN_SUBSCRIPTION_ID, the client was removed meanwhile.

@@ -65,7 +65,10 @@ class Pushed:
 
 
 def read_metrics(data: bytes) -> Pushed:
-    """Return the values in a MetricsData message, up to a limit. Raises OtlpError if `data` is invalid."""
+    """Return the values in a MetricsData message. Raises OtlpError if `data` is invalid.
+
+    If the message has too many values or fields, return the first ones (`Pushed.is_cut`).
+    """
     pushed = Pushed()
     reader = _Reader(data)
     try:
@@ -129,7 +132,7 @@ class _Reader:
     def text(self, at: int, end: int) -> str:
         """Return the text in the bytes from `at` up to, but without, `end`.
 
-        The text is cut to `_LONGEST` characters. If one of them is unprintable, it becomes ?.
+        The text is cut to `_LONGEST` characters. Each unprintable character becomes ``?``.
         """
         text = self._data[at : min(end, at + 4 * _LONGEST)].decode("utf-8", "replace")[:_LONGEST]
         return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
