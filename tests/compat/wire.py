@@ -31,6 +31,7 @@ Scenario = Callable[["Wire"], Generator[Request, Any, None]]
 _OWN = frozenset({
     "throttle_time_ms", "cluster_id", "host", "port", "log_dir", "total_bytes", "usable_bytes",
     "transaction_start_time_ms", "error_message", "batch_index_error_message", "documentation",
+    "acknowledge_error_message",
 })  # fmt: skip
 # Names that each broker makes up, and what stands for none: what matters is which of them are the same.
 _MADE_UP: dict[str, Any] = {"member_id": "", "leader": "", "session_id": 0, "producer_id": -1}
@@ -81,7 +82,7 @@ class Wire:
             self.exhausted &= version == highest
         for _ in range(20):
             answer = self._exchange(request, version)
-            if not any(code in _ASK_AGAIN for code in _error_codes(answer)):
+            if not any(code in _ASK_AGAIN for code in error_codes(answer)):
                 break
             time.sleep(0.1)
         return answer
@@ -121,7 +122,7 @@ class Wire:
         # The controller knows it; the broker may take a moment to lead it.
         wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
         ask = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=wanted)])
-        while any(_error_codes(self.ask(ask, 9))):
+        while any(error_codes(self.ask(ask, 9))):
             time.sleep(0.01)
         return name
 
@@ -193,24 +194,24 @@ def converse(bootstrap: str, scenario: Scenario) -> list[tuple[str, Any]]:
     raise AssertionError("no API has a hundred versions")
 
 
-def _error_codes(answer: Any) -> Iterator[int]:
+def error_codes(answer: Any) -> Iterator[int]:
     """Yield every error code in an answer."""
     if isinstance(answer, list):
         for item in answer:
-            yield from _error_codes(item)
+            yield from error_codes(item)
     elif isinstance(answer, Struct):
         for name in answer.__annotations__:
             value = getattr(answer, name)
             if name == "error_code":
                 yield value
             else:
-                yield from _error_codes(value)
+                yield from error_codes(value)
 
 
 def differences(mine: Any, theirs: Any, path: str = "") -> Iterator[str]:
     """Yield the differences of two plain answers."""
     if isinstance(mine, dict) and isinstance(theirs, dict):
-        for name in mine:
+        for name in mine.keys() & theirs.keys():  # an error leaves out some
             yield from differences(mine[name], theirs[name], f"{path}.{name}")
     elif isinstance(mine, list) and isinstance(theirs, list) and len(mine) == len(theirs):
         for index, (one, other) in enumerate(zip(mine, theirs, strict=True)):

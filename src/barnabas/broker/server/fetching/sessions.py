@@ -265,13 +265,6 @@ class FetchSession:
         the iteration if the session was closed meanwhile.
         """
         self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
-        for forgotten in request.forgotten_topics_data:
-            for index in forgotten.partitions:
-                target = self.targets.pop((forgotten.topic or forgotten.topic_id, index), None)
-                if target is not None:
-                    target.unwatch()
-                    self.ready.pop(target, None)
-        yield
         noted = 0
         for topic in request.topics:
             key: TopicKey = topic.topic or topic.topic_id
@@ -287,6 +280,13 @@ class FetchSession:
                 else:
                     target.want(wanted)
                 self.has_news(target, 0)
+        yield
+        for forgotten in request.forgotten_topics_data:  # also what the request has added, as in Kafka
+            for index in forgotten.partitions:
+                target = self.targets.pop((forgotten.topic or forgotten.topic_id, index), None)
+                if target is not None:
+                    target.unwatch()
+                    self.ready.pop(target, None)
 
     def to_read(self, *, committed: bool) -> list[FetchTarget]:
         """Return the targets that a fetch must read, in the order of the reads.

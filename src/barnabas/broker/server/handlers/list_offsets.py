@@ -161,7 +161,10 @@ def _look_up(
         result.leader_epoch = partition.leader_epoch
     elif wanted.timestamp in (EARLIEST, EARLIEST_LOCAL):
         result.offset = log.log_start_offset
-        result.leader_epoch = log.epochs.epoch_at(log.log_start_offset)
+        is_empty = log.log_start_offset == log.log_end_offset
+        result.leader_epoch = (
+            partition.leader_epoch if is_empty else log.epochs.epoch_at(log.log_start_offset)
+        )
     elif wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
         _answer(log.offset_for_timestamp(wanted.timestamp, may_wait=False), bound, result, unknown)
 

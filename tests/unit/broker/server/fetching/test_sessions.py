@@ -60,6 +60,12 @@ def test_a_session_keeps_what_is_not_named_again(sessions):
     assert offsets(session) == {0: 10, 1: 25, 3: 0}
 
 
+def test_a_partition_that_a_request_adds_and_forgets_is_forgotten(sessions):
+    session = sessions.resolve(request(partitions=[(0, 10), (1, 20)]), False)
+    sessions.resolve(request(session.session_id, 1, [(0, 12), (1, 25)], forgotten=[1]), False)
+    assert offsets(session) == {0: 12}
+
+
 def test_epochs_must_follow_one_another(sessions):
     session = sessions.resolve(request(partitions=[(0, 0)]), False)
     refused(

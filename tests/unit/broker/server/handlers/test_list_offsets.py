@@ -38,7 +38,7 @@ class FakePartition:
         pass
 
 
-def ask(partition, timestamp, *, version=11, replica_id=-1, isolation_level=0):
+def answer(partition, timestamp, *, version=11, replica_id=-1, isolation_level=0):
     replicas = SimpleNamespace(find=lambda topic, index: partition)
     wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(
@@ -49,7 +49,12 @@ def ask(partition, timestamp, *, version=11, replica_id=-1, isolation_level=0):
     response = handler.list_offsets.handle(
         replicas, None, None, SimpleNamespace(api_version=version), request
     )
-    result = response.topics[0].partitions[0]
+    (result,) = response.topics[0].partitions
+    return result
+
+
+def ask(partition, timestamp, **request):
+    result = answer(partition, timestamp, **request)
     return result.error_code or result.offset
 
 
@@ -75,6 +80,13 @@ def test_what_is_below_the_watermark_is_told_all_the_same(partition):
     assert ask(partition, 7) == ErrorCode.OFFSET_NOT_AVAILABLE
     partition.has_committed_former_epochs = True
     assert ask(partition, 7) == -1
+
+
+def test_an_empty_log_begins_in_the_epoch_of_its_leader(partition):
+    partition.leader_epoch = 7
+    assert answer(partition, handler.EARLIEST).leader_epoch == 1
+    partition.log.log_start_offset = 10
+    assert answer(partition, handler.EARLIEST).leader_epoch == 7
 
 
 def test_a_broker_is_told_where_the_log_ends(partition):
