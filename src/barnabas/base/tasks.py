@@ -18,7 +18,7 @@ IS_VITAL = "is_vital"
 
 
 def start_task(work: Coroutine[Any, Any, T], name: str, *, is_vital: bool = False) -> asyncio.Task[T]:
-    """Start a task in the background. The event loop's exception handler receives an error that ends it.
+    """Start a task in the background. If an error ends it, the event loop's exception handler gets the error.
 
     Args:
         work: the coroutine to run.

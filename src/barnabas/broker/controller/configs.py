@@ -266,9 +266,9 @@ class ConfigControl:
             await self._writes.settled()
 
     def warn_of_min_isr(self, image: ClusterImage) -> None:
-        """Log a warning if ``min.insync.replicas`` in this broker's start settings has no effect.
+        """Log a warning if this broker was started with another ``min.insync.replicas`` than the cluster has.
 
-        This is so if the broker was started with another value than the cluster has.
+        Then the broker's value has no effect.
         """
         own, held = self._configs.static, self._configs.broker_config(image).min_insync_replicas
         if _MIN_ISR in own.given and own.min_insync_replicas != held:

@@ -273,7 +273,7 @@ class Controller:
     def register_anew(self) -> None:
         """Register in a new broker epoch as soon as the metadata store can be reached.
 
-        The present epoch is no longer valid.
+        The present broker epoch then becomes invalid.
         """
         self.registration.give_up()
         self._begin_join()

@@ -41,7 +41,7 @@ class DeletionNotes:
         store: store with the notes.
         loader: loads the metadata image that shows the notes.
         broker_id: id of this broker.
-        without: called with topic ids. It returns the ids of topics that have no folder in any log directory
+        without: called with topic ids. It returns those ids whose topics have no folder in any log directory
             of this broker. The removal of the folders must be durable: they must not return after a crash.
     """
 

@@ -117,7 +117,7 @@ def _leaderless(
 
 
 def _is_the_same(image: ClusterImage, before: ClusterImage, broker: BrokerId) -> bool:
-    """Whether a broker has the same registration in both images.
+    """Whether a broker is registered in both images, in the same broker epoch.
 
     If so, its answer to a request from the time of `before` is still valid.
     """

@@ -39,8 +39,8 @@ def collision_key(name: str) -> str:
 class Collisions:
     """The names with which new topics must not collide.
 
-    Only names with '.' or '_' can collide. The first check of such a name reads all other names, and later
-    checks do not.
+    Only names with '.' or '_' can collide. The first check of such a name makes an index of all other names,
+    which later checks use.
     """
 
     def __init__(self, existing: Collection[str]) -> None:

@@ -58,11 +58,11 @@ class ProducerIdControl:
             return block
 
     def _first_of_all(self) -> int:
-        """Return the first id to allocate if no allocated id is known.
+        """Return the first id to allocate when no allocated id is known.
 
-        Either none was allocated, or a client of the metadata store has deleted the node with the last one.
-        If the store has other clients, the result is above all ids that controllers of earlier epochs could
-        allocate. If it has none, or in the first controller epoch, the result is 0.
+        This is so before the first allocation, and after a client of the metadata store has deleted the node
+        with the last id. If the store has other clients, the result is above all ids that controllers of
+        earlier epochs could allocate. If it has none, or in the first controller epoch, the result is 0.
         """
         is_shared = self._store.session_timeout > 0  # else no client could have deleted it
         return self._writes.epoch * _IDS_OF_AN_EPOCH if is_shared and self._writes.epoch > 1 else 0

@@ -67,7 +67,7 @@ class _State(Enum):
 
 
 class _Append:
-    """The appended records of one operation that may not be committed yet, and its reply."""
+    """The records that one operation has appended, and its reply. The records may not be committed yet."""
 
     __slots__ = ("error", "is_settled", "key", "reply", "result", "shared", "timeout")
 

@@ -333,9 +333,9 @@ class Channel:
                 call.then(call.future)
 
     def _given_up(self, call: _Call, future: asyncio.Future[Any]) -> None:
-        """Remove a call from the queue, because its future was done before the call was sent.
+        """Handle the end of a call's future. If the call was not sent yet, remove it from the queue.
 
-        The call has failed or was cancelled.
+        Such a call has failed or was cancelled.
         """
         if call.connection is None:
             self._queue.pop(call, None)

@@ -62,7 +62,7 @@ def assign(members: Mapping[str, ShareMemberSpec], partitions: _Partitions) -> d
 class _Draft:
     """The assignment while it is computed. A member is an index into the list of sorted member ids.
 
-    `before` has the last target of each member.
+    `before` has the last target assignment of each member, in the same order.
     """
 
     def __init__(self, before: Sequence[_Partitions]) -> None:
@@ -70,7 +70,10 @@ class _Draft:
         self._owned: list[set[_Partition]] = [set() for _ in before]
 
     def share(self, partitions: Sequence[_Partition], members: Sequence[int]) -> None:
-        """Share `partitions` among `members`, which must have no partitions of these topics in the draft."""
+        """Assign `partitions` evenly to `members`, and keep last targets where possible.
+
+        The draft must not contain partitions of these topics for these members yet.
+        """
         if not partitions or not members:
             return
         sharing = -(-len(members) // len(partitions))

@@ -23,7 +23,10 @@ class ModernGroupDraft(Generic[G, M]):
     """A pending change of a group. Each method adds records, and applies them to a copy of the group."""
 
     def __init__(self, group: G, before: Iterable[StoredRecord] = ()) -> None:
-        """Create a draft. `before` has records that must come first and are not applied to the copy."""
+        """Create a draft of `group`.
+
+        `before` are records that must be stored before all others. They are not applied to the copy.
+        """
         self._committed = group
         #: the group after the records so far; changed only through the draft
         self.group = group
