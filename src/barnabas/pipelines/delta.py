@@ -120,7 +120,7 @@ def _rejected(table: DeltaTable, rows: pa.Table, letters: DeadLetters) -> dict[i
 
 
 def _letters_of(table: DeltaTable, query: str, number: int) -> bytes:
-    """Return the dead letters in the commit of a written batch, in the format of `DeadLetters.made_of`.
+    """Return the dead letters in the commit of batch `number` of `query`, as `DeadLetters.made_of` does.
 
     Return empty bytes if the commit has none, or is not among the table's latest `_MOST_COMMITS` commits.
     """

@@ -150,7 +150,7 @@ def _write_accepted(
 
 
 def _deliver(cursor: psycopg.Cursor[Any], query: str, letters: DeadLetters) -> None:
-    """Send the dead letters that this and earlier attempts have stored, and delete them from the table."""
+    """Send the stored dead letters of `query`, also of earlier batches, and delete them from the table."""
     for batch, made in cursor.execute(_UNDELIVERED, (query,)).fetchall():
         letters.deliver(query, batch, made)
         cursor.execute(_DELIVERED, (query, batch))

@@ -227,7 +227,10 @@ def _topic_options(options: SinkOptions, client: dict[str, str]) -> dict[str, st
 
 
 def _numbered(options: SinkOptions, query: str, number: int) -> dict[str, str]:
-    """Return the options that identify a batch for an exactly-once writer; empty for at-least-once."""
+    """Return the options by which an exactly-once writer identifies batch `number` of `query`.
+
+    The result is empty for at-least-once delivery.
+    """
     if options.delivery != "exactly-once":
         return {}
     return {"barnabas.sinkId": query, "barnabas.batchId": str(number)}

@@ -73,7 +73,10 @@ class QueryStatus:
     recovered_at: str | None = None  # when the first batch after the last error ended
 
     def count(self, progress: Mapping[str, Any]) -> None:
-        """Add the rows of a batch to the counts, from Spark's report. Call this once for each batch."""
+        """Add the rows of a batch to the counts. `progress` is Spark's report of the batch.
+
+        Call this once for each batch.
+        """
         if "numInputRows" in progress:
             self.rows_read = (self.rows_read or 0) + progress["numInputRows"]
         observed = progress.get("observedMetrics", {})
@@ -83,7 +86,7 @@ class QueryStatus:
         self.last_rejection = rejected.get("reason") or self.last_rejection
 
     def take(self, progress: Mapping[str, Any]) -> None:
-        """Set the batch, its rates, the lag and the state sizes from Spark's report of a batch."""
+        """Set the batch, its rates, the lag and the state sizes. `progress` is Spark's report of a batch."""
         self.batch = progress["batchId"]
         self.batch_ms = progress.get("durationMs", {}).get("triggerExecution")
         self.input_rows_per_second = _rate(progress.get("inputRowsPerSecond"))

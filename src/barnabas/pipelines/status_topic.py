@@ -176,7 +176,7 @@ class StatusTopic:
 def read_statuses(topic: str, client: Mapping[str, str]) -> list[PipelineStatus]:
     """Return the newest status of each pipeline in `topic`, in order of the pipelines' names.
 
-    A record that is not a status is ignored, and a warning is logged.
+    `client` has settings of librdkafka. A record that is not a status is ignored, and a warning is logged.
 
     Raises:
         BarnabasError: the topic does not exist, or cannot be read to its end within `_READ_S` seconds.

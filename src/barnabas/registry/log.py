@@ -166,7 +166,10 @@ class SchemasLog:
 
     @staticmethod
     def _unchanged(decide: Callable[[], Decision[T]]) -> Decision[T] | None:
-        """Return the decision if it has no records to write; None if it has some, or on a RegistryError."""
+        """Call `decide`, and return its decision if the decision has no records to write.
+
+        Return None if it has records, or if `decide` raises RegistryError.
+        """
         try:
             decision = decide()
         except RegistryError:

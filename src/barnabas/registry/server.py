@@ -112,6 +112,8 @@ async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Ca
 def run(settings: RegistrySettings, on_ready: Callable[[str], None]) -> None:
     """Run a registry in a new event loop, until SIGTERM or SIGINT.
 
+    `on_ready` is called with the URL when the registry serves requests.
+
     Raises:
         BarnabasError: the topic cannot be used, the broker refuses requests, a setting is not supported, or
             the address is in use.

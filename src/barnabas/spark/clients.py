@@ -171,7 +171,7 @@ def _create(kind: Callable[[Mapping[str, Any]], Client], settings: Mapping[str, 
 
 
 def _explain(settings: Mapping[str, Any], reason: str) -> ConfigError:
-    """Make a ConfigError with librdkafka's error text, and the option if the text names a setting."""
+    """Make a ConfigError with `reason`, librdkafka's text, and the option if the text names a setting."""
     for name, value in settings.items():
         if f'"{name}"' in reason:
             return refuse(f"kafka.{name}", value, f"{reason}; see librdkafka's CONFIGURATION.md")

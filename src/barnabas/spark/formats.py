@@ -225,9 +225,10 @@ def _is_deleted(rows: DataFrame) -> Column:
 
 
 def key_of(rows: DataFrame, names: Sequence[str]) -> Column:
-    """Return the key of each row: a single column as text or binary, several columns as a JSON object.
+    """Return the key of each row, made from the columns `names`, of which there is at least one.
 
-    A single column is not wrapped in JSON, so that any client can make the same key.
+    A single column becomes text, or stays binary. Several columns become a JSON object. A single column is
+    not wrapped in JSON, so that any client can make the same key.
     """
     if len(names) > 1:
         return F.to_json(F.struct(*(rows[f"`{name}`"] for name in names)))

@@ -192,7 +192,10 @@ class BatchProducer:
     """
 
     def __init__(self, settings: Mapping[str, object], on_failure: Callable[[Failed], None]) -> None:
-        """Create a producer. Raises KafkaException for a setting that librdkafka rejects."""
+        """Create a producer. `poll` and `flush` call `on_failure` for each failed record.
+
+        Raises KafkaException for a setting that librdkafka rejects.
+        """
         text = ctypes.create_string_buffer(_TEXT)
         configuration = _conf_new()
         for name, value in {**settings, "delivery.report.only.error": True}.items():

@@ -403,7 +403,10 @@ def _pauses() -> Iterator[float]:
 
 
 def _furthest_behind(behind: Offsets, most: int) -> list[TopicPartition]:
-    """Return at most `most` partitions with the largest lag: one of each topic first, then others."""
+    """Return at most `most` partitions with the largest lag. `behind` has the lag of each partition.
+
+    Each topic's partition with the largest lag comes first, then each topic's second one, and so on.
+    """
     by_lag = sorted(behind, key=lambda tp: -behind[tp])
     rank: Counter[str] = Counter()
     ranked = []

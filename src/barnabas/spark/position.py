@@ -79,7 +79,10 @@ class Position:
         return known is not None and ids_now.get(topic, known) != known
 
     def is_same_topic(self, topic: str, ids_now: Mapping[str, str]) -> bool:
-        """Whether the topic certainly was not deleted since this position: its id is known and the same."""
+        """Whether the topic certainly was not deleted since this position.
+
+        This is certain if this position has the topic's id, and `ids_now`, the present ids, has the same id.
+        """
         known = self.topic_ids.get(topic)
         return known is not None and ids_now.get(topic) == known
 

@@ -302,9 +302,9 @@ def own_mark(
 ) -> TaskMark | None:
     """Return the last batch that the task has written to `topic`; None if there is none.
 
-    If `topic` is None, each row names its topic, and the result is the last batch in any topic. Also return
-    None if the batch was written to a deleted topic of this name, and `adopt` is true. `marks` has the last
-    batch in each topic, by topic.
+    `marks` has the last batch in each topic, by topic, and `topic_id` is the present id of `topic`. If the
+    batch was written to a deleted topic of this name, and `adopt` is true, also return None. If `topic` is
+    None, each row names its topic, and the result is the last batch in any topic.
 
     Raises:
         ReplayError: the batch was written to a deleted topic of this name, and `adopt` is false.

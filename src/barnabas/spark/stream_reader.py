@@ -346,7 +346,8 @@ def _what_is_left(
 ) -> Task:
     """Return the task without lost records. Even an empty task is kept, so that task numbers do not change.
 
-    `left` has the start and the end of the readable offsets of each partition.
+    `left` has the start and the end of the readable offsets of each partition. `topic_ids` has the ids of the
+    topics for the new task, by name.
     """
     nothing = (0, 0)
     ranges = [

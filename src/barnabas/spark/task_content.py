@@ -123,7 +123,7 @@ def _row_hashes(batch: pa.RecordBatch, topic: str | None) -> Hashes:
 
 
 def _mix(mixed: Hashes, column: Hashes | np.uint64) -> Hashes:
-    """Combine the hash of each row with the hash of one more column, by the final step of splitmix64."""
+    """Combine `mixed`, a hash of each row, with the hashes of one more column (final step of splitmix64)."""
     with np.errstate(over="ignore"):
         mixed = (mixed ^ column) * _STEP
         mixed ^= mixed >> np.uint64(29)

@@ -130,10 +130,11 @@ def _is_alone(text: Column, options: dict[str, str]) -> Column:
 
 
 def _misfit_fields(text: Column, parsed: Column, declared: StructType) -> Column:
-    """Return a column with the reason why a value does not fit the schema.
+    """Return a column with the reason why a value does not fit the schema `declared`.
 
-    The reason names each field whose value is not of its declared type. If there is no such field, the reason
-    is that the value is not a JSON object.
+    `text` has the values as text, and `parsed` the structs that Spark has parsed from them. The reason names
+    each field whose value is not of its declared type. If there is no such field, the reason is that the
+    value is not a JSON object.
     """
     wrong = [
         F.when(

@@ -144,7 +144,7 @@ class ProcessBroker:
         self._ask(_FILL if is_full else _FREE)
 
     def set_clock(self, ahead_ms: int) -> None:
-        """Set the broker's wall clock ahead of the machine's clock; a negative value sets it behind."""
+        """Set the broker's wall clock `ahead_ms` ahead of the machine's clock; behind it if negative."""
         self._ask(f"{_SET_CLOCK}{ahead_ms}")
 
     def _ask(self, word: str) -> None:

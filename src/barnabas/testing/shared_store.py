@@ -227,7 +227,10 @@ class SharedStore(SingleOperations):
             self._loop.call_soon_threadsafe(self._deliver)
 
     def _read(self, function: Callable[[Tree], T]) -> T:
-        """Deliver pending events, then read: as in ZooKeeper, a client sees a change after its event."""
+        """Deliver pending events, then return `function(tree)`.
+
+        In this order, as in ZooKeeper, a client sees a change after the event of the change.
+        """
         self._deliver()
         self._check_open()
         answer = self._server.read(self._session_id, function)

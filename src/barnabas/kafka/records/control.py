@@ -31,7 +31,10 @@ class EndTransaction(NamedTuple):
 def encode_end_transaction(
     marker: EndTransaction, *, producer_id: int, producer_epoch: int, timestamp: int
 ) -> bytes:
-    """Return the control batch that ends `producer_id`'s transaction, with `timestamp` in ms since 1970."""
+    """Return the control batch with `marker`, which ends the transaction of the producer `producer_id`.
+
+    `timestamp` is in milliseconds since 1970.
+    """
     key = _KEY.pack(0, _COMMIT if marker.commit else _ABORT)
     record = Record(key, _VALUE.pack(0, marker.coordinator_epoch), timestamp)
     return encode_batch(

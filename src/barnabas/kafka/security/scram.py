@@ -232,7 +232,7 @@ class ScramExchange:
 
 
 def _shows_token(extensions: str) -> bool:
-    """Whether the name in a client's first message is a delegation token's id (KIP-48)."""
+    """Whether the `extensions` in a client's first message say that its name is a token's id (KIP-48)."""
     return any(each.lower() == "tokenauth=true" for each in extensions.split(","))
 
 

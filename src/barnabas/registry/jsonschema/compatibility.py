@@ -228,10 +228,10 @@ class _Check:
         return self.compare(reader, writer.inside(self._one(merged)), place)
 
     def _merged(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-        """Return a schema that accepts the documents that both accept, as far as one schema can express them.
+        """Return a schema that accepts the documents that both `one` and `other` accept.
 
-        If both have a keyword that cannot be combined, the first schema's value is used. The result then
-        accepts more documents, so the comparison can only report more incompatibilities.
+        If both schemas have a keyword whose values cannot be combined, the result has the value of `one`. The
+        result then accepts more documents, so the comparison can only report more incompatibilities.
         """
         merged = {**other, **one}
         if "properties" in one and "properties" in other:

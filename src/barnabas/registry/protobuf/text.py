@@ -107,10 +107,11 @@ class _Writer:
     def _blocks(
         self, fields: Sequence[Any], types: Iterable[Any], scope: str, oneofs: Sequence[Any] = ()
     ) -> Iterator[Iterable[str]]:
-        """Yield the lines of fields and of nested messages, each kind in its original order.
+        """Yield the lines of the fields, and of the nested messages `types`, each kind in its original order.
 
-        A map entry or a group is a nested message that protoc creates at its field. Clients find messages by
-        their index. So the messages with a lower index are printed before that field.
+        `scope` is the full name of the message or package that contains them, and `oneofs` has the message's
+        oneofs. protoc creates a nested message for a map field or a group when it reads the field. Clients
+        find messages by their index. So the messages with a lower index are printed before such a field.
         """
         waiting = {f".{_join(scope, nested.name)}": nested for nested in types}
         for run in _runs(fields):

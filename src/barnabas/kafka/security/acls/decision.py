@@ -101,8 +101,8 @@ def decide_any(
 ) -> bool:
     """Whether a principal may perform an operation on at least one possible resource of a type (KIP-679).
 
-    Super users may. Another principal needs an ALLOW, and no DENY may cover all resources of this ALLOW.
-    These rules count:
+    Super users (`subjects`) may. Any other principal needs an ALLOW in `acls`, and no DENY may cover all
+    resources of this ALLOW. These rules count:
 
     - a DENY of the operation or of ALL;
     - an ALLOW of the operation or of ALL, for some resources;
