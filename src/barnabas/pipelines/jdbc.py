@@ -306,11 +306,11 @@ class _Attempt:
             self._connection.setAutoCommit(True)
 
     def _search(self, rows: DataFrame, attempt: Callable[[int, int], str | None]) -> dict[int, str]:
-        """Return the numbers of the rows that the database rejects, each with its reason.
+        """Return the reason for each row that the database rejects, by the row's number (column `sql.ROW`).
 
-        `attempt` tries to write a part of `rows`. It receives the numbers (column `sql.ROW`) of the part's
-        first and last row, both inclusive. It returns the reason if the database rejects the part, and None
-        if not. Raises TooManyRejectedError above the limit for dead letters.
+        `attempt` is called with the numbers of the first and the last row of a part of `rows`, both
+        inclusive. It tries to write the part. It returns the reason if the database rejects the part, and
+        None if not. Raises TooManyRejectedError above the limit for dead letters.
         """
         assert self._letters is not None
         check, before = self._letters.check, len(self._rejected)

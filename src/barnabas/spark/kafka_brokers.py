@@ -32,7 +32,7 @@ def new_brokers(client: Mapping[str, object], timeout: float) -> Brokers:
 def group_offsets(
     brokers: Brokers, group: str, *, only: Iterable[TopicPartition] | None = None, stable: bool = False
 ) -> dict[TopicPartition, Committed]:
-    """Return a group's committed offsets, by partition. Partitions without one are left out.
+    """Return a group's committed offsets, by partition. Partitions without an offset are left out.
 
     Args:
         only: the partitions to read; None for all that have an offset.

@@ -51,7 +51,7 @@ class TopicLookup:
         self._topics: Mapping[str, Topic] = {}
 
     def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
-        """Return the present metadata of topics by name: those of `names`, or all topics for None.
+        """Return the present metadata, by name, of the topics `names`; of all topics for None.
 
         A topic of `names` that does not exist is in the result, too, with UNKNOWN_TOPIC_OR_PARTITION.
 
