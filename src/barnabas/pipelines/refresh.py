@@ -39,9 +39,10 @@ class Lookup:
         self._failed: str | None = None
 
     def look(self, say: Callable[[str], None]) -> None:
-        """Begin a refresh in the source's thread if the last one began `every_s` ago. Return at once.
+        """Begin a refresh in a separate thread if the last refresh began at least `every_s` seconds ago.
 
-        Do nothing while a refresh runs. If the last refresh failed, call `say` once with its error.
+        Return at once. Do nothing while a refresh runs. If the last refresh failed, call `say` once with its
+        error.
         """
         if self._thread is not None and self._thread.is_alive():
             return

@@ -73,7 +73,7 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
 
     The pipeline runs until SIGTERM or SIGINT; with `choices.once`, until all present records are read. The
     first signal stops each query at the end of its batch. The second signal stops all queries at once.
-    `observer` is told each event, and the status about once a second.
+    `observer` receives each event, and the status about once a second.
 
     Raises:
         PipelineError: the file has an error, Spark does not start or dies, or a query has failed permanently.

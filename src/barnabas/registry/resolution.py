@@ -62,8 +62,8 @@ def _texts(state: State, subject: str, schema: Schema) -> tuple[tuple[str, str],
     """Return the names and texts of all schemas that `schema` refers to, directly and indirectly.
 
     Each schema comes after the schemas that it refers to. The references of a version are read once, even if
-    several paths or a cycle lead to the version. Raises InvalidSchemaError if a
-    reference is not registered, and TooLargeError if the references exceed a limit.
+    several paths or a cycle lead to the version. Raises InvalidSchemaError if a reference is not registered,
+    and TooLargeError if the references exceed a limit.
     """
     found: dict[tuple[str, str], None] = {}
     length = 0

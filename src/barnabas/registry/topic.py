@@ -26,7 +26,7 @@ async def wait_for_broker(bootstrap_servers: str) -> None:
 
     Raises:
         ClientError: an address is not HOST:PORT.
-        AuthenticationError: the broker rejects the login, or the client the broker's certificate.
+        AuthenticationError: the broker rejects the login, or the client rejects the broker's certificate.
     """
     parse_servers(bootstrap_servers)
     waited = False

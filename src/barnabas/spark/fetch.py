@@ -104,9 +104,8 @@ def _take(fetched: Fetched, fetcher: RangeFetcher, open_ranges: OpenRanges) -> I
     """Yield the complete batches of the response, in one piece, and advance the partition's range past them.
 
     If no batch has an offset that the range still needs, yield nothing, and check whether the log ends before
-    the range. Raises
-    BarnabasError if the response is damaged, and DataLossError if records are lost and failOnDataLoss is
-    true.
+    the range. Raises BarnabasError if the response is damaged, and DataLossError if records are lost and
+    failOnDataLoss is true.
     """
     tp, data = fetched
     records = memoryview(cast("Buffer", data.records or b""))  # what was decoded is one buffer

@@ -219,6 +219,7 @@ class BatchProducer:
         `messages` has one row of the type `MESSAGES` for each record. Return None if all records are queued.
         If not, return the row number of the first rejected record. The field `err` of this row then has the
         error code.
+
         Raises KafkaException if `topic` is not a valid name.
         """
         flags = _COPY | _PARTITION

@@ -183,7 +183,7 @@ def explain(error: ClientError) -> str:
 
 
 def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield each topic of `batch` with its rows, in their order. Raises DeliveryError if a row has no topic."""
+    """Yield each topic of `batch`, with its rows in order. Raises DeliveryError if a row has no topic."""
     if topic is not None:
         yield topic, batch
         return

@@ -187,6 +187,7 @@ def task_metadata(content: TaskContent, topics: Mapping[str, str]) -> str:
     """Return the metadata of the committed offset that stores which batch a task has written.
 
     The text has about 70 characters for any number of topics.
+
     `content` is the summary of the task's rows. `topics` has the ids of the rows' topics, by name.
     """
     return f"{content} topics={identity(topics)}"

@@ -59,7 +59,7 @@ class TopicLookup:
 
         Raises:
             ClientError: no broker answers now.
-            AuthenticationError: the broker rejects the login, or the client the broker's certificate.
+            AuthenticationError: the broker rejects the login, or the client rejects the broker's certificate.
         """
         wanted = None if names is None else frozenset(names)
         if wanted != self._names:
