@@ -493,7 +493,7 @@ class LogManager:
 
         Returns:
             The partitions whose log is open now, and the partitions whose log was deleted during this call.
-            For the latter, `create` works again.
+            `create` can create a new log for a deleted one.
         """
         opened: set[TopicPartition] = set()
         for directory in self._directories:

@@ -54,8 +54,8 @@ _V = TypeVar("_V")
 async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
     """Return the paths of all nodes to read for a new metadata image.
 
-    The result has the paths of all nodes in the store, and of all nodes in `image`. A node of `image` that is
-    no longer in the store must be read, too: so the new image does not contain it.
+    The result has the paths of all nodes in the store, and of all nodes in `image`. A node of `image` can be
+    missing from the store. It must be read, too, so that the new image does not contain it any more.
 
     Raises:
         StoreError: the store cannot be read.

@@ -69,7 +69,7 @@ class StoreNode(NamedTuple):
     """A node at the time of its read.
 
     `created` is the number of the transaction that created it. In a store these numbers only grow, so a node
-    that was deleted and created again has a higher one. `owner` is the session of an ephemeral node, and 0
+    that was deleted and created again has a higher number. `owner` is the session of an ephemeral node, and 0
     for a permanent node.
     """
 

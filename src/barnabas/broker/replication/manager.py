@@ -351,9 +351,9 @@ class ReplicaManager:
     def _delete_leftovers(self, delta: ImageDelta) -> None:
         """Delete the logs of topics that were deleted before this broker had them in an image.
 
-        These are the topics whose deletion note is new in this image, and which the image before did not
-        have. Their logs were on disk when the broker started. Keep the logs of open partitions: the image
-        still has their topic, and a later image deletes them.
+        The deletion note of such a topic is new in this image, and the previous image did not have the topic.
+        The logs were on disk when the broker started. Keep the logs of open partitions: the image still has
+        their topic, and a later image deletes them.
         """
         before = delta.before
         unseen = {
@@ -408,8 +408,8 @@ class ReplicaManager:
     def _delete_soon(self, logs: Iterable[tuple[TopicId, TopicPartition]]) -> None:
         """Delete the logs of deleted topics, some at once and the others in later turns of the event loop.
 
-        A log that is being fsynced waits: a thread has its files open, and not every system can then rename
-        the folder. If the broker stops before the end, its next start deletes the others.
+        While a thread fsyncs a log, do not delete this log yet: not every system can rename a folder with
+        open files. If the broker stops before the end, its next start deletes the remaining logs.
         """
         is_deleting = bool(self._doomed)
         self._doomed.extend(logs)

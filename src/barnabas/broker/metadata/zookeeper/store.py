@@ -275,9 +275,9 @@ class ZooKeeperStore(SingleOperations):
     async def close_off(self, *, parents: bool) -> int:
         """Allow only this client's identity to change the cluster's nodes, and to read nodes with secrets.
 
-        A store with `set_acl` creates its nodes with these permissions. This method sets them on other nodes:
-        those that were created without `set_acl`, another client's chroot, and ``/``. If the chroot already
-        has them, the nodes below it do not change.
+        A store with `set_acl` creates its nodes with these permissions. This method sets them on nodes that
+        were created without `set_acl`, or by another client. If the chroot already has the permissions, the
+        nodes below it do not change.
 
         Args:
             parents: whether to do the same with ``/`` and all other nodes above the chroot.

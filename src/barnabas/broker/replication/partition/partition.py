@@ -294,7 +294,8 @@ class Partition:
     def low_watermark(self) -> Offset:
         """The lowest log start offset of all replicas that are live or can be elected (KIP-107).
 
-        The offset is -1 if one of them has not reported its log start, or if this broker does not lead.
+        The offset is -1 if one of these replicas has not reported its log start, or if this broker does not
+        lead.
         """
         return self._role.low_watermark if isinstance(self._role, Leader) else UNKNOWN_OFFSET
 

@@ -165,8 +165,8 @@ def _scalar(name: str, value: object, codes: _Codes) -> Json:
 def _coded(struct: Struct, labels: JsonObject, budget: list[int]) -> Iterator[tuple[JsonObject, int]]:
     """Yield (names, error code) for `struct` and each struct in it that has the field ``error_code``.
 
-    The code is 0 if there was no error. The names are the names and ids in the struct, and `labels`, the
-    names in the structs that contain it. `budget[0]` is the number of array items that may still be read. The
+    The code is 0 if there was no error. "Names" are the names and ids in the struct, and in the structs that
+    contain it (`labels`). `budget[0]` is the number of array items that may still be read. The
     function subtracts the items that it reads, and reads no more after 0.
     """
     own = dict(labels)

@@ -397,8 +397,8 @@ class Fetch:
         together with the cold reads.
 
         Each fetch waits for its first cold reads. Without this wait, clients would always get partitions in
-        memory before partitions on disk. A fetch that has waited once, continues a session and has
-        `min_bytes` does not wait for further cold reads: the client's next fetch reads them.
+        memory before partitions on disk. A fetch of a session that has waited once, and has read at least
+        `min_bytes`, does not wait for further cold reads. The client's next fetch makes these reads.
         """
         session = self._session
         is_incremental = session is not None and session.epoch > 1
@@ -474,8 +474,8 @@ class Fetch:
     def _diverges(partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
         """Whether the log of the broker that fetches diverges from this broker's log (KIP-595).
 
-        If the logs diverge, put the epoch and the offset to which the other broker must truncate its log into
-        `data`.
+        If the logs diverge, set `data.diverging_epoch` to the epoch and the offset for the other broker's
+        truncation.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, the other broker's last leader epoch is before all leader epochs

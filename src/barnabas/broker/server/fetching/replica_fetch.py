@@ -100,8 +100,8 @@ class ReplicaFetch(Fetch):
     def _parts_ways(self, partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
         """Whether the follower's log diverges from this one.
 
-        If the logs diverge, put the epoch and the offset to which the follower must truncate its log into
-        `data`. If this leader has lost its log, the follower must truncate to the leader's log end.
+        If the logs diverge, set `data.diverging_epoch` to the epoch and the offset for the follower's
+        truncation. If this leader has lost its log, the follower must truncate to the leader's log end.
         """
         log = partition.log
         if log.latest_epoch != NO_LEADER_EPOCH or log.log_start_offset < log.log_end_offset:

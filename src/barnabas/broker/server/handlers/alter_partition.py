@@ -1,7 +1,7 @@
 """AlterPartition v2-3: a leader proposes ISR changes to the controller (KIP-497, KIP-704, KIP-903).
 
 The errors are those of Kafka's controller. Each result has the partition's state after the request, or an
-error. After an error, the leader learns the changes that it has missed from its own image of the metadata. In
+error. After an error, the leader's own metadata image later shows the changes that the leader has missed. In
 addition to Kafka's rules, a replica whose disk accepts no writes can propose an ISR without itself.
 """
 

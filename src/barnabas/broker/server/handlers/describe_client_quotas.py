@@ -103,7 +103,7 @@ def _filters(components: list[ComponentData]) -> dict[str, ComponentData]:
 def _order(entity: QuotaEntity) -> tuple[tuple[int, str], ...]:
     """Return the sort key of a quota entity: by user, then client id, then address.
 
-    For each of these, entities without a value come first, then the default, then names.
+    In each of the three, entities without a value come first, then the default, then names.
     """
     return tuple(
         (0, "") if name is None else (1, "") if isinstance(name, Default) else (2, name) for name in entity

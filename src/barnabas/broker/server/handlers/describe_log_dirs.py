@@ -1,7 +1,7 @@
 """DescribeLogDirs v1-4: returns the log directories and the replicas in them (KIP-113).
 
-The response also has the sizes of the directories' volumes (KIP-827). It lists a log that moves to another
-directory in both directories: in the new one as a future replica.
+The response also has the sizes of the directories' volumes (KIP-827). If a log is moving from one directory
+to another, the response lists the log in both. In the new directory, the log is a future replica.
 """
 
 from __future__ import annotations
