@@ -51,7 +51,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _Repeated:
-    """A written line: its record, and the number of repetitions since then."""
+    """A line that was written to the log: its record, and how often the line was repeated after that."""
 
     __slots__ = ("count", "record")
 

@@ -96,7 +96,7 @@ def renew(names: tuple[str, ...], folder: Path) -> None:
 @json_option
 @_folder
 def list_certificates(as_json: bool, folder: Path) -> None:
-    """List the certificates and the ends of their validity."""
+    """List the certificates, and when each of them expires."""
     opened = CertificateFolder(folder)
     rows = [
         {"name": name, "hosts": list(each.hosts), "ends": each.ends.isoformat()}

@@ -311,10 +311,10 @@ class Brokers:
     def insist(self, attempt: Callable[[float], T]) -> T:
         """Call `attempt` until it succeeds or `timeout` seconds have passed. Return its result.
 
-        `attempt` gets the deadline (monotonic seconds). The call is repeated if no broker answers. It is
-        repeated, too, if the error code says that another broker must answer, or the same one later: for
-        example NOT_COORDINATOR, NOT_CONTROLLER or LEADER_NOT_AVAILABLE. Errors with other codes, a failed
-        login, an unknown broker id and an API that the broker does not serve are raised at once.
+        `attempt` gets the deadline (monotonic seconds). The call is repeated if no broker answers. It is also
+        repeated if the error code says that another broker must answer, or that the same broker can answer
+        later. Examples are NOT_COORDINATOR, NOT_CONTROLLER and LEADER_NOT_AVAILABLE. Errors with other codes,
+        a failed login, an unknown broker id and an API that the broker does not serve are raised at once.
         """
         deadline = time.monotonic() + self.timeout
         pause = _RETRY_S

@@ -137,7 +137,7 @@ class BrokerConnection:
         return self._socket.fileno()
 
     def wait_for(self, timeout: float) -> None:
-        """Let each later request, and each later answer, take at most `timeout` seconds."""
+        """Set the time limit to `timeout` seconds, for each later request and for each later answer."""
         self._timeout = timeout
         self._socket.settimeout(timeout)
 

@@ -253,7 +253,11 @@ class _Examined:
         return None
 
     def _untrusted(self) -> str | None:
-        """Return why the certificate is not trusted, apart from its names; None if it is trusted."""
+        """Return why the server's certificate is not trusted; None if it is trusted.
+
+        The host names in the certificate are not compared. The result is also None if the connection fails
+        for another reason.
+        """
         settings = servers_of(self._servers, {"ssl.endpoint.identification.algorithm": "none"}).settings
         context = security_of(settings).tls
         assert context is not None

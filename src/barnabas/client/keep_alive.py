@@ -86,7 +86,7 @@ class KeepAlive:
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop polling, and let a rebalance no longer wait for the caller's record.
+        """Stop the thread that polls. After that, no rebalance waits for the caller's record.
 
         The offsets of processed records are still passed to librdkafka.
         """

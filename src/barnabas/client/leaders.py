@@ -130,9 +130,9 @@ def ask_leaders(
     patience: float | None = None,
     skip_failed: bool = False,
 ) -> dict[TopicPartition, Any]:
-    """Return each partition's part of its leader's answer. If leaders change, the requests are repeated.
+    """Return, by partition, what the partition's leader has answered about it.
 
-    Partitions with an answer are not requested again.
+    If leaders change, the requests are repeated for the partitions without an answer.
 
     Args:
         request_of: makes the request to one leader from its partitions.

@@ -87,9 +87,10 @@ def replica_log_dirs(brokers: Brokers, replicas: Iterable[Replica]) -> dict[Repl
 
 
 def move(brokers: Brokers, targets: Mapping[Replica, str]) -> dict[Replica, KafkaError]:
-    """Start to move replicas to log directories, given as paths. Return the rejected ones with their errors.
+    """Start to move replicas to log directories. `targets` has the path of the directory for each replica.
 
-    It is no error if a replica does not exist yet: the broker will create it in that directory.
+    Return an error for each replica that its broker does not move. It is no error if a replica does not exist
+    yet: the broker will create it in that directory.
 
     Raises:
         ClientError: a broker does not answer, or is not in the cluster.

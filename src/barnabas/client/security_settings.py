@@ -1,4 +1,4 @@
-"""Settings of TLS and SASL with librdkafka's names, for our own connections."""
+"""Settings of TLS and SASL with librdkafka's names, for connections that do not use librdkafka."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Servers(str):
     """The text ``host:port,...`` with settings. The text may be shown, because it contains no secret.
 
-    Clients of the cluster (`Admin`, `Producer`, `Consumer`, connections of our own) use its settings.
+    Clients of the cluster use its settings: `Admin`, `Producer`, `Consumer`, and connections without
+    librdkafka.
 
     Attributes:
         settings: settings of librdkafka for TLS, SASL and connections.
@@ -31,7 +32,7 @@ class Servers(str):
 
     @cached_property
     def security(self) -> ConnectionSecurity | None:
-        """Return TLS and SASL for our own connections; None if neither is configured.
+        """Return TLS and SASL for connections without librdkafka; None if neither is configured.
 
         Raises:
             SettingError: a setting is not supported, or a file has the wrong content.

@@ -1,4 +1,4 @@
-"""Dead letters: the topic of the original record, from the headers, and the original record itself."""
+"""Reads the headers of dead letters: where the original record is, and which topic it was for."""
 
 from __future__ import annotations
 

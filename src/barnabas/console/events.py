@@ -15,7 +15,10 @@ _KEPT, _NAMED = 100, 3
 
 
 class Seen(NamedTuple):
-    """A snapshot of the cluster, with partitions by name (``orders-0``)."""
+    """A snapshot of the cluster.
+
+    `offline` and `under_replicated` have the names of partitions, such as ``orders-0``.
+    """
 
     brokers: frozenset[int]
     controller: int

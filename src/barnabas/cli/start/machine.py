@@ -86,9 +86,9 @@ def count_of(asked: str | None, layout: Layout | None) -> int:
 
 
 def make_lone(folder: ClusterFolder, layout: Layout) -> int:
-    """Make several brokers into a single one, the one with the lowest id. Return its id.
+    """Keep only the broker with the lowest id, and remove the others from the cluster. Return the id.
 
-    The other brokers must not have a replica of any partition.
+    The broker can then run alone. The other brokers must not have a replica of any partition.
 
     Raises:
         ClusterFolderError: another broker has a partition, or the folder is in use.

@@ -25,7 +25,10 @@ def described(view: ClusterView, name: str) -> Any:
 
 
 def found_in(metadata: Any, name: str) -> Any:
-    """Return the topic in a MetadataResponse about the topic `name`. Raises KafkaError if there is none."""
+    """Return the only topic in `metadata`, a MetadataResponse to a request for the topic `name`.
+
+    Raises KafkaError if the topic does not exist.
+    """
     for topic in metadata.topics:
         if not topic.error_code:
             return topic

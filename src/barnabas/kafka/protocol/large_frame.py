@@ -37,7 +37,7 @@ class LargeFrame:
         return memoryview(self._bytes)[self.filled :]
 
     def received(self, count: int) -> bytearray | None:
-        """Count `count` more bytes, now in the buffer of `writable`, as received.
+        """Note that `count` more bytes have arrived: they are in the buffer that `writable` has returned.
 
         Return the frame if it is complete; None if bytes are still missing.
         """
