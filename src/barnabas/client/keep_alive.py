@@ -40,8 +40,8 @@ class KeepAlive:
     Args:
         consumer: consumer of librdkafka. Each poll must be within `reading`.
         max_poll_interval: `max.poll.interval.ms` of the consumer, in seconds.
-        drop: called with the partitions that a rebalance has removed. It must drop the records of these
-            partitions that the caller has buffered. The lock `changed` is held during the call.
+        drop: called with the partitions that a rebalance has removed. It must drop the caller's buffered
+            records of these partitions. The lock `changed` is held during the call.
 
     Attributes:
         changed: lock for the caller's current record and the caller's buffered records.

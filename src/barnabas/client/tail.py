@@ -229,7 +229,7 @@ class FileTail:
         return _inode(path) == self._inode
 
     def _is_copy(self, path: Path) -> bool:
-        """Whether a file, perhaps compressed, ends where the open file was read to, after the same bytes."""
+        """Whether a file, perhaps compressed, has what was read from the open file, and nothing after it."""
         end = self.position if self._offset else self._last_end  # an empty file is like any other
         return end is not None and _bytes_before(path, end, at_end=True) is not None
 
@@ -279,7 +279,7 @@ class FileTail:
         """Continue in the copy of the file's old content, or at the file's start if there is no copy.
 
         After the end of the copy, `next_line` continues at the file's start. Without a copy, lines may be
-        missing, and a warning is added.
+        missing, and `warnings` gets a text about it.
         """
         truncated_at = self._offset
         if truncated_at and self._open_holder(self.position):
@@ -293,7 +293,7 @@ class FileTail:
         self._open(self.path)
 
     def _open_holder(self, position: Position) -> bool:
-        """Open the file in which the bytes before the position have its checksum, and go to the position.
+        """Open the file whose bytes before the position have the position's checksum, and go to the position.
 
         For offset 0, it is the file with the position's inode. Return whether there is such a file.
         """
@@ -312,8 +312,8 @@ class FileTail:
 def _bytes_before(path: Path, position: Position, *, at_end: bool = False) -> bytes | None:
     """Return the bytes before `position` in a file, if their CRC-32 is `position.check`.
 
-    There are `position.check_size` of them. Return None if the CRC-32 differs, or if the file is too short or
-    cannot be read. If `at_end` is true, also return None if the file does not end at `position`.
+    `position.check_size` is the number of these bytes. Return None if the CRC-32 differs, or if the file is
+    too short or cannot be read. If `at_end` is true, also return None if the file does not end at `position`.
     """
     try:
         with _open_log(path) as file:

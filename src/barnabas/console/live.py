@@ -242,14 +242,10 @@ class TopicReader:
     def _cells(self, chunk: Chunk, first: int) -> tuple[list[list[Any]], int, bool]:
         """Return a partition's records from the offset `first` on, as cells of the page.
 
-        Returns:
-            A list [offset, hue, timestamp, kind] for each record or marker; the next offset; and whether
-                records can
-            be read from there. The hue is a hash of the key from 0 to 359; -1 without a key. The kind of a
-                marker is
-            "commit", "abort" or "control". The kind of a record is "aborted" or "open" if its transaction is
-                aborted
-            or open, else "".
+        The first result is a list [offset, hue, timestamp, kind] for each record or marker. The hue is a hash
+        of the key from 0 to 359; -1 without a key. The kind of a marker is "commit", "abort" or "control".
+        The kind of a record is "aborted" or "open" if its transaction is aborted or open, else "". The other
+        results are the next offset, and whether records can be read from there.
         """
         cells: list[list[Any]] = []
         next_one = first

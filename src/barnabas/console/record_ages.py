@@ -1,6 +1,6 @@
-"""Computes how old the first record is that a group has not committed, as the lag in seconds.
+"""Computes a group's lag in seconds: the age of the first record that the group has not committed.
 
-The age counts from the timestamp of the first record in the batch with this record.
+The age counts from the timestamp of the first record in this record's batch.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ class Repair:
         return journal
 
     def _producer_id_block(self, journal: Journal) -> StoreNode:
-        """Return the node with a new last block of producer ids.
+        """Return the metadata's node for a new block of producer ids, as the last block that was allocated.
 
         The ids in this block are above all producer ids in the batches, and above the last block in
         `journal`.
@@ -409,10 +409,10 @@ class Repair:
     ) -> list[AbortedTransaction]:
         """Return a segment's transactions that are aborted, or may be, in the order of their ends.
 
-        Aborted are the transactions in the segment's `.txnindex`. Others may be aborted if they may have
+        The transactions in the segment's `.txnindex` are aborted. Others may be aborted if they may have
         ended in one of `holes`, the ranges (first, last + 1) of lost offsets in the segment. A hole below the
-        recovery point adds no transactions if the index agrees with its checksum: then the index names all
-        that were aborted there.
+        recovery point adds no transactions if the index agrees with its checksum. Such an index names all
+        that were aborted below that point.
         """
         aborted = aborted_by_index(segment)
         for start, end in holes:

@@ -104,10 +104,11 @@ def perhaps_aborted(
     """Return the transactions that may have ended in the lost offsets from `start` to `end` - 1.
 
     They count as aborted, because nothing shows whether they were committed. If they stayed open, the
-    producer's next marker could commit them. The last offset of each is a lost offset, for its abort marker.
+    producer's next marker could commit them. The last offset of each is one of the lost offsets: its abort
+    marker gets this offset.
 
     Args:
-        known: the segment's aborted transactions, from the index. No other transaction gets their last
+        known: the segment's aborted transactions, from the index. No other marker gets one of their last
             offsets. If one of them ended in the lost offsets, its producer has no transaction in the result.
     """
     taken = {aborted.last_offset for aborted in known}
