@@ -16,11 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
-from importlib import metadata
 from pathlib import Path
-
-from pipelines import run_pipeline  # beside this file, which is run as a program
 
 ROOT = Path(__file__).parents[2]
 STATE = Path(os.environ["DOCS_STATE"])
@@ -46,6 +42,8 @@ def barnabas(words: list[str]) -> None:
         case ["consume", *options] if not {"--until-end", "--max-messages", "--timeout"} & {*options}:
             words += ["--until-end"]
         case ["pipeline", "run", *options]:
+            from pipelines import run_pipeline  # beside this file, which is run as a program
+
             sys.exit(run_pipeline(STATE, [*words, *([] if "--once" in options else ["--once"])]))
         case ["ship", *options] if "--once" not in options:
             words += ["--once"]
@@ -99,6 +97,9 @@ def stop(name: str) -> None:
 
 
 def pip(words: list[str]) -> None:
+    import tomllib
+    from importlib import metadata
+
     if words[0] != "install":
         return
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
