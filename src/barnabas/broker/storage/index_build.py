@@ -26,7 +26,7 @@ class IndexBuild:
     ) -> None:
         """Create a rebuild of the indexes of a segment with `size` bytes.
 
-        `offset_entries` and `time_entries` are the present numbers of entries in both indexes.
+        `offset_entries` and `time_entries` are the present numbers of entries in `.index` and `.timeindex`.
         """
         self.log = log
         self.size = size

@@ -268,7 +268,7 @@ class LogFiles:
         return self._removal()
 
     def begin_swap(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
-        """Begin to replace the segments `replaced` with `cleaned`, by a rename of its files to ``.swap``.
+        """Begin to replace the segments `replaced` with `cleaned`: rename its files to ``.swap``.
 
         After the folder is fsynced, a restart completes the swap. After an OSError, call `settle_swap`.
         """

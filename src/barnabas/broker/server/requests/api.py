@@ -209,7 +209,7 @@ class ServedApis(dict[int, Served]):
     def use(self, features: FinalizedFeatures) -> None:
         """Serve each API that has no feature, or whose feature is above level 0 in `features`.
 
-        Remove all other APIs, until a later call.
+        Remove all other APIs. A later call can serve them again.
         """
         all_apis = sorted({**self, **self._unused}.items())
         self.clear()
