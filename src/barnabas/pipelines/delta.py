@@ -120,9 +120,10 @@ def _rejected(table: DeltaTable, rows: pa.Table, letters: DeadLetters) -> dict[i
 
 
 def _letters_of(table: DeltaTable, query: str, number: int) -> bytes:
-    """Return the dead letters in the commit of batch `number` of `query`, as `DeadLetters.made_of` does.
+    """Return the dead letters in the commit of batch `number` of `query`.
 
-    Return empty bytes if the commit has none, or is not among the table's latest `_MOST_COMMITS` commits.
+    The result has the format of `DeadLetters.made_of`. Return empty bytes if the commit has none, or is not
+    among the table's latest `_MOST_COMMITS` commits.
     """
     for commit in table.history(_MOST_COMMITS):
         if (commit.get(_QUERY), commit.get(_BATCH)) == (query, str(number)):

@@ -145,10 +145,10 @@ def uses_of_id(state: State, id_: int, subject: str = "") -> list[Version]:
 
 
 def uses_of_guid(state: State, guid: str) -> list[Version]:
-    """Return the versions in all contexts whose schema has this GUID, with softly deleted versions.
+    """Return the versions in all contexts whose schema has this GUID.
 
-    The result is in order of context, subject and number. Raises RegistryError SCHEMA_NOT_FOUND if there are
-    no such versions, or `guid` is not a GUID.
+    Softly deleted versions are included. The result is in order of context, subject and number. Raises
+    RegistryError SCHEMA_NOT_FOUND if there are no such versions, or `guid` is not a GUID.
     """
     try:
         fingerprint = uuid.UUID(guid).bytes
@@ -167,9 +167,9 @@ def uses_of_guid(state: State, guid: str) -> list[Version]:
 def versions_of_id(state: State, id_: int, *, subject: str = "", deleted: bool = False) -> list[Version]:
     """Return the versions whose schema has this id, in the context of `subject`.
 
-    The result is in order of subject and number. With `deleted`, softly deleted versions are included. If it
-    is false, the result can be empty. Without `subject`, the first context that has the id is used, beginning
-    with the default context.
+    The result is in order of subject and number. With `deleted`, softly deleted versions are included. If
+    `deleted` is false, the result can be empty. Without `subject`, the first context that has the id is used,
+    beginning with the default context.
 
     Raises:
         RegistryError: SCHEMA_NOT_FOUND, no version has the id, not even a softly deleted one.

@@ -51,7 +51,7 @@ def arrow_type(schema: Any, names: Mapping[str, Any], *, raw: bool = False) -> p
     Args:
         schema: the schema, as fastavro's parser returns it.
         names: the named types that `schema` refers to.
-        raw: whether dates and times have the number types that Avro writes.
+        raw: if true, dates and times get the integer types in which Avro stores them.
 
     Raises:
         ConfigError: no column can hold the type.

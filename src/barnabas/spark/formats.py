@@ -227,8 +227,8 @@ def _is_deleted(rows: DataFrame) -> Column:
 def key_of(rows: DataFrame, names: Sequence[str]) -> Column:
     """Return the key of each row, made from the columns `names`, of which there is at least one.
 
-    A single column becomes text, or stays binary. Several columns become a JSON object. A single column is
-    not wrapped in JSON, so that any client can make the same key.
+    Several columns become a JSON object. A single column becomes text, or stays binary. Without JSON around
+    it, any client can make the same key.
     """
     if len(names) > 1:
         return F.to_json(F.struct(*(rows[f"`{name}`"] for name in names)))

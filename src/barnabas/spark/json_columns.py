@@ -42,7 +42,7 @@ def json_column(schema: Any, resolver: Any, inside: tuple[int, ...] = ()) -> Jso
 
     Args:
         schema: an object or a boolean, as in JSON Schema.
-        resolver: finds the targets of ``$ref`` (of the package referencing).
+        resolver: a resolver of the package `referencing`, which finds the targets of ``$ref``.
         inside: Python ids of the ``$ref`` targets that contain this schema. A ``$ref`` to one of them is
             recursive; its column has JSON text.
 

@@ -116,7 +116,7 @@ class SinkProgress:
         The result is also None if a broker rejects the request, or the topic has no leader after 15 seconds.
 
         Args:
-            create: lets the brokers create the topic if they do so for producers.
+            create: whether brokers with ``auto.create.topics.enable`` create a missing topic.
         """
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=create)
         for attempts_left in reversed(range(_ATTEMPTS)):

@@ -439,7 +439,7 @@ class BarnabasCluster(TemporaryCluster):
 
 
 class _Processes:
-    """A context manager that runs a metadata store, and gives a function that starts brokers in processes.
+    """A context manager that runs a metadata store. Its value is a function that starts brokers in processes.
 
     The function is called with the `BrokerSettings` of a broker. It returns the broker before it serves.
 
@@ -474,7 +474,7 @@ class _Processes:
 
 
 class _Threads:
-    """A context manager that runs a metadata store, and gives a function that starts brokers in threads.
+    """A context manager that runs a metadata store. Its value is a function that starts brokers in threads.
 
     The function is called with the `BrokerSettings` of a broker. It returns the broker before it serves. A
     broker's session expires `session_timeout` seconds after its last heartbeat.

@@ -156,7 +156,7 @@ def check_array_length(length: int, remaining: int, required: str | None) -> Non
 def string_length(length: int) -> bytes:
     """Return the prefix of a compact string: `length` as a varint.
 
-    The caller passes the string's size in bytes plus one. Compiled code handles short strings inline.
+    `length` is the string's size in bytes plus one. Compiled code handles short strings inline.
 
     Raises ProtocolError if the string has more than `MAX_STRING_LENGTH` bytes.
     """

@@ -211,7 +211,7 @@ def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def placed(data: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
-    """Return one whole batch (`data`) with a base offset and leader epoch, as two chunks to write to the log.
+    """Return the batch `data` with a new base offset and leader epoch, as two chunks to write to the log.
 
     The first chunk is a new 16-byte prefix with both fields, which the CRC does not cover. The second chunk
     is the rest of `data`, without a copy.

@@ -104,7 +104,7 @@ def batch_records(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT
     Raises:
         ExpandsTooFarError: the records decompress to more than `limit` bytes. The call itself raises this.
         KafkaError: UNSUPPORTED_COMPRESSION_TYPE, or CORRUPT_MESSAGE if the data cannot be decompressed. The
-            call itself raises this. CORRUPT_MESSAGE also if a record is damaged, after all records before it.
+            call itself raises this. A damaged record raises CORRUPT_MESSAGE after the records before it.
     """
     append_time = header.max_timestamp if header.is_log_append_time else None
     payload = batch_payload(header, batch, limit)

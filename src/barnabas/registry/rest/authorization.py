@@ -65,8 +65,8 @@ def visible_use(request: web.Request) -> Version:
     """Return a version with the id or GUID in the URL, whose subject the client may see.
 
     Raises:
-        RegistryError: SCHEMA_NOT_FOUND, no version has the id or GUID, or the client may see none of their
-            subjects.
+        RegistryError: SCHEMA_NOT_FOUND, no version has the id or GUID, or the client may see no subject of
+            these versions.
     """
     for version in uses_of(request):
         if sees(version.subject):

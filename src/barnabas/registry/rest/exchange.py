@@ -112,11 +112,11 @@ def scope_of(request: web.Request) -> str | None:
 
 
 def uses_of(request: web.Request) -> list[Version]:
-    """Return the versions whose schema has the id or the GUID in the URL, with softly deleted versions.
+    """Return the versions whose schema has the id or the GUID in the URL.
 
-    The result is in order of context, subject and number. For an id, all versions are from one context: the
-    context of the query parameter ``subject``. Without this parameter, it is the first context that has the
-    id.
+    Softly deleted versions are included. The result is in order of context, subject and number. For an id,
+    all versions are from one context: the context of the query parameter ``subject``. Without this parameter,
+    it is the first context that has the id.
 
     Raises RegistryError: SCHEMA_NOT_FOUND, or 404 if the id is not a whole number.
     """
