@@ -206,7 +206,7 @@ def wait_for_moves(moves: Moves, partitions: Collection[TopicPartition]) -> None
 
 
 def is_where_planned(holders: Holders | None, replicas: Sequence[BrokerId]) -> bool:
-    """Whether the replicas of a partition, which must not be moving, are exactly those of a plan.
+    """Whether the replicas of a partition, which must not be moving, are exactly the replicas in a plan.
 
     `holders` is None for a partition that does not exist.
     """

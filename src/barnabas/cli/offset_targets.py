@@ -24,7 +24,7 @@ def parse_time(text: str, option: str) -> int:
     A time before 1970 becomes 0. `option` is the name of the option in the error message.
 
     Raises:
-        click.UsageError: the text is not such a time.
+        click.UsageError: the text is not an ISO 8601 time.
     """
     try:
         return max(round(datetime.fromisoformat(text).timestamp() * 1000), 0)

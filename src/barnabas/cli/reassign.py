@@ -285,7 +285,7 @@ def _begin_in_brokers(moves: Moves, log_dirs: Mapping[Replica, str]) -> None:
 def _astray(moves: Moves, log_dirs: Mapping[Replica, str]) -> dict[TopicPartition, bool]:
     """Return the partitions with a replica that is not in its planned log directory.
 
-    The value is True if all such replicas of the partition are moving to their planned directories.
+    The value is True if all these replicas are moving to their planned directories.
     """
     from barnabas.client.log_dirs import ReplicaLogDir, replica_log_dirs
 

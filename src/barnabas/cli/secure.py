@@ -137,7 +137,7 @@ class SecuredCluster(Secured):
     def settings_with(self, values: Mapping[str, str]) -> dict[str, str]:
         """Return the secured settings of a broker, with `values`, which override them.
 
-        Super users of `values` are added to those of `--secure`.
+        The result has the super users of `values` and of `--secure`.
 
         Raises:
             ConfigError: `values` contradict `--secure`.

@@ -182,8 +182,8 @@ class Admin:
         """Return one offset of each partition.
 
         Args:
-            spec: "earliest", "latest" (the high watermark), or a time in ms since 1970. For a time, the
-                offset is that of the first record at this time or later; -1 if there is none.
+            spec: "earliest", "latest" (the high watermark), or a time in ms since 1970. A time gives
+                the offset of the first record at this time or later; -1 if there is none.
             skip_failed: leave out partitions that do not exist or have no leader, and those whose leader
                 rejects the request or does not answer. If false, such a partition raises an error.
 

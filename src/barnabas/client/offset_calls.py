@@ -31,8 +31,8 @@ def list_offsets(
 
     Args:
         times: `EARLIEST` (the log start), `LATEST` (the high watermark), or a time in ms since 1970, by
-            partition. For a time, the offset is that of the first record at this time or later; -1 if there
-            is none.
+            partition. A time gives the offset of the first record at this time or later; -1 if there is
+            none.
         skip_failed: leave out partitions without a leader, and those whose leader rejects the request or does
             not answer.
 

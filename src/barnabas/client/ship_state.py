@@ -28,7 +28,7 @@ class Shipped:
     """The last record of a source in the topic. If there is none, `number` is 0.
 
     Attributes:
-        number: number of the record among those of the source, from 1.
+        number: number of the record in its source, from 1.
         position: position in the file after the record's last line; None to begin with the oldest rotated
             file.
         partition: partition of the topic to which the source's records go.

@@ -43,7 +43,7 @@ class Events:
         self._events: deque[Event] = deque(maxlen=_KEPT)
 
     def look(self, at_ms: int, seen: Seen) -> None:
-        """Compare the snapshot `seen` with the one of the last call. Add an event for each difference.
+        """Compare the snapshot `seen` with the snapshot of the last call. Add an event for each difference.
 
         The first call adds no event.
         """

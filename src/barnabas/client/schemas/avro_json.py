@@ -1,6 +1,6 @@
 """Avro's binary encoding of JSON values.
 
-The accepted values are those of Avro's JSON encoding, and those that the console shows:
+It accepts the values of Avro's JSON encoding, and the values that the console shows:
 
 - A value of a union may be in an object with the name of its branch: ``{"string": "x"}``. It may be without
   the object if it fits one branch better than the others.

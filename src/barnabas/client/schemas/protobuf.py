@@ -18,7 +18,7 @@ class ProtobufSchema:
 
     Raises:
         ValueError: the schema is malformed, or an import is missing.
-        ModuleNotFoundError: the package protobuf, or that of an imported file, is not installed.
+        ModuleNotFoundError: the package protobuf, or the package of an imported file, is not installed.
     """
 
     def __init__(self, schema: Registered, message: str = "") -> None:

@@ -61,7 +61,7 @@ class ProtobufFile:
 
     @property
     def messages(self) -> list[str]:
-        """Return the full names of the schema's messages. A nested one follows the one that contains it."""
+        """Return the full names of the schema's messages. A nested message follows its container."""
         return list(_names(self._main.message_types_by_name.values()))
 
     def message(self, name: str = "") -> Any:

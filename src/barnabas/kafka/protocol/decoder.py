@@ -155,7 +155,7 @@ class _Compiler(FunctionBuilder):
             self.sized(field.type.name, target, required)
 
     def compact(self, kind: str, target: str, required: str | None) -> None:
-        """Emit code that decodes a compact string or compact bytes. The code for short ones is inline."""
+        """Emit code that decodes a compact string or compact bytes. If they are short, the code is inline."""
         n = self.peek()
         data = "buffer[pos + 1:stop]"
         value = f"{data}.decode('utf-8', 'replace')" if kind == "string" else f"bytes({data})"

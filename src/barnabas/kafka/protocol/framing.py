@@ -140,7 +140,7 @@ _TLS_HANDSHAKE = b"\x16\x03"
 
 
 def _other_protocol(start: bytes) -> str | None:
-    """Return an error text if a client's first four bytes are those of HTTP or TLS; None if not."""
+    """Return an error text if a client's first four bytes look like HTTP or TLS; None if not."""
     if start in _HTTP:
         return "it sent an HTTP request, and this port speaks the Kafka protocol"
     if start.startswith(_TLS_HANDSHAKE):

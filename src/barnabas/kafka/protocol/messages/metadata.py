@@ -4,7 +4,7 @@
 - v4: the client says whether the broker may create missing topics.
 - v5: offline replicas (KIP-112).
 - v7: leader epochs (KIP-320).
-- v8: authorized operations (KIP-430); v11 moved those of the cluster to DescribeCluster (KIP-700).
+- v8: authorized operations (KIP-430); v11 moved the cluster's operations to DescribeCluster (KIP-700).
 - v10: topic ids; v12: lookups by topic id (KIP-516).
 - v13: a top-level error (KIP-1102).
 """
