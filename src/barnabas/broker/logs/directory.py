@@ -841,10 +841,10 @@ def _has_partitions(fs: FileSystem, path: str) -> bool:
 def _claim(
     fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Random, *, is_clustered: bool
 ) -> str:
-    """Check that the directory belongs to this broker, or claim it by `meta.properties`.
+    """Check that the directory belongs to this broker. If it belongs to none, claim it in `meta.properties`.
 
     Return the id of the directory. If `meta.properties` has no id, `random` chooses one. If `is_clustered` is
-    true, also write to `meta.properties` that the broker is in a cluster.
+    True, also write to `meta.properties` that the broker is in a cluster.
 
     Raises:
         ConfigError: the directory belongs to another broker or cluster, or `meta.properties` is damaged.

@@ -1,4 +1,4 @@
-"""Moves a broker's embedded metadata store to ZooKeeper: the broker can become the first of a cluster."""
+"""Moves a broker's embedded metadata store to ZooKeeper, so that other brokers can join the broker."""
 
 from __future__ import annotations
 

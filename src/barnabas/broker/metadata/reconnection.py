@@ -127,9 +127,10 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, p
 
 
 async def _made_or_found(store: MetadataStore, path: str, data: bytes) -> StoreNode | None:
-    """Create the node, or write `data` to the node that this session has there.
+    """Create the ephemeral node. If this session already owns a node at `path`, write `data` to that node.
 
-    Return the node, which may be of another session; None if it was deleted meanwhile.
+    If another session owns the node, do not change the node. Return the node; None if it was deleted
+    meanwhile.
     """
     try:
         await store.create(path, data, ephemeral=True)

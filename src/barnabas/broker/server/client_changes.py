@@ -32,8 +32,8 @@ class ClientChanges:
 def _gone_users(delta: ImageDelta) -> set[str]:
     """Return the users who had SCRAM credentials before the change, and have none now.
 
-    The metadata store keeps the quotas and the credentials of a user in one node. So `client_quotas` also
-    names the users whose credentials have changed.
+    Only users in `delta.client_quotas` can be in the result. The store keeps a user's credentials and quotas
+    in one node, so a change of the credentials also counts as a change of the quotas.
     """
     users = {e.user for e in delta.client_quotas if isinstance(e.user, str) and e.client_id is None}
     before, after = delta.before.user_configs, delta.after.user_configs

@@ -32,7 +32,7 @@ class Leadership:
         self._replicas.append(replicas)
 
     def add_coordinator(self, coordinator: Coordinator[Any]) -> None:
-        """Add a coordinator, which resigns when this broker may no longer lead its topic's partitions."""
+        """Add a coordinator that must resign when this broker may no longer lead partitions."""
         self._coordinators[coordinator.topic] = coordinator
 
     def on_session(self, state: SessionState) -> None:

@@ -175,10 +175,10 @@ def _all_topics(group: ShareGroup | None, access: Access) -> Mapping[str, Collec
 async def _bounds(
     ports: Ports, states: Mapping[TopicPartition, ShareState | KafkaError]
 ) -> dict[TopicPartition, Bounds]:
-    """Return the bounds of those partitions in `states` that have a start offset.
+    """Return the log start offset and the high watermark of each partition in `states` with a start offset.
 
-    If this broker does not lead a partition, ask its leader. Leave out partitions whose leader does not
-    answer for both bounds.
+    If this broker does not lead a partition, ask the partition's leader. Leave out the partition if the
+    leader does not return both offsets.
     """
     bounds: dict[TopicPartition, Bounds] = {}
     unknown = []
