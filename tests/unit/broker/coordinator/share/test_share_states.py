@@ -95,6 +95,24 @@ def test_partitions_are_initialized_without_a_start_offset_in_the_group_epoch(co
     coordinate(scenario)
 
 
+def test_a_partition_that_a_known_topic_gets_begins_at_its_first_record(coordinate):
+    """With `latest`, records from before the initialization would be lost (KAFKA-20742)."""
+
+    async def scenario(groups):
+        groups.topics(t=250)  # more than one request initializes at a time
+        joined = await join(groups, "a", "t")
+        groups.topics(t=252, u=1)
+        await groups.share_beat("a", joined.member_epoch, "t", "u")
+        await settle()
+        starts = {k: state.start_offset for k, state in groups.persister.states.items()}
+        assert {k: start for k, start in starts.items() if start != -1} == {
+            key("t", number): 0 for number in (250, 251)
+        }
+        assert len(starts) == 253
+
+    coordinate(scenario)
+
+
 def test_a_partition_is_not_assigned_before_its_initialization_is_known(coordinate, told):
     async def scenario(groups):
         groups.topics(t=1)
@@ -275,7 +293,7 @@ def test_offsets_can_be_set_for_a_group_that_is_not_there_yet(coordinate, told):
         joined = await join(groups, "a", "t")
         assert told(joined) == {"t": [0, 1]}
         assert groups.persister.states[key("t", 1)].start_offset == 7
-        assert groups.persister.states[key("t", 0)].start_offset == -1
+        assert groups.persister.states[key("t", 0)].start_offset == 0, "the topic is known already"
 
     coordinate(scenario)
 

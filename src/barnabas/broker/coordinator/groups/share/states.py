@@ -125,6 +125,7 @@ class ShareStates:
     async def _initialize_waiting(self, group_id: str) -> None:
         failures = 0
         failed: Failures = {}
+        starts: dict[SharePartitionKey, Offset] = {}
         while True:
             async with self.conversation(group_id):
                 group = self._find(group_id)
@@ -136,10 +137,14 @@ class ShareStates:
                 ]
                 if not waiting:
                     return
+                # A partition that a known topic gets begins at 0, so that no record is lost (KAFKA-20742).
+                for key in waiting:
+                    is_new = key.topic_id in group.partitions.initialized
+                    starts.setdefault(key, 0 if is_new else UNINITIALIZED)
                 # Those that have failed come last, so that they hold up no others.
                 waiting.sort(key=failed.__contains__)
                 some = waiting[:_AT_ONCE]
-                failed = await self.initialize(dict.fromkeys(some, UNINITIALIZED), group.epoch)
+                failed = await self.initialize({key: starts[key] for key in some}, group.epoch)
                 initialized = [key for key in some if key not in failed]
                 if initialized:
                     await self._change(group_id, partial(self._note_initialized, initialized))
