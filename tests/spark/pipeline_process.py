@@ -47,7 +47,7 @@ class PipelineProcess:
                 command,
                 stderr=log,
                 start_new_session=True,
-                # `make kills` also kills planners, which it finds among the children of Spark's JVM
+                # what `make kills` kills has the processes of users
                 env=os.environ | ({} if THOROUGH else {"PYSPARK_PYTHON": forking_python()}),
             )
 
