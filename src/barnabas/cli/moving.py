@@ -172,11 +172,14 @@ def throttle_plan(moves: Moves, plan: Mapping[TopicPartition, Sequence[BrokerId]
     from barnabas.client.move_throttle import throttle
     from barnabas.client.moves import Move
 
-    copies = {partition: move for partition, move in moves.under_way().items() if partition not in plan}
+    copies = moves.under_way()
     for partition, holders in moves.holders(sorted({partition.topic for partition in plan})).items():
         if partition in plan:
-            adding = tuple(broker for broker in plan[partition] if broker not in holders.replicas)
-            copies[partition] = Move((*holders.replicas, *adding), adding, ())
+            # While a partition moves, its replicas include those that it adds: they are no source yet.
+            added = copies[partition].adding if partition in copies else ()
+            sources = [broker for broker in holders.replicas if broker not in added]
+            adding = tuple(broker for broker in plan[partition] if broker not in sources)
+            copies[partition] = Move((*sources, *adding), adding, ())
     brokers = [node.id for node in moves.cluster().nodes]
     throttle(moves.brokers, copies, brokers, rate)
 
