@@ -93,9 +93,30 @@ def test_a_value_that_no_setting_takes_is_refused_in_one_line(refused, name, is_
         assert line.isprintable()
 
 
-def test_data_made_secure_is_not_opened_by_leaving_out_the_flag(refused, tmp_path):
+@pytest.fixture
+def secured(tmp_path):
+    """The folder ``data`` has data that `--secure` has protected."""
     secure = tmp_path / "data" / "secure"
     secure.mkdir(parents=True)
     (secure / "admin.properties").write_text("")
-    assert "start with --secure" in refused("--data", "data")
-    assert "start with --secure" in refused("--data", "data", "--set", "listeners=PLAINTEXT://127.0.0.1:0")
+
+
+@pytest.mark.parametrize("brokers", ["1", "2"])
+def test_data_made_secure_is_not_opened_by_leaving_out_the_flag(refused, secured, brokers):
+    options = ("--data", "data", "--brokers", brokers)
+    assert "start with --secure" in refused(*options)
+    assert "start with --secure" in refused(*options, "--set", "listeners=PLAINTEXT://127.0.0.1:0")
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_data_made_secure_is_opened_with_an_authorizer_of_the_user(secured, tmp_path, monkeypatch, brokers):
+    monkeypatch.chdir(tmp_path)
+    started = []
+    monkeypatch.setattr("barnabas.broker.server.run.run", lambda config, *_: started.append(1))
+    monkeypatch.setattr(
+        "barnabas.cli.start.machine.run", lambda folder, count, *_, **__: started.append(count)
+    )
+    authorizer = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    options = ["start", "--data", "data", "--brokers", str(brokers), "--set", authorizer]
+    result = CliRunner().invoke(app, options, prog_name="barnabas", catch_exceptions=False)
+    assert (started, result.exit_code) == ([brokers], 0), result.output

@@ -161,7 +161,7 @@ def start(
         layout = machine.brokers_of(folder)
         count = machine.count_of(brokers, layout)
         if count > 1:
-            if not is_secure:
+            if not is_secure and BrokerConfig.from_text(values).authorizer_class_name is None:
                 _refuse_to_open([folder.secure])
             options = ["--log-level", log_level, "--log-format", log_format]
             services = machine.Services(registry, console)
