@@ -163,6 +163,7 @@ def start(
         if count > 1:
             if not is_secure and BrokerConfig.from_text(values).authorizer_class_name is None:
                 _refuse_to_open([folder.secure])
+            _warn_of_too_few(count, values)
             options = ["--log-level", log_level, "--log-format", log_format]
             services = machine.Services(registry, console)
             machine.run(folder, count, values, options, services, is_secure=is_secure)
@@ -177,6 +178,8 @@ def start(
     broker_config = BrokerConfig.from_text(values)
     if not is_secure and broker_config.authorizer_class_name is None:
         _refuse_to_open(Path(folder) / "secure" for folder in broker_config.log_dirs)
+    if member is None and broker_config.zookeeper_connect is None:
+        _warn_of_too_few(1, values)
     gc.disable()  # what is imported stays
     try:
         from barnabas.broker.server.run import run
@@ -239,6 +242,22 @@ def _refuse_to_open(folders: Iterable[Path]) -> None:
                 "data: start with --secure, or set listeners and authorizer.class.name yourself; to remove "
                 f"the protection permanently, move {folder} away"
             )
+
+
+def _warn_of_too_few(brokers: int, values: Mapping[str, str]) -> None:
+    """Warn if `brokers`, the number of brokers, is below the default replication factor in `values`.
+
+    As in Kafka, the setting stays, and the broker rejects topics that are created with the default.
+    """
+    factor = BrokerConfig.from_text(values).default_replication_factor
+    if factor > brokers:
+        log.warning(
+            "default.replication.factor=%d needs %d brokers, but this cluster has %d: it rejects new topics "
+            "that do not set a lower replication factor",
+            factor,
+            factor,
+            brokers,
+        )
 
 
 def _all(companions: Sequence[Companion]) -> Companion:
