@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import ParamSpec, TypeVar
 from urllib.parse import unquote
 
 from immutables import Map
 
-from barnabas.base.text import logger_of
+from barnabas.base.text import logger_of, quoted
 from barnabas.base.types import NO_BROKER, BrokerId, TopicId, topic_id_from_str
 from barnabas.broker.logins.delegation_tokens import DelegationToken
 from barnabas.broker.metadata import acl_nodes, token_nodes, znodes
 from barnabas.broker.metadata.features import FinalizedFeatures
 from barnabas.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionState, TopicImage
-from barnabas.broker.metadata.store import MetadataStore, StoreNode
+from barnabas.broker.metadata.store import DamagedNodeError, MetadataStore, StoreNode
 from barnabas.broker.quotas import DEFAULT, QuotaEntity, QuotaKind
 from barnabas.kafka.security.acls import Acls, ResourcePattern
 
@@ -49,6 +49,7 @@ log = logger_of(__name__)
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
+_P = ParamSpec("_P")
 
 
 async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
@@ -121,6 +122,7 @@ class ImageBuilder:
         Paths of nodes that are not part of an image are ignored.
 
         Raises:
+            DamagedNodeError: the data of a node cannot be decoded.
             StoreError: the store cannot be read.
         """
         names: dict[str, dict[str, None]] = {}
@@ -199,33 +201,42 @@ class ImageBuilder:
 
     async def _cluster_id(self) -> str:
         node = await self._store.exists(znodes.CLUSTER_ID)
-        return znodes.decode_cluster_id(node.data) if node else self._before.cluster_id
+        if node is None:
+            return self._before.cluster_id
+        return _decoded(znodes.CLUSTER_ID, znodes.decode_cluster_id, node.data)
 
     async def _controller(self) -> BrokerId:
         node = await self._store.exists(znodes.CONTROLLER)
-        return znodes.decode_controller(node.data) if node else NO_BROKER
+        return _decoded(znodes.CONTROLLER, znodes.decode_controller, node.data) if node else NO_BROKER
 
     async def _controller_epoch(self) -> tuple[int, int]:
         before = self._before.controller_epoch, self._before.controller_epoch_version
         node = await self._store.exists(znodes.CONTROLLER_EPOCH)
         if node is None:
             return before
-        return max(before[0], znodes.decode_controller_epoch(node.data)), max(before[1], node.version)
+        epoch = _decoded(znodes.CONTROLLER_EPOCH, znodes.decode_controller_epoch, node.data)
+        return max(before[0], epoch), max(before[1], node.version)
 
     async def _last_producer_id(self) -> int:
         before = self._before.last_producer_id
         node = await self._store.exists(znodes.PRODUCER_ID_BLOCK)
-        return before if node is None else max(before, znodes.decode_producer_id_block(node.data)[1])
+        if node is None:
+            return before
+        _, last = _decoded(znodes.PRODUCER_ID_BLOCK, znodes.decode_producer_id_block, node.data)
+        return max(before, last)
 
     async def _admitted(self) -> Mapping[BrokerId, int]:
         node = await self._store.exists(znodes.BROKER_EPOCHS)
-        return self._before.admitted if node is None else znodes.decode_broker_epochs(node.data)
+        if node is None:
+            return self._before.admitted
+        return _decoded(znodes.BROKER_EPOCHS, znodes.decode_broker_epochs, node.data)
 
     async def _features(self) -> FinalizedFeatures:
         node = await self._store.exists(znodes.FEATURES)
         if node is None:
             return self._before.features
-        return FinalizedFeatures(znodes.decode_features(node.data), node.version + 1)
+        levels = _decoded(znodes.FEATURES, znodes.decode_features, node.data)
+        return FinalizedFeatures(levels, node.version + 1)
 
     async def _brokers(self, names: Collection[str]) -> Mapping[BrokerId, BrokerImage]:
         if not names:
@@ -235,7 +246,8 @@ class ImageBuilder:
             if node is None:
                 brokers.pop(int(name), None)
             else:
-                brokers[int(name)] = znodes.decode_broker(int(name), node)
+                broker = int(name)
+                brokers[broker] = _decoded(znodes.broker(broker), znodes.decode_broker, broker, node)
         return brokers
 
     async def _configs(
@@ -250,7 +262,7 @@ class ImageBuilder:
             if node is None:
                 configs.pop(name, None)
             else:
-                configs[name] = znodes.decode_config(node.data)
+                configs[name] = _decoded(f"{folder}/{encoded}", znodes.decode_config, node.data)
         return configs.finish()
 
     async def _client_quotas(
@@ -264,11 +276,12 @@ class ImageBuilder:
         if not changed:
             return self._before.client_quotas
         quotas = _map(self._before.client_quotas).mutate()
-        for entity, node in zip(changed.values(), await self._store.read(list(changed)), strict=True):
+        nodes = await self._store.read(list(changed))
+        for (path, entity), node in zip(changed.items(), nodes, strict=True):
             if node is None:
                 quotas.pop(entity, None)
             else:
-                texts = znodes.decode_config(node.data)
+                texts = _decoded(path, znodes.decode_config, node.data)
                 quotas[entity] = {name: text for name, text in texts.items() if name in _QUOTA_NAMES}
         return quotas.finish()
 
@@ -321,7 +334,8 @@ class ImageBuilder:
         for name, node in await self._read(znodes.DELETED_TOPICS, names):
             topic_id = topic_id_from_str(name)
             if node is not None:
-                deleted[topic_id] = znodes.decode_deleted_topic(node.data)
+                path = znodes.deleted_topic(topic_id)
+                deleted[topic_id] = _decoded(path, znodes.decode_deleted_topic, node.data)
             else:
                 gone.add(topic_id)
                 deleted[topic_id] = frozenset()
@@ -406,12 +420,22 @@ class ImageBuilder:
         return names.finish()
 
 
+def _decoded(path: str, decode: Callable[_P, _V], *args: _P.args, **kwargs: _P.kwargs) -> _V:
+    """Return the result of `decode`, which decodes the node at `path`. DamagedNodeError if it fails."""
+    try:
+        return decode(*args, **kwargs)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise DamagedNodeError(
+            f"the data of {path} is damaged ({type(error).__name__}: {quoted(str(error))})"
+        ) from error
+
+
 def _map(mapping: Mapping[_K, _V]) -> Map[_K, _V]:
     return mapping if isinstance(mapping, Map) else Map(mapping)
 
 
 def _without_states(name: str, node: StoreNode) -> TopicImage:
-    assignment = znodes.decode_topic(node.data)
+    assignment = _decoded(znodes.topic(name), znodes.decode_topic, node.data)
     states = {each: PartitionState(each, (), NO_BROKER) for each in dict.fromkeys(assignment.replicas)}
     partitions = [states[replicas] for replicas in assignment.replicas]
     for number, (adding, removing) in assignment.reassignments.items():
@@ -436,8 +460,12 @@ async def _with_states(topic: TopicImage | None, nodes: Mapping[int, StoreNode |
                 before.replicas, (), NO_BROKER, before.leader_epoch, partition_epoch=-1
             )
             continue
-        partitions[number] = znodes.decode_partition_state(
-            before.replicas, node, znodes.Reassignment(before.adding, before.removing)
+        partitions[number] = _decoded(
+            znodes.partition_state(topic.name, number),
+            znodes.decode_partition_state,
+            before.replicas,
+            node,
+            znodes.Reassignment(before.adding, before.removing),
         )
     if gone:
         log.error(

@@ -65,6 +65,10 @@ class TransactionTooLargeError(StoreError):
     """A transaction has more bytes than the store accepts. Nothing has changed. The caller must divide it."""
 
 
+class DamagedNodeError(StoreError):
+    """The data of a node cannot be decoded. It stays so until a user mends the node."""
+
+
 class StoreNode(NamedTuple):
     """A node at the time of its read.
 

@@ -18,6 +18,7 @@ from barnabas.broker.metadata.opening import prepare
 from barnabas.broker.metadata.session import Watches
 from barnabas.broker.metadata.store import (
     Create,
+    DamagedNodeError,
     Delete,
     Event,
     Operation,
@@ -483,3 +484,44 @@ def test_others_go_on_while_a_topic_of_many_partitions_becomes_an_image() -> Non
         await loader.stop()
 
     asyncio.run(scenario())
+
+
+DAMAGED_DATA = [b"{", b"\xff", b"[]", b"{}", b"null", b"7"]
+
+
+@pytest.mark.parametrize("data", DAMAGED_DATA, ids=repr)
+@pytest.mark.parametrize(
+    "path",
+    [
+        znodes.CLUSTER_ID,
+        znodes.FEATURES,
+        znodes.broker(1),
+        znodes.topic("t"),
+        znodes.partition_state("t", 1),
+        znodes.topic_config("t"),
+        znodes.deleted_topic(b"d" * 16),
+    ],
+)
+def test_node_whose_data_is_damaged_is_named_until_it_is_mended(
+    caplog: pytest.LogCaptureFixture, path: str, data: bytes
+) -> None:
+    async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
+        before = loader.image
+        good = (await store.get(path)).data
+        await store.set(path, data)
+        with pytest.raises(DamagedNodeError, match=f"the data of {path} is damaged"):
+            await loader.settled()
+        assert loader.image is before
+        await store.set(path, good)
+        await loader.settled()
+
+    play(
+        scenario,
+        [
+            *topic_nodes("t", b"t" * 16, 2),
+            Create(znodes.topic_config("t"), znodes.encode_config({})),
+            Create(znodes.broker(1), znodes.encode_broker(BROKER, 0), ephemeral=True),
+            Create(znodes.deleted_topic(b"d" * 16), znodes.encode_deleted_topic([1])),
+        ],
+    )
+    assert f"the data of {path} is damaged" in caplog.text
