@@ -159,7 +159,10 @@ class Partition:
             self._wake()
 
     def overtaken(self, leader_epoch: LeaderEpoch) -> None:
-        """End the leadership, because another broker has reported a later leader epoch."""
+        """End the leadership, because another broker has reported a later leader epoch.
+
+        Do nothing if `leader_epoch` is not later than this replica's, or if this broker does not lead.
+        """
         if leader_epoch > self.state.leader_epoch and isinstance(self._role, Leader):
             log.info("%r: another broker leads it from leader epoch %d on", self, leader_epoch)
             self.resign()
