@@ -40,13 +40,14 @@ class JsonSchema:
 
         Raises:
             UnfitError: the schema does not allow the value, or the value cannot be written as JSON in UTF-8.
-            ValueError: the schema is no JSON Schema, a reference in it is not known, or `value` contains NaN
-                or an infinite number.
+                For example, it contains NaN or an infinite number.
+            ValueError: the schema is no JSON Schema, or a reference in it is not known.
         """
         from jsonschema.exceptions import best_match
         from referencing.exceptions import Unresolvable
 
         try:
+            text = _text(value, path)  # first, because a validator fails at NaN
             error = best_match(self._validator.iter_errors(value))
             if error is not None:
                 for step in error.absolute_path:
@@ -54,7 +55,7 @@ class JsonSchema:
                 part = shown(json.dumps(error.schema, ensure_ascii=False), _LONGEST_PART)
                 complaint = shown(error.message, _LONGEST_COMPLAINT)
                 raise UnfitError(f"{path}: {complaint}; the schema of it is {part}")
-            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+            return text.encode()
         except RecursionError:
             raise UnfitError(f"{path}: it is nested too deeply") from None
         except UnicodeEncodeError:
@@ -76,6 +77,13 @@ class JsonSchema:
         named = [(name, json.loads(text)) for name, text in self._schema.references]
         documents, _ = linked(contents, named)
         return kind(contents, registry=documents)
+
+
+def _text(value: Any, path: str) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise UnfitError(f"{path}: it is not JSON: {error}") from None
 
 
 def linked(contents: Any, named: list[tuple[str, Any]]) -> tuple[Registry[Any], str]:

@@ -52,6 +52,15 @@ def test_what_the_schema_does_not_accept_is_named_with_its_place(text, says):
     assert str(error.value).startswith(says)
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")], ids=str)
+@pytest.mark.parametrize(
+    "schema", [{}, {"items": {"multipleOf": 0.1}}, {"items": {"type": "string"}}], ids=str
+)
+def test_a_number_that_json_does_not_have_is_an_error_of_the_value(schema, number):
+    with pytest.raises(UnfitError, match=r"^value: it is not JSON: Out of range"):
+        encoder(schema).encode([number])
+
+
 @pytest.mark.parametrize(
     "schema",
     [{"type": "strong"}, {"$ref": "elsewhere.json"}, {"pattern": r"\p{L}"}],
