@@ -77,6 +77,17 @@ def test_rows_go_through_a_pipeline_and_each_run_goes_on_from_the_last(
     assert not Path("/nowhere").exists()
 
 
+def test_a_source_and_a_sink_that_share_a_dead_letter_topic_both_show_its_records(
+    barnabas_pipeline: Callable[..., Any], tmp_path: Path
+) -> None:
+    shared = SHOP.replace('topic="dear", key="id"', 'topic="dear", key="id", dead_letter="bad"')
+    (tmp_path / "shop.py").write_text(shared)
+    shop = barnabas_pipeline(tmp_path / "shop.py")
+    for bad in ("no order", "no order either"):
+        out = shop.run(orders=[bad])
+        assert out["orders.dead_letter"] == out["dear.dead_letter"] == [bad.encode()]
+
+
 def test_a_source_a_step_and_a_sink_are_tried_alone(
     barnabas_pipeline: Callable[..., Any], tmp_path: Path
 ) -> None:

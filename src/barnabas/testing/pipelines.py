@@ -169,13 +169,17 @@ class PipelineUnderTest:
     # --- what comes out ---
 
     def _written(self) -> Iterator[tuple[str, list[Any]]]:
-        for source in self._pipeline.sources:
+        made = self._pipeline
+        topics = {topic for sink in made.sinks for topic in sink.options.topics}
+        topics |= {source.options.dead_letter for source in made.sources}
+        topics |= {sink.options.dead_letter for sink in made.sinks}
+        # once for each topic: a source and sinks can share it
+        by_topic = {topic: self._new_records(topic) for topic in topics if topic}
+        for source in made.sources:
             if source.options.dead_letter:
-                records = self._new_records(source.options.dead_letter)
-                yield f"{source.name}.dead_letter", [record.value for record in records]
-        topics = {topic for sink in self._pipeline.sinks for topic in sink.options.topics}
-        by_topic = {topic: self._new_records(topic) for topic in topics}
-        for sink in self._pipeline.sinks:
+                letters = by_topic[source.options.dead_letter]
+                yield f"{source.name}.dead_letter", [record.value for record in letters]
+        for sink in made.sinks:
             if sink.options.parquet:
                 yield sink.name, self._new_files(Path(sink.options.parquet), sink)
                 continue
@@ -183,7 +187,7 @@ class PipelineUnderTest:
             is_json = sink.options.format == "json"
             yield sink.name, [record.json() if is_json else record.value for record in of_sink]
             if sink.options.dead_letter:
-                letters = self._new_records(sink.options.dead_letter)
+                letters = by_topic[sink.options.dead_letter]
                 yield f"{sink.name}.dead_letter", [record.value for record in letters]
 
     def _new_records(self, topic: str) -> list[Record]:
