@@ -41,6 +41,8 @@ def decompress(data: Buffer, limit: int) -> bytes:
     view = memoryview(data)
     if bytes(view[: len(MAGIC)]) != MAGIC:
         return _block(view, limit)
+    if len(view) < len(_HEADER):
+        raise ValueError("the header is cut off")
     parts = []
     room = limit
     position = len(_HEADER)

@@ -99,6 +99,16 @@ def test_snappy_whose_next_block_lacks_its_length_is_corrupt(cut):
     assert bytes(decompress(Compression.SNAPPY, framed + framed[16:])) == b"x" * 200
 
 
+@pytest.mark.parametrize("size", [8, 12, 15])
+def test_snappy_that_ends_inside_its_header_is_corrupt(size):
+    framed = compress(Compression.SNAPPY, b"")
+    assert decompress(Compression.SNAPPY, framed[:16]) == b""
+    with pytest.raises(KafkaError) as caught:
+        decompress(Compression.SNAPPY, framed[:size])
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert not isinstance(caught.value, ExpandsTooFarError)
+
+
 def test_gzip_members_in_a_row_are_read_as_one():
     assert decompress(Compression.GZIP, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
 
