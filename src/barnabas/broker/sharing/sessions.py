@@ -43,7 +43,7 @@ class Closable(Protocol):
     connection_id: int
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the connection closes."""
+        """Call `callback` when the connection has closed, or at once if it already has."""
 
 
 class ShareSession:
@@ -100,7 +100,8 @@ class ShareSessions:
 
         Raises:
             KafkaError: SHARE_SESSION_LIMIT_REACHED, the broker has too many sessions; INVALID_REQUEST, the
-                group id is empty or the member id does not have 1 to 64 characters.
+                group id is empty or the member id does not have 1 to 64 characters; SHARE_SESSION_NOT_FOUND,
+                the connection has already closed, which ends the session.
         """
         if not member.group or not 0 < len(member.member_id) <= _LONGEST_MEMBER_ID:
             raise KafkaError(
@@ -117,9 +118,12 @@ class ShareSessions:
         members = self._connections.get(connection.connection_id)
         if members is None:
             number = connection.connection_id
-            members = self._connections[number] = set()
+            self._connections[number] = {member}
             connection.when_closed(lambda: self._connection_closed(number))
-        members.add(member)
+            if self._sessions.get(member) is not session:
+                raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        else:
+            members.add(member)
         return session
 
     def find(self, member: Member, epoch: int) -> ShareSession:

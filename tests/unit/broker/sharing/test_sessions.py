@@ -15,11 +15,16 @@ class Connection:
     def __init__(self, connection_id):
         self.connection_id = connection_id
         self._callbacks = []
+        self._is_closed = False
 
     def when_closed(self, callback):
-        self._callbacks.append(callback)
+        if self._is_closed:
+            callback()
+        else:
+            self._callbacks.append(callback)
 
     def close(self):
+        self._is_closed = True
         for callback in self._callbacks:
             callback()
 
@@ -76,6 +81,15 @@ def test_a_session_that_was_opened_again_elsewhere_outlives_the_first_connection
     assert sessions.find(A, 1) is session and not sessions.ended
     second.close()
     assert sessions.ended == [(A, True)]
+
+
+def test_a_connection_that_has_closed_opens_no_session():
+    sessions = Sessions()
+    gone = Connection(1)
+    gone.close()
+    assert code(sessions.open, A, gone) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert len(sessions) == 0 and sessions.ended == [(A, True)]
+    assert code(sessions.find, A, 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
 def test_a_closed_session_does_not_end_twice():

@@ -175,8 +175,8 @@ class ClientSession(asyncio.Protocol):
         self._unmuting: asyncio.TimerHandle | None = None
         #: ends a connection that we have closed
         self._aborting: asyncio.TimerHandle | None = None
-        #: functions to call when the connection has closed
-        self._on_closed: list[Callable[[], None]] = []
+        #: functions to call when the connection has closed; None once it has
+        self._on_closed: list[Callable[[], None]] | None = []
 
     # --- asyncio's side ---
 
@@ -296,8 +296,8 @@ class ClientSession(asyncio.Protocol):
             if waiting.cancels and waiting.future is not None:
                 waiting.future.cancel()
         self._unanswered.clear()
-        on_closed, self._on_closed = self._on_closed, []
-        for callback in on_closed:
+        on_closed, self._on_closed = self._on_closed, None
+        for callback in on_closed or ():
             callback()
 
     # --- the dispatcher's side ---
@@ -395,11 +395,14 @@ class ClientSession(asyncio.Protocol):
         self._aborting = self._loop.call_later(CLOSE_GRACE, self._transport.abort)
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the open connection has closed (`ClientConnection.when_closed`).
+        """Call `callback` when the connection has closed, or at once if it already has.
 
-        If the connection has already closed, the callback is never called.
+        See `ClientConnection.when_closed`.
         """
-        self._on_closed.append(callback)
+        if self._on_closed is None:
+            callback()
+        else:
+            self._on_closed.append(callback)
 
     def logged_in(self, principal: Principal, serve: Serve) -> None:
         """Set the client's principal after its login.

@@ -40,7 +40,10 @@ class ClientConnection(Protocol):
         """Close the connection and log the reason."""
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the connection has closed. A `NoConnection` never closes."""
+        """Call `callback` when the connection has closed, or at once if it already has.
+
+        A `NoConnection` never closes.
+        """
 
 
 class Memo(Protocol):

@@ -429,6 +429,21 @@ def test_only_what_merely_waits_is_given_up_when_its_client_goes(run, cancels):
     run(scenario, cancel_on_disconnect=cancels)
 
 
+def test_a_callback_is_called_at_the_close_or_at_once_after_it():
+    called = []
+
+    async def scenario():
+        session, _ = connect(SimpleNamespace(serve=None))
+        session.when_closed(lambda: called.append("before"))
+        assert not called
+        session.connection_lost(None)
+        assert called == ["before"]
+        session.when_closed(lambda: called.append("after"))
+
+    asyncio.run(scenario())
+    assert called == ["before", "after"]
+
+
 @pytest.mark.parametrize(
     ("start", "named"),
     [
