@@ -1,6 +1,8 @@
 """Computes a group's lag in seconds: the age of the first record that the group has not committed.
 
-The age counts from the timestamp of the first record in this record's batch.
+The age counts from the timestamp of the first record in this record's batch. In two cases it counts from the
+batch's max timestamp. With LogAppendTime, the max timestamp is the time of all records of the batch. In a
+compacted batch with a delete horizon (KIP-534), the base timestamp is the horizon, not the time of a record.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from barnabas.client.brokers import Brokers
 from barnabas.client.errors import ClientError
 from barnabas.client.fetching import fetch
 from barnabas.client.leaders import live_leaders
-from barnabas.kafka.records import batches
+from barnabas.kafka.records import BatchHeader, batches
 
 #: bytes of each partition in a request for several partitions, and in one for a single partition. A leader
 #: always sends the first batch of a response, and leaves out later batches that do not fit
@@ -94,11 +96,20 @@ class Ages:
         for number, chunk in fetch(brokers, leader, topic, wanted, most_bytes).items():
             for _, header in batches(chunk.data):
                 found.add(number)
-                if header.max_timestamp > 0:
+                if not header.record_count:
+                    continue  # compaction has removed its records
+                timestamp = _timestamp(header)
+                if timestamp > 0:
                     place = TopicPartition(topic.name, number), wanted[number]
                     with self._lock:
                         while len(self._known) >= _KEPT:
                             del self._known[next(iter(self._known))]
-                        self._known[place] = header.base_timestamp
+                        self._known[place] = timestamp
                 break
         return found
+
+
+def _timestamp(header: BatchHeader) -> int:
+    if header.is_log_append_time or header.delete_horizon_ms is not None:
+        return header.max_timestamp
+    return header.base_timestamp
