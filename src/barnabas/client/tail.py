@@ -319,7 +319,7 @@ def _bytes_before(path: Path, position: Position, *, at_end: bool = False) -> by
         with _open_log(path) as file:
             file.seek(position.offset - position.check_size)
             data = file.read(position.check_size + 1)
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):  # zlib.error: a damaged .gz
         return None
     before = data[: position.check_size]
     if len(before) < position.check_size or zlib.crc32(before) != position.check:

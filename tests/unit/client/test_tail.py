@@ -126,6 +126,19 @@ def test_a_renamed_file_is_finished_before_the_new_one(log, follow):
     assert read(tail) == ["two", "three"]
 
 
+def test_a_damaged_compressed_file_is_not_the_file_of_a_position(log, follow):
+    append(log, "one")
+    tail = follow(log)
+    assert read(tail) == ["one"]
+    append(log, "two")
+    rotate(log)
+    compress(log.with_name("app.log.1"))
+    header = gzip.compress(b"")[:10]
+    log.with_name("app.log.2.gz").write_bytes(header + b"\xff" * 20)
+    append(log, "three")
+    assert read(follow(log, tail.position, grace_polls=0)) == ["two", "three"]
+
+
 def test_a_writer_that_has_not_let_go_of_the_renamed_file_is_given_time(log, follow):
     append(log, "one")
     tail = follow(log, grace_polls=2)
