@@ -1,4 +1,4 @@
-"""`barnabas features`: the features that a cluster uses, and their levels."""
+"""`barnabas features`: lists the features of a cluster, and upgrades and downgrades their levels."""
 
 from __future__ import annotations
 

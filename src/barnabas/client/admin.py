@@ -95,6 +95,10 @@ class Admin:
         Args:
             levels: the new level of each feature; 0 turns it off.
             is_downgrade: whether the new levels are lower than the current ones.
+
+        Raises:
+            KafkaError: INVALID_UPDATE_VERSION, a broker does not support a level or is away, or
+                `is_downgrade` contradicts the direction of a change.
         """
         features.update_features(self._brokers, levels, is_downgrade=is_downgrade)
 

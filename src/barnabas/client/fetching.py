@@ -63,7 +63,8 @@ def fetch(
     Args:
         topic: the topic in a MetadataResponse.
         wanted: offset to begin with, by partition.
-        most_bytes: largest number of bytes for each partition in a response.
+        most_bytes: largest number of bytes for each partition in a response. The first batch of a response
+            is whole, even if it is larger.
 
     Raises:
         KafkaError: the leader rejects the request.

@@ -23,10 +23,13 @@ _ANSWER_S = 3.0
 
 
 def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S) -> None:
-    """Return when one of the servers answers, and the client can connect to a broker that it names.
+    """Return when a server answers, and the client can connect to an address that the cluster advertises.
+
+    The answer has the advertised addresses. Also return if it names no broker.
 
     Args:
-        timeout: seconds for all connections together; an answer can take `_ANSWER_S` seconds more.
+        timeout: seconds to connect to the servers, and again to the advertised addresses. The answer of a
+            server can take `_ANSWER_S` seconds more.
 
     Raises:
         AuthenticationError: a broker answers, but it rejects the client, or the client rejects the broker.

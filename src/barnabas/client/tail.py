@@ -310,10 +310,10 @@ class FileTail:
 
 
 def _bytes_before(path: Path, position: Position, *, at_end: bool = False) -> bytes | None:
-    """Return the bytes before `position` in a file, if their CRC-32 is `position.check`.
+    """Return the last `position.check_size` bytes before `position.offset`, if their CRC is `position.check`.
 
-    `position.check_size` is the number of these bytes. Return None if the CRC-32 differs, or if the file is
-    too short or cannot be read. If `at_end` is true, also return None if the file does not end at `position`.
+    Return None if the CRC differs, or if the file is too short or cannot be read. If `at_end` is true, also
+    return None if the file goes on after `position.offset`.
     """
     try:
         with _open_log(path) as file:

@@ -58,11 +58,11 @@ def starts_with_timestamp(text: str, start: int = 0) -> bool:
 
 
 def iso_timestamp(value: object) -> str | None:
-    """Return the timestamp of a structured line in ISO 8601; None if `value` is no timestamp.
+    """Convert `value`, the timestamp field of a structured log line (such as JSON), to ISO 8601.
 
-    `value` is a text, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970. The
-    number may also be a text, and MongoDB's ``{"$date": ...}`` may contain the value. A number that would be
-    a time before 1973 is no timestamp.
+    Return None if `value` is no timestamp. A timestamp is a text, or a number of seconds, milliseconds,
+    microseconds or nanoseconds since 1970. The number may also be a text, and MongoDB's ``{"$date": ...}``
+    may contain the value. A number that would be a time before 1973 is no timestamp.
     """
     if isinstance(value, dict):  # MongoDB's {"$date": ...}
         value = value.get("$date")

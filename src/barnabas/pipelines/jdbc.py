@@ -154,7 +154,8 @@ class _Attempt:
     def prepare(self) -> None:
         """Create a staging table, and drop the staging table of the previous attempt.
 
-        Before both, store the new table's name in the table of batches.
+        Before both, store the new table's name in the table of batches. With dead letters, also create the
+        table of rejected rows if it is missing.
         """
         found = self._find_batch()
         if found is None:

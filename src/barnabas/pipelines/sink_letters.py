@@ -82,11 +82,11 @@ class DeadLetters:
         self._rejections.add(len(rejected), next(reversed(list(rejected.values())), None))
 
     def made_of(self, rows: pa.Table, reasons: Sequence[str]) -> bytes:
-        """Make a dead letter for each row of `rows`. Return all of them as bytes, for `deliver`.
+        """Return one dead letter for each row, all packed as bytes for `deliver`.
 
-        `reasons` has the reason of each row, in the same order. A dead letter has the reason in a header, and
-        a JSON object with the row's columns as its value. The dead letter's key is made from the row's values
-        in the sink's key columns. The key is null if the sink has no key columns, or the rows lack them.
+        ``reasons[i]`` says why row i was rejected; it becomes a header of the dead letter. The dead letter's
+        value is the row as JSON. Its key is made from the row's values in the sink's key columns. The key is
+        null if the sink has no key columns, or the rows lack them.
         """
         given = self._spark.createDataFrame(rows.append_column(_REASON, pa.array(reasons, pa.string())))
         columns = [name for name in given.columns if name not in (ORIGIN, _REASON)]

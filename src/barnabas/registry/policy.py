@@ -91,8 +91,8 @@ def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> De
 def delete_config(state: State, subject: str | None) -> Decision[JsonObject]:
     """Decide to delete the settings of a subject; of the whole registry for None.
 
-    The response has the settings from before the deletion. If the whole registry has none, these are the
-    defaults, and the decision has no records.
+    The response has the settings from before the deletion. If `subject` is None and the registry has no
+    settings of its own, the response has the defaults, and the decision has no records.
 
     Raises:
         RegistryError: COMPATIBILITY_NOT_CONFIGURED, the subject has no settings of its own;

@@ -196,9 +196,9 @@ class _Topics:
             self.ids[topic] = found
 
     def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield `batches`. Before a batch is yielded, call `add` for each topic in its column topic.
+        """Yield `batches` unchanged. Before each batch, `add` the topics named in its column `topic`.
 
-        Raises ReplayError if the sink has written to a deleted topic of one of these names.
+        Raises ReplayError, as `add` does.
         """
         for batch in batches:
             for topic in batch.column("topic").unique().to_pylist():

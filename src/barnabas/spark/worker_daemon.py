@@ -4,7 +4,10 @@ Spark's own daemon imports few modules, so each worker spends 0.4 seconds of CPU
 This daemon does them once, and freezes the objects: see `barnabas.spark.worker_heap`.
 
 Spark starts it as ``python -m barnabas.spark.worker_daemon pyspark.worker``, for the workers of tasks.
-Planners use Spark's own daemon. The daemon must not write to stdout, because Spark reads its port from there.
+The Python processes in which Spark plans a query, for example the partitions of a Python data source, use
+Spark's own daemon. The source of a streaming query has a process without a daemon.
+
+This daemon must not write to stdout, because Spark reads the daemon's port from there.
 """
 
 from __future__ import annotations

@@ -244,7 +244,7 @@ class BarnabasCluster(TemporaryCluster):
         self._node(broker).fill_disk(True)
 
     def free_disk(self, broker: int) -> None:
-        """End `fill_disk`. A broker that has taken its log directory offline must be restarted."""
+        """Undo `fill_disk`. A broker that has taken its log directory offline must be restarted."""
         self._node(broker).fill_disk(False)
 
     # -- what the cluster says

@@ -53,7 +53,8 @@ def load_key_text(context: ssl.SSLContext, key: str, chain: str, key_password: s
 def load_trust_text(context: ssl.SSLContext, certificates: str) -> None:
     """Make a context trust the certificates in PEM text.
 
-    Raises ValueError if the text has no certificate, and `ssl.SSLError` if OpenSSL cannot read one.
+    Raises ValueError if the text has no certificate, any other PEM block, or invalid base64. Raises
+    `ssl.SSLError` if OpenSSL cannot read a certificate.
     """
     context.load_verify_locations(cadata=certificates_of_text(certificates))
 

@@ -94,12 +94,15 @@ class ControllerWrites:
 
     @asynccontextmanager
     async def answering(self) -> AsyncIterator[ClusterImage]:
-        """Enter a context like `deciding`, for a response that must be true even without a write.
+        """Return a context like `deciding`, for a response that must be true even without a write.
 
-        A broker that does not know yet that it was replaced has an old image of the metadata. In this image,
-        a deleted topic still exists, for example. So at the end of the context, and after a KafkaError in it,
-        this method checks that this broker is still the controller. It then waits until this broker's image
-        shows the decision.
+        When the context ends, also by a KafkaError, check that this broker is still the controller.
+        Otherwise a former controller could answer from an old image of the metadata, in which a deleted topic
+        still exists. The check is skipped if a write in the context has already made it, or the store has no
+        session timeout.
+
+        If the context succeeds, also wait until the image has all writes of this broker. A KafkaError from
+        the context is raised again after the check, unless the check fails.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the metadata store cannot be reached any more; NOT_CONTROLLER,

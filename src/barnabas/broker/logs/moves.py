@@ -230,7 +230,8 @@ class LogMoves:
     async def _try_to_switch(self, current: PartitionLog, future: PartitionLog, target: LogDirectory) -> bool:
         """Switch the log to the copy's files.
 
-        Return False if this is not possible now: the log has changed meanwhile, or the replica is incomplete.
+        Return False if this is not possible now: the log has changed meanwhile, or the log itself (not the
+        copy) is marked as incomplete.
         """
         topic_partition = current.topic_partition
         if topic_partition in self._logs.incomplete:

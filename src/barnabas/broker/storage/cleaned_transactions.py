@@ -16,7 +16,10 @@ from barnabas.kafka.records.control import decode_end_transaction
 
 
 class CleanedTransactions:
-    """Transactions in the log that a cleaning reads. Call `is_aborted` or `end` for each batch in order."""
+    """Follows the transactions while a cleaning reads a log.
+
+    Call, in the order of offsets, `is_aborted` for each batch of records and `end` for each control batch.
+    """
 
     __slots__ = ("_aborted", "_coming", "_committed", "_has_batches")
 

@@ -106,9 +106,9 @@ class _Compiler(FunctionBuilder):
         self.run = []
 
     def peek(self) -> str:
-        """Emit code that reads the fields in `self.run`, and the byte after them.
+        """Emit code that reads the collected fixed-size fields (`self.run`), and the byte after them.
 
-        Return the name of the variable with this byte. The emitted code leaves `pos` before the byte.
+        The emitted code leaves `pos` before this byte. Return the name of the variable that has the byte.
         """
         n = self.name("n")
         if self.run:

@@ -182,11 +182,13 @@ def schema_text(request: web.Request, version: Version) -> str | None:
 
 
 async def body_of(request: web.Request) -> Mapping[str, Any]:
-    """Return the JSON object in the request's body, which is read and decoded once.
+    """Return the JSON object in the request's body. Later calls for the same request return the same object.
 
     Raises:
         RegistryError: 400, the body is not a JSON object; 408, it does not arrive in time; 415, it has a
-            Content-Encoding; or it exceeds a limit.
+            Content-Encoding; SCHEMA_TOO_LARGE, the body or its schema exceeds a limit; INVALID_SCHEMA, the
+            body is nested too deeply; OPERATION_TIMEOUT or STORE_ERROR, as in `Workers.run`.
+        HTTPRequestEntityTooLarge: the body has more than 4 MiB.
     """
     body = _body.get()
     if body is None:

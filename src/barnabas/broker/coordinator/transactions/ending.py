@@ -8,16 +8,18 @@ Up to v1 a producer keeps its epoch, so a repeated EndTxn has the same epoch as 
 the decision of a complete transaction is a repeat, and succeeds. The other decision, and any EndTxn in Empty,
 gets INVALID_TXN_STATE. With v2 the first EndTxn has raised the epoch:
 
-                     the producer's epoch is      abort        commit
-    Empty            current                      ends         INVALID_TXN_STATE
-    CompleteAbort    current                      ends         INVALID_TXN_STATE
-                     one behind (a repeat)        done         PRODUCER_FENCED
-    CompleteCommit   current                      ends         INVALID_TXN_STATE
-                     one behind (a repeat)        refused      done
+                     the producer's epoch is      abort                 commit
+    Empty            current                      ends                  INVALID_TXN_STATE
+    CompleteAbort    current                      ends                  INVALID_TXN_STATE
+                     one behind (a repeat)        done                  INVALID_TXN_STATE
+    CompleteCommit   current                      ends                  INVALID_TXN_STATE
+                     one behind (a repeat)        INVALID_TXN_STATE     done
 
 "Ends" also applies to a transaction without partitions: a v2 producer that aborts may not know whether its
-first write has arrived. A commit one epoch behind CompleteAbort is fenced, because the coordinator has
-aborted the transaction (KAFKA-20785). All other producers are fenced.
+first write has arrived. All other producers are fenced.
+
+A commit one epoch behind CompleteAbort gets INVALID_TXN_STATE, as in Kafka 4.2.1. Since KAFKA-20785, Kafka
+answers PRODUCER_FENCED.
 """
 
 from __future__ import annotations
@@ -46,8 +48,9 @@ def must_end(transaction: Transaction, producer: ProducerIdentity, *, commit: bo
     Raises:
         KafkaError: CONCURRENT_TRANSACTIONS, the markers of the last decision are being written;
             INVALID_PRODUCER_ID_MAPPING, the transactional id has another producer id; PRODUCER_FENCED, the
-            producer has another epoch, and the request is no valid repeat; INVALID_TXN_STATE, the state does
-            not allow the decision.
+            producer's epoch is neither the current one nor, with v2 in a complete state, the one before the
+            last EndTxn; INVALID_TXN_STATE, the state does not allow the decision, also if a repeat asks for
+            the other decision.
     """
     if transaction.is_ending_for(producer):
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)

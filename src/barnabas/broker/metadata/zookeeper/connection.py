@@ -12,11 +12,12 @@ the request that caused it, and the end of a connection before the failures of i
 
 This module uses private parts of kazoo, so kazoo's version is pinned. Of ``KazooClient``:
 
-    _call _connection _conn_retry _session_callback _session_id _state
+    _call _connection _conn_retry _session_callback _session_id _session_timeout _state
 
 Of its ``ConnectionHandler``:
 
-    _connect _invoke _read _read_header _read_socket _read_watch_event _send_ping _socket _submit _xid
+    _connect _invoke _read _read_header _read_socket _read_watch_event _send_ping _socket
+    _socket_error_handling _submit _xid
 """
 
 from __future__ import annotations

@@ -562,9 +562,10 @@ class FetchSessions:
         return session
 
     def note_fetch(self) -> None:
-        """Notify the listeners in `self.watchers` of a follower's fetch.
+        """Tell the watchers in `self.watchers` that a follower has fetched.
 
-        The listeners, for example proofs of `ReadIndex`, act in a later turn of the event loop.
+        They only note it, and act in a later turn of the event loop. For example, `ReadIndex` uses this to
+        prove that this broker is still the leader.
         """
         for watcher in self.watchers:
             watcher.progressed(0)

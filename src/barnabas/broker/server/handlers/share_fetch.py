@@ -184,9 +184,9 @@ class _Exchange:
         return poll
 
     def _run(self, steps: Iterator[None]) -> None:
-        """Start a task that executes the steps of a share fetch which has waited for records.
+        """Start a task that executes the steps of a share fetch that has waited for records. Return at once.
 
-        Return at once. Between the steps, the event loop can serve other requests.
+        The task runs in slices of a few milliseconds. Between them, the event loop can serve other requests.
         """
         start_task(self._ports.long_work.finish(steps), "share fetch")
 

@@ -39,7 +39,8 @@ class Point(NamedTuple):
         metric: name of the metric, for example ``org.apache.kafka.producer.connection.creation.total``.
         attributes: names (letters, digits and ``_``) and values, none empty, sorted by name.
         is_sum: whether the metric is a sum that only grows. If false, ``/metrics`` shows it as a gauge.
-        is_delta: whether the value is the difference from the last push.
+        is_delta: whether the value of such a sum is the difference from the last push; always false for a
+            gauge.
     """
 
     metric: str
