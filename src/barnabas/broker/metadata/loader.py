@@ -81,6 +81,7 @@ class MetadataLoader:
         Repeat this if the connection breaks meanwhile.
 
         Raises:
+            DamagedNodeError: the data of a node cannot be decoded.
             StoreError: the store cannot be read, or a listener has failed.
         """
         store = self._store
@@ -97,6 +98,7 @@ class MetadataLoader:
         """Return a metadata image with every change that the store had reported before this call.
 
         Raises:
+            DamagedNodeError: the data of a node cannot be decoded.
             StoreError: the store cannot be read, or a listener has failed.
         """
         while self._is_behind() or self._refreshing is not None:
@@ -108,6 +110,7 @@ class MetadataLoader:
         """Return a metadata image with every change that any broker had made before this call.
 
         Raises:
+            DamagedNodeError: the data of a node cannot be decoded.
             StoreError: the store cannot be read, or a listener has failed.
         """
         await self._store.sync()

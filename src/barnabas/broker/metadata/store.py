@@ -65,8 +65,11 @@ class TransactionTooLargeError(StoreError):
     """A transaction has more bytes than the store accepts. Nothing has changed. The caller must divide it."""
 
 
-class DamagedNodeError(StoreError):
-    """The data of a node cannot be decoded. It stays so until a user mends the node."""
+class DamagedNodeError(BarnabasError):
+    """The data of a node cannot be decoded. It stays so until a user mends the node.
+
+    This is no StoreError: the store works, and a controller that resigned would not help.
+    """
 
 
 class StoreNode(NamedTuple):
