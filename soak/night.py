@@ -197,7 +197,7 @@ def report(nights: Nights) -> str:
         failed = [done for done in all_done if done.findings]
         which = f"{len(failed)}: {_kinds(failed)}; seeds {', '.join(str(done.seed) for done in failed)}"
         lines.append(
-            f"| {when} | {commit} | {kind} | {len(seeds):,}: {seeds[0]} to {seeds[-1]} | {hours:.1f} "
+            f"| {when} | {commit} | {kind} | {len(seeds):,}: {seeds[0]} to {seeds[-1]} | {hours:.2f} "
             f"| {which if failed else 'none'} |"
         )
     totals: dict[str, list[Done]] = {}
@@ -206,7 +206,7 @@ def report(nights: Nights) -> str:
     for kind, all_done in totals.items():
         hours = sum(done.seconds for done in all_done) / 3600
         found = sum(bool(done.findings) for done in all_done)
-        lines.append(f"| all | | {kind} | {len(all_done):,} | {hours:.1f} | {found} |")
+        lines.append(f"| all | | {kind} | {len(all_done):,} | {hours:.2f} | {found} |")
     return "\n".join(lines)
 
 

@@ -63,12 +63,12 @@ def test_the_report_says_how_many_seeds_of_which_commit_found_what(tmp_path):
         nights.add(each)
     rows = report(nights).splitlines()[2:]
     assert rows == [
-        "| 2026-11-27 | abc | clusters of three | 2: 1 to 2 | 0.0 "
+        "| 2026-11-27 | abc | clusters of three | 2: 1 to 2 | 0.02 "
         "| 1: `lost-write` 1, `duplicate` 1; seeds 2 |",
-        "| 2026-11-27 | abc | one broker | 1: 7 to 7 | 0.0 | none |",
-        "| 2026-11-27 | def | clusters of three | 1: 3 to 3 | 0.0 | 1: `lost-write` 1; seeds 3 |",
-        "| all | | clusters of three | 3 | 0.0 | 2 |",
-        "| all | | one broker | 1 | 0.0 | 0 |",
+        "| 2026-11-27 | abc | one broker | 1: 7 to 7 | 0.01 | none |",
+        "| 2026-11-27 | def | clusters of three | 1: 3 to 3 | 0.01 | 1: `lost-write` 1; seeds 3 |",
+        "| all | | clusters of three | 3 | 0.03 | 2 |",
+        "| all | | one broker | 1 | 0.01 | 0 |",
     ]
 
 
