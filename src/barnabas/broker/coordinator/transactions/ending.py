@@ -11,15 +11,15 @@ gets INVALID_TXN_STATE. With v2 the first EndTxn has raised the epoch:
                      the producer's epoch is      abort                 commit
     Empty            current                      ends                  INVALID_TXN_STATE
     CompleteAbort    current                      ends                  INVALID_TXN_STATE
-                     one behind (a repeat)        done                  INVALID_TXN_STATE
+                     one behind (a repeat)        done                  PRODUCER_FENCED
     CompleteCommit   current                      ends                  INVALID_TXN_STATE
                      one behind (a repeat)        INVALID_TXN_STATE     done
 
 "Ends" also applies to a transaction without partitions: a v2 producer that aborts may not know whether its
 first write has arrived. All other producers are fenced.
 
-A commit one epoch behind CompleteAbort gets INVALID_TXN_STATE, as in Kafka 4.2.1. Since KAFKA-20785, Kafka
-answers PRODUCER_FENCED.
+If the coordinator has aborted a transaction, the producer's later commit gets PRODUCER_FENCED (KAFKA-20785):
+the producer can begin anew. Kafka 4.2.1 answers INVALID_TXN_STATE, which is fatal for the producer.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def must_end(transaction: Transaction, producer: ProducerIdentity, *, commit: bo
         KafkaError: CONCURRENT_TRANSACTIONS, the markers of the last decision are being written;
             INVALID_PRODUCER_ID_MAPPING, the transactional id has another producer id; PRODUCER_FENCED, the
             producer's epoch is neither the current one nor, with v2 in a complete state, the one before the
-            last EndTxn; INVALID_TXN_STATE, the state does not allow the decision, also if a repeat asks for
-            the other decision.
+            last EndTxn, or it commits an aborted transaction with the earlier one; INVALID_TXN_STATE, the
+            state does not allow the decision.
     """
     if transaction.is_ending_for(producer):
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -68,6 +68,8 @@ def must_end(transaction: Transaction, producer: ProducerIdentity, *, commit: bo
     if is_complete and (is_repeat or not bumps_epoch):
         if commit is (state is TransactionState.COMPLETE_COMMIT):
             return False
+        if commit and is_repeat:
+            raise _fenced(transaction, producer)
     elif bumps_epoch and not commit:
         return True
     raise KafkaError(

@@ -142,7 +142,7 @@ def test_v2_may_abort_what_never_began_after_a_transaction(transact, committed):
         producer = await transactions.end(producer, commit=committed, version=2)
         assert await transactions.abort(producer, 2) == (1001, 2)
         assert await transactions.abort(producer, 2) == (1001, 2), "the repeat"
-        assert await transactions.commit(producer, 2) == ErrorCode.INVALID_TXN_STATE, "another decision"
+        assert await transactions.commit(producer, 2) == ErrorCode.PRODUCER_FENCED, "KAFKA-20785"
         assert await transactions.commit(ProducerIdentity(1001, 2), 2) == ErrorCode.INVALID_TXN_STATE
 
     transact(scenario)
@@ -254,8 +254,7 @@ def test_silent_producer_is_aborted_and_cannot_commit(transact, version):
         assert transactions.state == "Ongoing"
         await asyncio.sleep(12)
         assert transactions.state == "CompleteAbort"
-        refusal = ErrorCode.INVALID_TXN_STATE if version == 2 else ErrorCode.PRODUCER_FENCED
-        assert await transactions.commit(producer, version) == refusal
+        assert await transactions.commit(producer, version) == ErrorCode.PRODUCER_FENCED
         assert await transactions.add(producer, A, version=version) == ErrorCode.PRODUCER_FENCED
         assert not transactions.markers.written[0][0].commit
 
