@@ -211,8 +211,13 @@ def _read(
         places: the partitions to read.
         start: "earliest" or "latest": where to begin if `since_ms` and `offset` are None.
         offset: value of --offset (see `_starts`); not used if `since_ms` is given.
-        since_ms: time in milliseconds since 1970 of the first record to read.
+        since_ms: time in milliseconds since 1970 of the first record to read. In a partition without such a
+            record, reading begins at the high watermark.
         until_end: end at the high watermarks that the partitions have now.
+
+    Raises:
+        OffsetAbsent: `offset` is above the end offset of every partition.
+        KafkaError, ClientError: the broker answered with an error, or librdkafka reports one.
     """
     marks = {place: consumer.watermarks(place) for place in places}
     if since_ms is not None:

@@ -334,10 +334,10 @@ def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> lis
 
 
 def _share_progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
-    """Return a row for each partition for which a share group has a state.
+    """Return a row for each partition for which a share group has a state, in no fixed order.
 
     A row has ``topic``, ``partition``, ``start`` (the start offset), ``lag``, and the values of `_counts`.
-    ``members`` are the ids of the members that read the partition. ``in_flight`` has a dict for each range of
+    ``members`` has the ids of the members that read the partition. ``in_flight`` has a dict for each range of
     records in flight. A value that is unknown is None.
     """
     sharers: dict[TopicPartition, list[str]] = {}
@@ -363,11 +363,12 @@ def _share_progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) 
 
 
 def _counts(records: InFlight | None) -> dict[str, int | None]:
-    """Return the numbers of a partition's records in flight that `describe` shows; None for unknown ones.
+    """Return four numbers about a partition's records in flight. All are None if `records` is None.
 
-    ``locked``: a member has acquired the records. ``waiting``: they are available again after a delivery.
-    ``deliveries``: the most deliveries of one of these records. ``unlocks_ms``: the time until the first lock
-    ends.
+    - ``locked``: the number of records that a member has acquired.
+    - ``waiting``: the number of records that are available again after a delivery.
+    - ``deliveries``: how often the most delivered of these records was delivered; 0 if there are none.
+    - ``unlocks_ms``: milliseconds until the first lock ends; None if there is no lock.
     """
     if records is None:
         return dict.fromkeys(("locked", "waiting", "deliveries", "unlocks_ms"))

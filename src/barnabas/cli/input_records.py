@@ -25,8 +25,8 @@ class InputForm(NamedTuple):
         raw: whether the whole input is one value.
         separator: the bytes between key and value in a line; None if lines have no keys.
         null: the bytes of a value that is sent as null; None if there are no such values.
-        value: encodes values, which are then JSON, with a registered schema; None if there is no schema.
-        key: encodes keys, which are then JSON, with a registered schema; None if there is no schema.
+        value: if not None, values are JSON, and this encoder turns them into bytes of a registered schema.
+        key: if not None, keys are JSON, and this encoder turns them into bytes of a registered schema.
     """
 
     as_json: bool = False

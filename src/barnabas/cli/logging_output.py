@@ -61,10 +61,12 @@ class _Repeated:
 
 
 class CountingHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes a repeated line once in `WINDOW`, and then the number of its repetitions.
+    """Writes a line, and in the next `WINDOW` seconds (10) only counts equal lines. Then it writes the count.
 
-    Without this limit, a failing disk, or a client in a loop, would fill the log with one line and hide the
-    others.
+    Lines are equal if they have the same logger, level and message.
+
+    Without this limit, a failing disk, or a client in a loop, would fill the log with one line and hide all
+    other lines.
     """
 
     def __init__(self) -> None:

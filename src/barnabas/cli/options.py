@@ -192,9 +192,10 @@ def _kept(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 
 
 def _to_servers(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
-    """Return the addresses of brokers, with the connection settings that the other options select.
+    """Return the addresses of brokers (HOST:PORT,...): the callback of --bootstrap-server.
 
-    This is the callback of --bootstrap-server.
+    The text also has the connection settings (`Servers`) if --config, --profile or --user is given. Without
+    any address the result is `DEFAULT_BOOTSTRAP`.
     """
     config, profile, user = (
         ctx.meta.get(f"barnabas.{each}") for each in ("client_config", "profile", "user")

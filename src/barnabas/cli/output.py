@@ -58,9 +58,13 @@ def print_rows(columns: Columns, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def print_listing(columns: Columns, rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -> None:
-    """Print `rows` as JSON or as a table. In place of a table without rows, print `empty` on stderr.
+    """Print `rows` as JSON or as a table.
 
-    `columns` has for each heading of the table the key of the value in a row, or a function of the row.
+    Args:
+        columns: by heading, the key of the column's value in a row, or a function that returns the value for
+            a row.
+        as_json: whether to print JSON, which has all values of the rows. `columns` is not used then.
+        empty: message for stderr in place of a table without rows.
     """
     if as_json:
         print_json(rows)

@@ -254,9 +254,11 @@ def librdkafka_options(settings: tuple[str, ...]) -> dict[str, str]:
 def _limit(bootstrap_server: str, topic: str, librdkafka: dict[str, str]) -> _Limit:
     """Return the size limit of a record, and put `message.max.bytes` and `batch.size` into `librdkafka`.
 
-    librdkafka does not know the topic's limit. With its own limits it could send batches of small records
-    that the topic refuses. `librdkafka` does not change if the user has set `message.max.bytes`, which then
-    is the limit. It also does not change if the topic's limit is not known.
+    These settings are necessary because librdkafka does not know the topic's limit. Without them, librdkafka
+    could send batches of small records that the topic refuses.
+
+    - If `librdkafka` has `message.max.bytes` already, this is the limit, and the dict does not change.
+    - If the topic's `max.message.bytes` is unknown, the limit is the usual one, and the dict does not change.
     """
     ours = librdkafka.get("message.max.bytes")
     if ours is not None:

@@ -160,7 +160,8 @@ class SecuredCluster(Secured):
             A warning for the user; empty if there is none.
 
         Raises:
-            ConfigError: another client could change the nodes of a new cluster, or owns them.
+            ConfigError: the cluster is new, has no chroot, and any client can change the root node of
+                ZooKeeper. Or the nodes belong to another ZooKeeper identity.
             StoreError: ZooKeeper does not answer.
         """
         digest = read_settings(self.settings_file)["zookeeper.digest"]

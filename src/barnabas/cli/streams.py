@@ -23,8 +23,8 @@ def prepare_streams() -> None:
     """Make the standard streams of this process safe to use.
 
     - A closed stream is opened on /dev/null. If it stayed closed, the next file or socket would get its
-      descriptor, and receive the output. Results that are printed to a closed stdout are an error; messages
-      are dropped.
+      descriptor, and receive the output. Later, a write to the closed stdout raises OSError. A write to the
+      closed stderr has no effect.
     - Errors of stdout name it. After the first error its descriptor leads to /dev/null, so that buffered
       output does not fail again when Python ends.
     - Characters that cannot be encoded are printed as escapes.

@@ -301,7 +301,7 @@ def _print_topic(
 @click.option("--all", "is_all", is_flag=True, help="With --unclean: all partitions that have no leader.")
 @bootstrap_option
 def elect(places: tuple[str, ...], unclean: bool, is_all: bool, bootstrap_server: str) -> None:
-    """Elect the preferred leaders of all partitions, or of these."""
+    """Elect the preferred leaders of all partitions, or of the given ones."""
     from barnabas.cli.moving import connect_moves, raise_refused
 
     if is_all and places:

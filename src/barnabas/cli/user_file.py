@@ -39,12 +39,12 @@ def write_user_file(admin: Path, user: str, password: str) -> Path:
 
     The new file has the user's login, and the addresses and the trusted authorities of `admin`.
 
-    Only the file's owner can read it. An existing file of the user is replaced, because it has the old
-    password.
+    Only its owner can read the new file. An existing file with a login of the user is replaced, because it
+    has the old password.
 
     Raises:
-        NoFileError: the name is not a valid file name, the file belongs to something else, or the folder is
-            read-only.
+        NoFileError: `user` is not a valid file name, ``USER.properties`` exists without a login of this
+            user, or the file system does not let the command read or write a file.
     """
     if not _FILE_NAME.fullmatch(user):
         raise NoFileError(f"{user!r} cannot be the name of a file")

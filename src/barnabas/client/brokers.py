@@ -1,9 +1,9 @@
 """Sends requests to the live brokers of a cluster, without librdkafka.
 
 librdkafka's admin client (2.16) only uses the brokers that it knows. When the controller has died, the next
-call to it waits until its time limit. When a group's coordinator has died, each call about the group waits
-until its time limit. If the client is closed after that, an assertion can end the process (librdkafka issue
-5511, pull request 5397).
+request to the controller waits until the request's time limit. When a group's coordinator has died, each
+request about the group waits until its time limit. If a program then closes the admin client, an assertion in
+librdkafka can end the process (librdkafka issue 5511, pull request 5397).
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class Brokers:
         timeout: seconds for each call, including all attempts.
 
     Raises (every method that sends a request):
-        KafkaError: a broker rejected the request.
+        KafkaError: `call` raised it, or the cluster has no controller or coordinator now. Methods that return
+            a response do not check the error codes in it.
         ClientError: no broker answered in time.
     """
 
@@ -117,13 +118,18 @@ class Brokers:
     ) -> Any:
         """Return the response of the first broker that answers. Each broker is asked at most once.
 
+        The response may contain error codes: the caller must check them.
+
         Args:
-            request: a request, or a `Repeated` one, whose response is decoded only if it has changed.
+            request: a request. For an unchanged response to a `Repeated` request, the method returns the same
+                object as the last time.
             patience: seconds that each broker except the last has for its answer; None for all the time that
                 is left.
             deadline: monotonic seconds; `timeout` from now if it is None.
 
         Raises:
+            AuthenticationError: the login at a broker fails. No other broker is asked then.
+            UnservedError: a broker does not serve the API. No other broker is asked then.
             ClientError: no broker answers.
         """
         return self._ask_first(request, self._deadline(deadline), patience)
@@ -131,8 +137,8 @@ class Brokers:
     def ask(self, broker: BrokerId, request: Question, *, at_most: int | None = None) -> Any:
         """Send a request in version `at_most` or lower to one broker, once. Return the response.
 
-        If `at_most` is None, the request has the highest version that both sides support. The response to a
-        `Repeated` request is decoded only if it has changed.
+        If `at_most` is None, the request has the highest version that both sides support. For an unchanged
+        response to a `Repeated` request, the method returns the same object as the last time.
 
         Raises:
             ClientError: the cluster does not have the broker, or the broker does not answer.
@@ -313,8 +319,14 @@ class Brokers:
 
         `attempt` gets the deadline (monotonic seconds). The call is repeated if no broker answers. It is also
         repeated if the error code says that another broker must answer, or that the same broker can answer
-        later. Examples are NOT_COORDINATOR, NOT_CONTROLLER and LEADER_NOT_AVAILABLE. Errors with other codes,
-        a failed login, an unknown broker id and an API that the broker does not serve are raised at once.
+        later. Examples are NOT_COORDINATOR, NOT_CONTROLLER and LEADER_NOT_AVAILABLE.
+
+        Raises:
+            KafkaError: `attempt` raised an error with another code: at once. When the time is over: the last
+                error, if it has such a code.
+            AuthenticationError, UnknownBrokerError, UnservedError: the login failed, the cluster has no such
+                broker, or the broker does not serve the API: at once.
+            ClientError: no broker answered in time. The text has the reason.
         """
         deadline = time.monotonic() + self.timeout
         pause = _RETRY_S

@@ -6,7 +6,8 @@ NAME.pem, NAME.p12    a key with its certificate and the authority's
 NAME.password         the password of NAME.p12
 NAME.properties       settings of a client (client.properties)
 
-Only the owner can read the secrets (0600), and a folder that `create_authority` has created (0700).
+Only the files' owner can read them (0600). If `create_authority` created the folder, only its owner can
+enter it (0700).
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ class CertificateFolder:
     ) -> Description:
         """Create a key and a certificate for a server with these `hosts`; for a client if `hosts` is empty.
 
-        A client also gets a file of settings. Existing files of `name` are replaced. Return the certificate's
-        contents.
+        A client also gets a file of settings. Existing files of `name` are replaced. Return a description of
+        the new certificate: its name, hosts and validity.
 
         Args:
             days: days for which the certificate is valid.
@@ -119,7 +120,7 @@ class CertificateFolder:
 
         The new certificate is valid for `certificates.CERTIFICATE_DAYS` days.
 
-        Return the new certificate's contents.
+        Return a description of the new certificate: its name, hosts and validity.
 
         Raises:
             ClientError: the folder has no certificate of `name`, or no authority.
@@ -127,7 +128,7 @@ class CertificateFolder:
         return self.issue(name, self.describe(name).hosts)
 
     def describe(self, name: str) -> Description:
-        """Return the contents of the certificate of `name`.
+        """Return the name, the hosts and the validity of the certificate of `name`.
 
         Raises:
             ClientError: the folder has no such certificate.
@@ -184,7 +185,10 @@ class CertificateFolder:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace a file atomically. From its creation on, only its owner can read it."""
+    """Write a file that only its owner can read (0600). An existing file is replaced atomically.
+
+    Raises OSError if the file cannot be written.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

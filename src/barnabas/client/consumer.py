@@ -209,7 +209,7 @@ class Consumer:
         return self._taken
 
     def read_batch(self, timeout: float = 1.0, at_most: int = _BATCH) -> list[Record]:
-        """Return the records that have arrived, but not more than `at_most`.
+        """Return the records that have arrived, but not more than `at_most`; empty if none has arrived.
 
         The call waits at most `timeout` seconds for the first one. Unlike `poll`, it does not mark records as
         processed, so their offsets are not committed.

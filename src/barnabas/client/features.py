@@ -43,8 +43,8 @@ def list_features(brokers: Brokers) -> list[Feature]:
 def update_features(brokers: Brokers, levels: Mapping[str, int], *, is_downgrade: bool) -> None:
     """Set the levels of features for the whole cluster, all of them or none.
 
-    `levels` has the new level of each feature, by name; 0 turns a feature off. `is_downgrade` says whether
-    they are lower than the current ones.
+    `levels` has the new level of each feature, by name; 0 turns a feature off. `is_downgrade` must be true if
+    the new levels are lower than the current levels.
 
     Raises:
         KafkaError: INVALID_UPDATE_VERSION, a broker does not support a level or is away, or `is_downgrade`

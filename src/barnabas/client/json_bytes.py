@@ -17,6 +17,7 @@ def record_line(
 
     Args:
         place: the topic and partition of the record.
+        timestamp_ms: milliseconds since 1970; None is written as null.
         content: JSON values of "key", "value" and "headers", or some of them.
     """
     place_and_time = {**place._asdict(), "offset": offset, "timestamp": timestamp_ms}

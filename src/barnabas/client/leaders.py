@@ -141,7 +141,8 @@ def ask_leaders(
             leader, and those whose leader rejects them or does not answer.
 
     Raises:
-        KafkaError: a partition does not exist, or a leader rejects it. ClientError: a leader does not answer.
+        KafkaError: a partition does not exist or has no leader, or its leader rejects the request for it.
+        ClientError: a leader does not answer.
     """
     wanted = list(partitions)
     told: dict[TopicPartition, Any] = {}

@@ -71,8 +71,8 @@ def parse_line(line: str, source: str) -> Fields:
     - `timestamp`: ISO 8601, or None. It has a zone only if the line has one.
 
     Other fields have their usual names: `logger`, `thread`, `pid`, `host`, `program`, `client`, `method`,
-    `path`, `status`, ..., and every field of a structured line. If such a line has a field `source`, the
-    result has it as `source_`.
+    `path`, `status`, ..., and every field of a JSON or logfmt line. If a JSON or logfmt line has a field
+    `source`, the result has this field as `source_`.
     """
     head, newline, rest = line.rstrip("\r\n").partition("\n")
     head = head.rstrip("\r")
@@ -279,9 +279,11 @@ def _peel(line: str, at: int, fields: Fields) -> int:
 
 
 def _peel_one(line: str, start: int, first: str, fields: Fields) -> int | None:
-    """Parse the part that begins at the position `start` with the character `first`; add it to `fields`.
+    """Parse one part of a line's header: a level, process id, logger or text in brackets.
 
-    Return the part's end, or None if it belongs to the message.
+    The part begins at the position `start` with the character `first`. Add its value to `fields`, and return
+    the position after it. If the text at `start` is no such part, or `fields` already has the field, return
+    None: the message begins at `start`.
     """
     if first == "[":
         bracketed = _BRACKETED.match(line, start)

@@ -93,7 +93,13 @@ def _throttled_brokers(cluster: Brokers, topics: Sequence[str]) -> set[BrokerId]
 
 
 def _resource(kind: str, name: str, settings: Mapping[str, str | None]) -> AlterConfigsResource:
-    """Return a resource's changes: new values for its settings; None resets a setting to its default."""
+    """Return the part of a request that changes settings of one resource.
+
+    Args:
+        kind: "topic" or "broker".
+        name: name of the topic, or id of the broker.
+        settings: the new value of each setting; None resets it to its default.
+    """
     changes = [("delete" if value is None else "set", key, value) for key, value in settings.items()]
     return changed_resource(kind, name, changes)
 

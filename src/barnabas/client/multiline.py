@@ -40,10 +40,14 @@ class Gathered(Generic[P]):
 class LineGrouper(Generic[P]):
     """Groups lines into records. It receives one line at a time, with the position after the line.
 
-    A line that begins with a timestamp or a level starts a new record. Another line belongs to the current
-    record if it is indented or blank, or part of a Java or Python stack trace. It also belongs to the current
-    record if the record began with a timestamp or a level. A record with `MAX_LINES` lines or `MAX_BYTES`
-    characters takes no more lines.
+    A line with a header (a timestamp, a level or another known form; see `has_header`) starts a new record. A
+    line without a header:
+
+    - belongs to the current record if that record began with a header;
+    - belongs to the current record if the line is indented, blank, or part of a Java or Python stack trace;
+    - starts a new record in all other cases.
+
+    Any line starts a new record if the current one would exceed `MAX_LINES` lines or `MAX_BYTES` characters.
     """
 
     def __init__(self) -> None:
@@ -57,9 +61,10 @@ class LineGrouper(Generic[P]):
         return self._open is not None
 
     def add(self, line: str, end: P) -> Gathered[P] | None:
-        """Add a line. If the line begins a new record, return the record before it.
+        """Add a line; `end` is the position after it in the file.
 
-        Return None if the line belongs to the current record, or if there was no record before it.
+        If the line begins a new record, return the finished record before it. Return None if the line belongs
+        to the current record, or if it is the first line.
         """
         finished = None
         headed = has_header(line)

@@ -23,9 +23,11 @@ _ANSWER_S = 3.0
 
 
 def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S) -> None:
-    """Return when a server answers, and the client can connect to an address that the cluster advertises.
+    """Check that a client can work with one of the servers. Return nothing if it can.
 
-    The answer has the advertised addresses. Also return if it names no broker.
+    One of the servers must answer a MetadataRequest. Then the client must be able to connect to one of the
+    addresses in the response: those that the cluster's brokers advertise. The second check is skipped if the
+    response has no broker.
 
     Args:
         timeout: seconds to connect to the servers, and again to the advertised addresses. The answer of a
@@ -72,9 +74,16 @@ def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
 class _Attempt:
     """An attempt to reach one address, in its own thread.
 
-    The connection has this object as its `Security`, and calls `wrap` when it is open. From then on, the
-    broker has `_ANSWER_S` seconds for each answer. `security` makes the TLS handshake and logs in. `timeout`
-    is the time limit until the connection is open, in seconds.
+    The connection gets this object as its `Security`, so it calls `wrap` as soon as TCP is connected. Before
+    `wrap`, the limit for the connection is `timeout` seconds. After it, the broker has `_ANSWER_S` seconds
+    for each answer.
+
+    Args:
+        security: makes the TLS handshake and logs in; None for a connection without both.
+
+    Attributes:
+        resolved: whether the host name was resolved.
+        connected: whether TCP is connected.
     """
 
     def __init__(self, address: Address, timeout: float, security: Security | None) -> None:
@@ -105,8 +114,13 @@ def _try_each(
 ) -> _Result | list[str]:
     """Probe all addresses at the same time. Return the result of the first successful probe.
 
-    `probe` is called in a thread for each address. If it cannot reach the address, it raises an error. If no
-    probe succeeds, return a text for each address, with the address and the reason.
+    If no probe succeeds, return a text for each address, with the address and the reason.
+
+    Args:
+        timeout: seconds for all probes together. If a probe has a TCP connection by then, the limit is
+            `_ANSWER_S` seconds longer.
+        probe: called in a thread of its own for each address. It raises an error if it fails.
+        security: TLS and login, for the connections of `probe`.
 
     Raises:
         AuthenticationError: before any probe succeeded, a broker rejected the client, or the client rejected

@@ -64,15 +64,18 @@ def plan(
 
 
 def _moved(folder: ClusterFolder, before: Layout, zookeeper: str | None) -> Layout:
-    """Return the layout of brokers of `barnabas start --brokers` whose metadata was moved to a ZooKeeper.
+    """Return the layout `before` with `zookeeper` in place of the embedded store.
+
+    The brokers were started by `barnabas start --brokers`. The user must have moved their metadata to the
+    ZooKeeper.
 
     Args:
         folder: folder of the brokers.
-        before: their layout, with the embedded store.
+        before: the layout with the embedded store.
         zookeeper: address of the ZooKeeper from --zookeeper; None without this option.
 
     Raises:
-        ClusterFolderError: `zookeeper` is None, or the metadata was not moved.
+        ClusterFolderError: `zookeeper` is None, or the metadata is still in the folder.
     """
     name = ", ".join(map(str, folder.log_dirs))
     if zookeeper is None:

@@ -61,7 +61,8 @@ class State(Enum):
 class Member:
     """One broker of the cluster: its process, the state of the process, and when to restart it.
 
-    It also has the callbacks and commands that wait until the broker is ready, or until its process ends.
+    It also has what to do later: callbacks for the end of its process, and commands of
+    `barnabas cluster` to answer when the broker is ready.
     """
 
     id: int

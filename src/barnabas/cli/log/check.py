@@ -90,7 +90,7 @@ def check_directories(paths: Sequence[Path]) -> Directories:
 
     Raises:
         DirectoryInUse: a broker is running on one of the directories.
-        DirectoryShared: the folders of several brokers are in one of them.
+        DirectoryShared: one of the directories contains the folders of several brokers.
         OSError: a directory cannot be listed.
     """
     for path in paths:

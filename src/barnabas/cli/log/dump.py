@@ -202,10 +202,12 @@ def _dump_epochs(path: Path) -> Iterator[Entry]:
 
 
 def _pairs(path: Path, layout: Any) -> Iterator[tuple[int, int]]:
-    """Yield the two numbers of each entry of a sparse index.
+    """Yield the two numbers of each entry of an .index or .timeindex file, whose format is `layout`.
 
-    The first number of an entry is higher than in the entry before. While a broker runs, zeros follow the
-    last entry: the function stops there.
+    They are (relative offset, position) in an .index, and (timestamp, relative offset) in a .timeindex.
+
+    The first number rises from entry to entry. While a broker runs, zeros follow the last entry: the function
+    stops at the first entry whose first number does not rise.
     """
     with _contents(path) as data:
         previous = -1

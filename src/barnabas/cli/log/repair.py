@@ -407,12 +407,18 @@ class Repair:
     def _aborted_in(
         self, partition: Partition, segment: Segment, holes: list[tuple[int, int]]
     ) -> list[AbortedTransaction]:
-        """Return a segment's transactions that are aborted, or may be, in the order of their ends.
+        """Return the transactions of a segment that count as aborted, sorted by their last offset.
 
-        The transactions in the segment's `.txnindex` are aborted. Others may be aborted if they may have
-        ended in one of `holes`, the ranges (first, last + 1) of lost offsets in the segment. A hole below the
-        recovery point adds no transactions if the index agrees with its checksum. Such an index names all
-        that were aborted below that point.
+        They are:
+
+        - the transactions in the segment's `.txnindex`;
+        - the transactions that may have ended in one of `holes` (see `perhaps_aborted`).
+
+        A hole that is wholly below the recovery point adds no transactions if the `.txnindex` agrees with its
+        checksum. The index then has all transactions that were aborted below the recovery point.
+
+        Args:
+            holes: the ranges of lost offsets in the segment: (first, last + 1).
         """
         aborted = aborted_by_index(segment)
         for start, end in holes:

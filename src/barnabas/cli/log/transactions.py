@@ -103,13 +103,15 @@ def perhaps_aborted(
 ) -> list[AbortedTransaction]:
     """Return the transactions that may have ended in the lost offsets from `start` to `end` - 1.
 
-    They count as aborted, because nothing shows whether they were committed. If they stayed open, the
-    producer's next marker could commit them. The last offset of each is one of the lost offsets: its abort
-    marker gets this offset.
+    The caller must abort them, because nothing shows whether they were committed. If they stayed open, the
+    producer's next marker could commit them.
+
+    The result's `last_offset` is the lost offset at which the caller must write the abort marker. If there
+    are more transactions than free lost offsets, the result has only the oldest ones.
 
     Args:
-        known: the segment's aborted transactions, from the index. No other marker gets one of their last
-            offsets. If one of them ended in the lost offsets, its producer has no transaction in the result.
+        known: the segment's aborted transactions, from the index. The result does not use their last offsets,
+            and has no transaction of a producer whose known transaction ended in the lost offsets.
     """
     taken = {aborted.last_offset for aborted in known}
     free = (offset for offset in range(end - 1, start - 1, -1) if offset not in taken)
@@ -176,10 +178,12 @@ def _open_at(partition: Partition, offset: Offset) -> dict[ProducerId, _Open]:
 def _may_have_ended(
     partition: Partition, producer_id: ProducerId, transaction: _Open, start: Offset, end: Offset
 ) -> bool:
-    """Whether a transaction's marker may be among the lost offsets from `start` to `end` - 1.
+    """Whether the end marker of an open transaction may be among the lost offsets from `start` to `end` - 1.
 
-    It cannot be there if the producer's next marker, after the lost offsets, is an abort marker. It also
-    cannot be there if the producer's sequence shows that all the lost offsets were its records.
+    False in two cases:
+
+    - The producer's first marker at or after `end` is an abort marker. It ends this transaction.
+    - The sequence numbers show that the transaction's records filled all the lost offsets.
     """
     is_next = True
     for header in _transactional(partition):

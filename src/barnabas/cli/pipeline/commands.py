@@ -324,7 +324,7 @@ def _line(status: PipelineStatus) -> tuple[object, ...]:
 
 
 def _check(found: PipelineStatus) -> None:
-    """Raise click.ClickException, which exits with 1, if a pipeline has a problem. It names all problems.
+    """Raise click.ClickException (exit code 1) if a pipeline has a problem. The message has all problems.
 
     Problems are a pipeline that does not run, a query that has failed or waits for a restart, and alerts.
     """

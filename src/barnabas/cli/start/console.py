@@ -12,11 +12,14 @@ from barnabas.cli.console_process import running_console
 
 
 def beside_broker(listen: str, login: Callable[[str], Sequence[str]], registry: str | None) -> Companion:
-    """Return a function that runs the console beside a given broker, as a context manager.
+    """Return a function that runs the console beside a broker.
+
+    The returned function gets the broker, and returns a context manager: the console runs until its end.
 
     Args:
-        login: returns the options of `barnabas console` to log in to the broker at an address.
-        registry: address of the schema registry, if one runs beside the broker.
+        listen: HOST:PORT of the console.
+        login: gets the broker's address, and returns the options of `barnabas console` to log in there.
+        registry: HOST:PORT of the schema registry that runs beside the broker; None if there is none.
 
     Raises:
         ConfigError: the console is not installed.

@@ -75,9 +75,12 @@ def count_of(asked: str | None, layout: Layout | None) -> int:
     """Return the number of brokers to run.
 
     Args:
-        asked: the option --brokers: a number, or "auto" for one broker for each core, up to 16. Existing
-            brokers are a minimum for "auto". None means as many as exist, at least one.
-        layout: the existing brokers; None if there is at most one.
+        asked: value of --brokers.
+
+            - A number: that many.
+            - "auto": one for each core, up to 16, but not fewer than the brokers that exist.
+            - None (no option): as many as exist, at least one.
+        layout: the brokers that exist; None if at most one exists.
     """
     there = 1 if layout is None else len(layout.addresses)
     if asked is None:
@@ -232,8 +235,8 @@ def _planned(folder: ClusterFolder, count: int, bound: Endpoint, is_given: bool)
 def _settings(values: Mapping[str, str], count: int) -> dict[str, str]:
     """Return the settings that all of `count` brokers share.
 
-    Internal topics have the default replication factor of `values` (1 if it is not set). But they have at
-    most three replicas, and not more replicas than brokers.
+    The replication factor of internal topics is the smallest of three numbers: the default.replication.factor
+    of `values` (1 if it is not set), `count`, and 3. Settings of internal topics in `values` override it.
 
     Raises:
         ConfigError: `values` have a setting that this command itself sets for each broker.

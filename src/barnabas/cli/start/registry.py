@@ -16,11 +16,13 @@ logger = logging.getLogger(__name__)
 
 
 def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None = None) -> Companion:
-    """Return a function that runs the registry beside a given broker. Bind the registry's address now.
+    """Bind the registry's address now. Return a function that runs the registry beside a broker.
+
+    The returned function gets the broker, and returns a context manager: the registry runs until its end.
 
     Args:
         listen: HOST:PORT of the registry.
-        servers_at: converts the broker's address to one with a login (`Servers`).
+        servers_at: gets the broker's address, and returns it with the login for it (`Servers`).
         tls: PEM file with a key and its certificate, to serve HTTPS and require logins; None for HTTP without
             logins.
 
@@ -34,12 +36,13 @@ def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None
 def registry_at(
     listen: str, servers_at: Callable[[str], str], tls: str | None = None
 ) -> Callable[[str], AbstractContextManager[None]]:
-    """Bind the address `listen` (HOST:PORT). Return a function that runs a registry there.
+    """Bind the address `listen` (HOST:PORT) now. Return a function that runs a registry there.
 
-    The function gets the addresses of brokers (HOST:PORT,...), and returns a context manager.
+    The returned function gets the addresses of brokers (HOST:PORT,...), and returns a context manager: the
+    registry runs until its end.
 
     Args:
-        servers_at: converts these addresses to ones with a login (`Servers`).
+        servers_at: gets the brokers' addresses, and returns them with the login for them (`Servers`).
         tls: PEM file with a key and its certificate, to serve HTTPS and require logins; None for HTTP without
             logins.
 

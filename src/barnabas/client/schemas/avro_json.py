@@ -185,12 +185,17 @@ class _Writing:
         self.write(branches[index], value, path)
 
     def _branch(self, branches: list[Any], value: Any, path: str) -> tuple[int, Any]:
-        """Return the index of the union's branch that `value` fits, and the value.
+        """Return the index of the union's branch that `value` fits best, and the value to write.
 
-        If the value is in an object with the name of its branch, the returned value is without this object.
+        If `value` is an object with the name of a branch, such as ``{"string": "x"}``, the value to write is
+        the inner one, "x". This does not apply in a default of the schema. There the first branch that fits
+        is chosen. If several branches fit equally well, the first of them is chosen.
+
+        Args:
+            path: place of `value`, for errors.
 
         Raises:
-            UnfitError: the value fits no branch, or it is an object that fits several equally well.
+            UnfitError: the value fits no branch, or it is an object that fits several branches equally well.
         """
         if isinstance(value, dict) and len(value) == 1 and not self._in_default:
             (name,) = value

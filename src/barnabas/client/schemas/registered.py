@@ -89,7 +89,9 @@ def path_of(name: str) -> str:
 
 
 def find(registry: Reads, name: str) -> tuple[Registered, str]:
-    """Return a schema, and a name that refers to it also after newer versions are registered.
+    """Return a schema, and its fixed name: ``ID`` if `name` is an id, else ``SUBJECT/VERSION``.
+
+    The fixed name means the same schema also when newer versions have been registered.
 
     Args:
         name: ``ID``, ``SUBJECT/VERSION``, or ``SUBJECT`` for its latest version.
@@ -183,10 +185,10 @@ def register(
 def _resolved(
     registry: Reads, path: str, item: str, kind: str = "", id_: int | None = None
 ) -> tuple[Registered, str]:
-    """Return the schema at a path of the registry's API, with its references, and the schema's id or version.
+    """Return the schema at a path of the registry's API, and its fixed name.
 
-    The second result is ``ID``, or ``SUBJECT/VERSION``. It refers to this schema also after newer versions
-    are registered.
+    The fixed name is ``ID`` if `id_` is given, else ``SUBJECT/VERSION``. It means the same schema also when
+    newer versions have been registered.
 
     Args:
         item: name of the schema in messages.
