@@ -211,9 +211,10 @@ class JournalCopies:
         return copies
 
     def commit(self, changes: Sequence[Change], transaction: int) -> None:
-        """Apply changes to `journal`, and append them, as one commit, to each copy that can be written.
+        """Apply changes to `journal`, append them to each copy as one commit, and fsync the copies.
 
-        Fsync each of these copies. The commit has the next generation number, also if it fails.
+        It is enough if one copy can be written. Each commit tries to write every copy, even after earlier
+        failures. A failed commit uses up its generation number: the next commit has a higher one.
 
         Args:
             changes: the changes of nodes.

@@ -126,7 +126,8 @@ def decode(content: bytes) -> Journal:
 def furthest_generation(content: bytes) -> int:
     """Return the highest generation in the lines with a valid checksum; -1 if there is no such line.
 
-    This includes lines after a damaged one. Each line is checked with the checksum in the line before it.
+    Lines after a damaged line count, too. The checksum of a line depends on the checksum at the beginning of
+    the previous line, and not on the rest of the previous line.
     """
     furthest = -1
     before = 0

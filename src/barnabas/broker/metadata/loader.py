@@ -28,9 +28,9 @@ _FIRST_RETRY, _LAST_RETRY = 0.1, 5.0
 class MetadataLoader:
     """Owns and updates the `ClusterImage` of a broker.
 
-    The store's watches report the paths that changed. A task reads these again, replaces the metadata image,
-    and calls the listeners with the difference. Changes that arrive meanwhile go into the next images, each
-    with a few hundred changed nodes.
+    The store's watches report the paths of changed nodes. A task reads these nodes, replaces the metadata
+    image, and calls the listeners with the difference. Changes that arrive during the read go into the next
+    images, at most a few hundred nodes into each one.
 
     While the session with the store was not connected, no watch reported changes. So when it is connected
     again, the loader reads everything again. It retries a failed read at growing intervals. If a listener

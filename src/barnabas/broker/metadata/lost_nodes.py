@@ -1,7 +1,9 @@
-"""Restores permanent nodes that a user has deleted from the store, from a broker's image.
+"""Creates permanent nodes of the store again that a user has deleted. A broker's image has their values.
 
-Without these nodes, no controller can be elected, no broker can register and no topic can be created. This
-module does not restore topics, settings and users, because their deletion may be intended.
+Examples of these nodes are ``/cluster/id`` and ``/controller_epoch``. Without them, no controller can be
+elected, no broker can register and no topic can be created.
+
+This module does not restore topics, settings and users, because a user may have deleted them on purpose.
 `barnabas cluster restore` restores them.
 """
 
@@ -79,8 +81,10 @@ async def _creation(
 ) -> list[Operation] | None:
     """Return the operations that create a lost node again; an empty list if the node need not exist.
 
-    Return None if this broker does not know the node's value, and other brokers may know it. If `is_final` is
-    True, this is the case only for the cluster's id: the other nodes are created without a known value.
+    Return None to leave the node to other brokers: this broker does not know the node's value, and they may
+    know it. If `is_final` is True, only the node of the cluster's id is left to other brokers. All other
+    nodes are then created even if the image does not have their values. For example, the controller epoch is
+    taken from the states of partitions in the store.
     """
     if path == znodes.CLUSTER_ID:
         return [Create(path, znodes.encode_cluster_id(image.cluster_id))] if image.cluster_id else None

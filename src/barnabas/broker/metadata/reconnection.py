@@ -26,12 +26,14 @@ _RETRY = 0.05
 
 
 async def persistently(store: MetadataStore, attempt: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of `attempt`. After a broken connection, repeat it when the connection is back.
+    """Return the result of `attempt`. If it raises StoreUnavailableError, repeat it after a reconnection.
+
+    Any other exception of `attempt` is raised at once.
 
     Args:
         store: store that `attempt` uses.
-        attempt: called without arguments, and again after a broken connection. If `attempt` writes, it must
-            first find out what an earlier call has written.
+        attempt: called without arguments, and awaited, once or more. If `attempt` writes, it must first find
+            out what an earlier call has written.
 
     Raises:
         StoreUnavailableError: the store is closed, can never be reached again, or could not be reached for

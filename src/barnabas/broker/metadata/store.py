@@ -258,8 +258,11 @@ class MetadataStore(Protocol):
         """Apply all operations in order, or none. Return the version of each Create and Set, -1 for others.
 
         Raises:
-            StoreError: the error of the first operation that failed; nothing has changed.
+            StoreError: the error of the first operation that failed, for example NoNodeError; nothing has
+                changed.
             TransactionTooLargeError: the store does not accept a transaction of this size (see `batches`).
+            StoreUnavailableError: the store cannot be written; nothing has changed, unless the error is an
+                UnknownOutcomeError.
         """
 
     async def watch(self, path: str, watcher: Watcher) -> Cancel:

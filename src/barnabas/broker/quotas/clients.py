@@ -78,13 +78,14 @@ class ClientQuotas:
     - any user with the client id, then any user with any client id, then any user;
     - the client id, then any client id.
 
-    A quota of "any" applies separately to each one without a quota of its own. All clients of a user share
-    the user's quota.
+    A quota for any user is not shared: each user may use all of it. A quota for any client id is not shared
+    either. But all clients of a user share the user's quota.
 
     Args:
         now: returns the seconds of a monotonic clock.
-        windows: window for all quotas except mutations.
-        mutation_windows: window for mutations.
+        windows: window in which the use is measured, for all quotas except mutations; None for 11 samples of
+            1 second.
+        mutation_windows: window for mutations; None for 11 samples of 1 second.
     """
 
     def __init__(
@@ -215,9 +216,10 @@ class ClientQuotas:
         return meter
 
     def _find(self, kind: QuotaKind, user: str, client_id: str) -> tuple[_MeterKey, float] | None:
-        """Return the first quota that applies to a client: the key of its meter, and its limit.
+        """Return the quota that applies to a client: the key of its meter, and its limit.
 
-        Return None if no quota applies.
+        If several quotas apply, return the first one in the order of `ClientQuotas`. Return None if no quota
+        applies.
         """
         limits = self._limits[kind]
         for entity in (

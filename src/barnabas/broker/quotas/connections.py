@@ -71,7 +71,8 @@ class ConnectionRates:
     def delay(self, limit: float, listener: str = "") -> float:
         """Count a new connection from any address. Return the seconds to wait before it is accepted.
 
-        The result is 0.0 within the limit, and at most the length of one sample.
+        The result is 0.0 within the limit. It is at most the length of one sample
+        (``quota.window.size.seconds``).
 
         Args:
             limit: number of new connections a second.

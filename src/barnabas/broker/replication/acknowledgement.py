@@ -38,8 +38,8 @@ class Acknowledgement(Generic[T]):
 
     Args:
         appended: the appends, each to one partition.
-        acks: acks that the request requires.
-        response: result of the wait.
+        acks: acks that the produce request requires.
+        response: result of the future that `wait` returns, also if appends have failed.
     """
 
     def __init__(self, appended: Sequence[Appended], acks: int, response: T) -> None:

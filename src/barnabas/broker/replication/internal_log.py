@@ -69,7 +69,8 @@ def _append(replica: Partition, batch: bytes, epoch: LeaderEpoch) -> AppendInfo:
         epoch: leader epoch in which this broker coordinates the partition.
 
     Raises:
-        KafkaError: this broker does not lead in `epoch`, the log accepts no more writes, or an error of
+        KafkaError: an error of `Partition.check_leader`, because this broker does not lead in `epoch`; the
+            error in `Partition.unwritable`, because the log accepts no more writes; or an error of
             `Partition.append`.
     """
     replica.check_leader(epoch)

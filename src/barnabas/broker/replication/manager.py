@@ -324,10 +324,11 @@ class ReplicaManager:
         return partition
 
     def _note_complete(self, partition: Partition) -> None:
-        """If this broker's replica is in the ISR, store that the replica is no longer incomplete.
+        """If this broker's replica is in the ISR, remove its mark that acknowledged records may be missing.
 
-        When a broker registers, the controller removes its incomplete replicas from the ISR. So if this
-        replica is in the ISR now, it has all records again.
+        The mark is a file in the folder of the log, which a thread removes later. When a broker registers,
+        the controller removes its marked replicas from the ISR. So if this replica is in the ISR now, it has
+        all records of the leader again.
         """
         if self._logs.incomplete and self._node_id in partition.state.isr:
             self._logs.incomplete.complete(partition.topic_partition)
@@ -351,9 +352,9 @@ class ReplicaManager:
     def _delete_leftovers(self, delta: ImageDelta) -> None:
         """Delete the logs of topics that were deleted before this broker had them in an image.
 
-        The deletion note of such a topic is new in this image, and the previous image did not have the topic.
-        The logs were on disk when the broker started. Keep the logs of open partitions: the image still has
-        their topic, and a later image deletes them.
+        The logs were on disk when the broker started. The present image lists the id of such a topic in
+        `deleted_topics`. The previous image had neither the topic nor this entry. Keep the logs of open
+        partitions: the present image still has their topic, and a later image deletes them.
         """
         before = delta.before
         unseen = {

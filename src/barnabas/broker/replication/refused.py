@@ -57,11 +57,11 @@ class EarlyBatches:
         return self._count
 
     def note(self, topic: TopicKey, index: int, header: BatchHeader, code: ErrorCode) -> None:
-        """Record a rejected batch, until `hand_over` moves the record to the partition's log.
+        """Store the header of a rejected batch, until `hand_over` passes it to the partition's log.
 
-        Do nothing if another batch of the same producer epoch was recorded for the partition in the last
-        `_SECONDS` seconds. If more than `_MOST` batches are recorded, drop all batches of the partition that
-        was added first.
+        Do nothing if another batch of the same producer, in the same producer epoch, was received for the
+        partition in the last `_SECONDS` seconds. If more than `_MOST` headers are stored, drop all
+        headers of the partition that was added first.
 
         Args:
             topic: id of the topic, or its name if the id is unknown.

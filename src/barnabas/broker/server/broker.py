@@ -44,7 +44,8 @@ log = logger_of(__name__)
 class Broker:
     """A broker of a cluster. Only the thread of its event loop may use it.
 
-    The attributes below exist only after `start` has opened their stages.
+    The attributes `controller`, `logs`, `replicas`, `groups`, `transactions` and `dispatcher` do not exist
+    before `start` sets them.
 
     Args:
         config: initial settings.

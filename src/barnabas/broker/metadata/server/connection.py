@@ -61,10 +61,11 @@ class _Close(NamedTuple):
 class ServerConnection(asyncio.Protocol):
     """A client's connection to the metadata store.
 
-    Requests are answered in order. Writes of several clients can share an fsync.
+    The server answers a client's requests in order. Only pings are answered out of order, so that the session
+    stays alive even if the disk is slow. Writes of several clients can share an fsync.
 
-    An event is sent before the response to the request that caused it, and before any response that shows the
-    change. Only pings are answered out of order, so that the session stays alive even if the disk is slow.
+    If the client watches a node that changes, it gets the event of the change before any response that shows
+    the change. This includes the response to the client's own write.
     """
 
     def __init__(self, server: Server) -> None:

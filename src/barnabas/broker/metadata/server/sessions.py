@@ -59,7 +59,7 @@ class SessionTracker:
     time, and to end a session late is always safe.
 
     Args:
-        tree: tree with the nodes of sessions.
+        tree: the store's tree, with the ephemeral nodes that the sessions own.
         random: makes ids and passwords.
         tick: seconds between two checks.
     """

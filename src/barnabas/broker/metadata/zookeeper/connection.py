@@ -128,7 +128,8 @@ class ZooKeeperConnection:
     Args:
         address: addresses of the ensemble.
         session_timeout: seconds; the ensemble may grant another time.
-        owner: object whose methods are called when something happens.
+        owner: object that gets the responses, the events of watches and the changes of the connection's
+            state. Its methods are called on the event loop (`Owner`).
         auth: pairs of a scheme and a credential, with which each session authenticates.
         tls: called for each connection; returns the TLS context, or raises ConfigError. None: without TLS.
     """
@@ -179,11 +180,10 @@ class ZooKeeperConnection:
         self._client.handler_of_connection.drop()
 
     async def stop(self, patience: float) -> bool:
-        """End the session. Return False if kazoo could not end it within `patience` seconds.
+        """End the session. Return True if kazoo has ended the session within `patience` seconds.
 
-        This call takes at most twice as long.
-
-        kazoo may hang in a connection attempt as long as a session lives. Its thread is then left running.
+        If not, break the connection, wait for `patience` seconds more, and return False. kazoo's thread may
+        then still run, for example in an attempt to connect.
         """
         if self._looking is not None:
             self._looking.cancel()
@@ -290,9 +290,12 @@ class _Handler(ConnectionHandler):
     def _send_ping(self, connect_timeout: float) -> None:
         """Send a ping to keep the session alive, unless the event loop has stalled for a session timeout.
 
-        During a longer stall, this thread would keep the session alive, and the broker would lead partitions
-        that it does not serve. So after such a stall, end the session and raise SessionExpiredError. The
-        broker learns of the end when its event loop runs again.
+        After such a stall, end the session and raise SessionExpiredError. The broker learns of the end when
+        its event loop runs again. With further pings, the session would stay alive, and the broker would lead
+        partitions that it does not serve.
+
+        Args:
+            connect_timeout: seconds to wait until the socket accepts the ping; kazoo passes this value.
         """
         stalled = time.monotonic() - self.client.connection.loop_seen_at
         if stalled < self.session_timeout or not self.session_timeout:
@@ -459,10 +462,13 @@ class _Client(KazooClient):
         )
 
     def _session_callback(self, state: Any) -> None:
-        """Tell the owner the new state of the connection.
+        """Tell the owner the new state of the connection. kazoo calls this in its thread.
 
-        The owner learns of the end of a connection before the requests on it fail. If it learned later, it
-        would send its next requests over this connection.
+        The owner must learn that a connection has ended before the pending requests fail. If the requests
+        failed first, the owner would send its next requests over the ended connection.
+
+        Args:
+            state: kazoo's ``KeeperState``.
         """
         link = _LINKS[state]
         changed, session_id = state != self._state, self._session_id or 0

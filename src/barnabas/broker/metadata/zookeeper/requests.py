@@ -68,10 +68,9 @@ def acl_bytes(permissions: Sequence[Permission]) -> bytes:
 class Multi:
     """A transaction.
 
-    Its response has the version from each Create and Set, and ANY_VERSION for other operations.
-
-    The response of a failed transaction is a list with a FailedOperation. kazoo needs a list, and logs every
-    exception of `deserialize`.
+    `deserialize` returns one version for each operation: the node's new version for a Create or a Set, and
+    ANY_VERSION for any other operation. After a failed transaction, `deserialize` returns a list with only a
+    FailedOperation. It does not raise this exception, because kazoo would log it.
 
     Args:
         operations: the operations, with paths below the chroot.

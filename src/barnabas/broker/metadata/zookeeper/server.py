@@ -91,7 +91,8 @@ class Member:
     Attributes:
         number: its ``myid``.
         hosts: addresses of all members by number. Each host needs free ports 2888 and 3888.
-        launcher: command that runs another command on this member's host, which may be a network namespace.
+        launcher: start of a command line that runs the rest of the line on this member's host, for example
+            ``["ip", "netns", "exec", "host1"]``. Empty: the server runs without such a command.
     """
 
     number: int
@@ -412,8 +413,9 @@ def _free_port(port: int) -> int:
 def _kept(port: int) -> Iterator[None]:
     """Reserve the port against other processes during the start of Java, which takes seconds.
 
-    On Linux, this process binds a socket to the port, and does not listen. If both sockets have SO_REUSEADDR,
-    Linux still lets the server listen on the port. On other systems, the port is not reserved.
+    On Linux, this process binds a socket to the port, and does not listen. This socket and the server's
+    socket have SO_REUSEADDR, so Linux still lets the server listen on the port. On other systems, the port is
+    not reserved.
     """
     with socket.socket() as held:
         if sys.platform == "linux":

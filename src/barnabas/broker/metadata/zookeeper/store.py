@@ -96,11 +96,12 @@ _LOST_ANSWERS = (
 class ZooKeeperStore(SingleOperations):
     """One client of an ensemble. `open` returns it, and documents the arguments.
 
-    Its paths are relative to the chroot, which it creates if it is missing.
+    The paths in its methods are relative to the chroot. The client creates the chroot if it is missing.
 
-    After a lost session the client opens another one. After every reconnection it sets the watches again and
-    syncs the server with the ensemble, before the state is CONNECTED. So a later read shows whether a write
-    without a response was executed. Watchers receive every change after the reconnection.
+    After a lost session the client opens another one. After every reconnection the client sets its watches
+    again and syncs the server with the ensemble. Only then is the state CONNECTED. So a read in this state
+    shows whether an earlier write without a response was executed. Watchers receive every change that is made
+    in this state.
 
     Requests are sent in the order of the calls. At most `max_in_flight` have no response yet.
     """

@@ -14,7 +14,11 @@ _SETTINGS = "zookeeper.ssl."
 
 
 def check_tls(config: BrokerConfig) -> None:
-    """Raise ConfigError if the settings contradict each other, or if one of their files cannot be used."""
+    """Check the settings of TLS to ZooKeeper, and read the files that they name.
+
+    Raises:
+        ConfigError: the settings contradict each other, or a file cannot be used.
+    """
     if config.zookeeper_ssl_client_enable:
         if config.zookeeper_connect is None:
             raise ConfigError("zookeeper.ssl.client.enable=true needs zookeeper.connect")

@@ -1,8 +1,11 @@
-"""Copies partitions from one leader: each fetch request lists changes, and each response has new records.
+"""Copies partitions from one leader, in one fetch session.
 
-A partition without new records needs no work, neither here nor at the leader
-(`barnabas.broker.server.fetching`). While a fetch is delayed at the leader, the fetcher may send a second
-one, for partitions that the first does not contain. The leader then answers the first at once.
+A request names only the partitions whose log end or log start here has changed. A response has only the
+partitions with changes at the leader, for example new records. So a partition without changes needs no work,
+neither here nor at the leader (`barnabas.broker.server.fetching`).
+
+While a request waits at the leader, the fetcher may send a second request, for other partitions. The leader
+then answers the first request at once.
 """
 
 from __future__ import annotations
@@ -143,7 +146,10 @@ Waiting: TypeAlias = Generator[Coroutine[Any, Any, object], None, None]
 
 
 class _Waits:
-    """Runs a generator at once, up to the first awaitable for which it must wait.
+    """Runs a generator in two parts: without a wait as far as possible, and the rest with waits.
+
+    `is_over` runs the generator up to its first awaitable, and returns at once. `run` awaits this awaitable,
+    and runs the rest of the generator.
 
     Args:
         work: the generator. It yields each awaitable that must complete before it continues.
@@ -528,14 +534,16 @@ class ReplicaFetcher:
             self._lost("it keeps no session, which it does for brokers that it knows")
 
     def _note_use(self, flight: _Flight, *, is_useful: bool) -> None:
-        """Pause before the next request if the leader keeps sending early responses without partitions.
+        """Delay the next request if the leader keeps sending early responses without partitions.
 
         A response is early if it arrives before half of the request's maximum wait time. Count consecutive
-        early responses that contain none of the copied partitions, and pause after more than `_MOST_VAIN`.
+        early responses that contain none of the copied partitions. After more than `_MOST_VAIN` of them,
+        start a pause, in which no request is sent. This method returns at once.
+
         Any other response resets the count. The response to the first of two requests in flight also resets
         it: the leader answers the first request at once when the second arrives.
 
-        Without a pause, the leader and this broker would exchange such messages all the time.
+        Without the pause, each early response would cause the next request at once, without end.
 
         Args:
             flight: the request whose response was processed.
@@ -686,9 +694,11 @@ class ReplicaFetcher:
 
         Call this if the leader answers OFFSET_OUT_OF_RANGE because its log starts after the end of this log.
 
+        The disk work runs in a task: this method returns at once.
+
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, the response has no log start offset; or the leader's log starts
-                at or before the end of this log, which is not empty.
+            KafkaError: OFFSET_OUT_OF_RANGE, the response has no log start offset, or this log is not empty
+                and the leader's log starts at or before the end of this log.
         """
         partition_log = followed.partition.log
         start = data.log_start_offset
@@ -783,10 +793,13 @@ class ReplicaFetcher:
             self._begin(self._store_log_start(followed), f"log start of {followed!r}")
 
     async def _store_log_start(self, followed: Followed) -> None:
-        """Store a log's start offset on disk, and then report the offset to the leader by a fetch.
+        """Store a log's start offset on disk, and then name the partition in the next fetch.
 
-        DeleteRecords waits for this report. If it did not wait, deleted records would return when this
-        replica led after a crash.
+        This fetch reports the offset to the leader. If the disk fails, try again after a pause. Stop if the
+        partition is no longer copied, or if the log accepts no more writes.
+
+        DeleteRecords waits for the report. If DeleteRecords did not wait, deleted records would return when
+        this replica led after a crash.
         """
         partition, failures = followed.partition, 0
         partition_log = partition.log
@@ -810,11 +823,16 @@ class ReplicaFetcher:
             del self._starts[followed]
 
     def _wait_for_fsync(self, written: list[Followed]) -> Waiting:
-        """Wait until the records of the partitions in `written` are on disk.
+        """Wait until the new records of the partitions in `written` are on disk, if they need an fsync.
 
-        The next fetch tells the leader that this replica has these records. If an fsync takes too long, leave
-        its partition out of the requests until the fsync is complete. The other partitions do not wait for
-        it. If a log accepts no more writes because its fsync failed, leave its partition out from now on.
+        The generator yields one awaitable, which takes at most `_FSYNC_PATIENCE` seconds; nothing if no
+        record needs an fsync. The wait is before the next fetch, because the fetch tells the leader that this
+        replica has the records. After the wait:
+
+        - If the fsync of a log is not complete, leave the partition out of the requests until the fsync is
+          complete. The other partitions do not wait longer.
+        - If the fsync of a log has failed and the log accepts no more writes, leave the partition out of all
+          later requests.
         """
         pending: dict[asyncio.Future[None], Followed] = {}
         for followed in written:

@@ -96,10 +96,10 @@ class FlushSchedule(Generic[P]):
 
     @property
     def is_never_due(self) -> bool:
-        """Whether an append needs no fsync, unless it begins a new segment.
+        """Whether an append needs no fsync, unless the append begins a new segment.
 
         The result is True with the default settings ``flush.messages`` and ``flush.ms``, which require no
-        fsync. It stays False for a log of which earlier settings have required one.
+        fsync. If an fsync was due under earlier settings, the result stays False.
         """
         config = self._log.config
         every = config.flush_messages if self._every is None else self._every

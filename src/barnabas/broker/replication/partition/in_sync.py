@@ -215,9 +215,9 @@ class InSyncReplicas:
     def note_time(self) -> None:
         """Update the followers for the time that has passed since the last call.
 
-        A follower that has all records has nothing to fetch, so it counts as caught up now. A follower that
-        `welcome` has accepted may lag by now, and then it may not join the ISR. The high watermark no longer
-        waits for such a follower.
+        - A follower that has all records counts as caught up now. It has nothing to fetch.
+        - If `welcome` has accepted a follower that may no longer join the ISR, the high watermark no longer
+          waits for this follower. An example is a follower that has lagged for too long since.
         """
         now, end = self._context.now(), self._log.log_end_offset
         for follower in self._followers.values():

@@ -70,7 +70,8 @@ class Leader:
         state: the partition's leader, ISR and epochs, as the controller has decided.
         node_id: id of this broker.
         flushes: fsyncs of the log.
-        listener: called when the high watermark has moved, and when the ISR should change.
+        listener: its methods are called when records are committed, when the low watermark has changed, and
+            when there is an ISR to propose.
         context: the other brokers, and the time.
     """
 
@@ -313,10 +314,11 @@ class Leader:
         return len(self.state.isr) < needed
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """Return the end of a leader epoch in this log; see `Partition.end_offset_for_epoch`.
+        """Return the result of `Partition.end_offset_for_epoch` on the leader.
 
-        The log learns of an epoch from its first batch. Later epochs, up to the one in which this broker
-        leads, have no records.
+        The log knows only epochs with records. This leader also knows its own epoch before the first append.
+        For example, the log ends at offset 50, its last records have epoch 3, and this broker leads in epoch
+        6. Then epoch 6 gives (6, 50), epochs 4 and 5 give (3, 50), and epoch 7 gives (-1, -1).
         """
         log = self._log
         own = self.state.leader_epoch

@@ -57,9 +57,10 @@ class Partition:
         on_flush_due: called with this partition when records must be fsynced.
         on_isr_change_due: called with this partition when there is an ISR to `propose`.
         on_leadership_end: called with this partition when this broker's leadership has ended.
-        context: the settings and objects that all leaderships of this broker share.
-        resigned: last leader epoch in which this broker may no longer lead.
-        traffic: counters of the topic.
+        context: for all leaderships of this broker: the other brokers, the time and the allowed lag.
+        resigned: this broker may not lead in this leader epoch or an earlier one, because it has resigned. -1
+            if it has not resigned.
+        traffic: counters of the topic; None for new ones.
     """
 
     __slots__ = (
@@ -188,8 +189,8 @@ class Partition:
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER, this broker does not lead; FENCED_LEADER_EPOCH, the request
-                has an earlier epoch; UNKNOWN_LEADER_EPOCH, it has a later epoch; the error of `take_down`,
-                the partition is closed.
+                has an earlier epoch than the partition; UNKNOWN_LEADER_EPOCH, the request has a later epoch.
+                If the partition is closed, the error that `take_down` got.
         """
         if isinstance(self._role, Follower) and self.unavailable is None:
             raise self._role.refusal()
@@ -201,8 +202,9 @@ class Partition:
         If `current_leader_epoch` is -1, the request has no leader epoch. Any epoch is then valid.
 
         Raises:
-            KafkaError: FENCED_LEADER_EPOCH, the request has an earlier epoch; UNKNOWN_LEADER_EPOCH, it has a
-                later one; the error of `take_down`, the partition is closed.
+            KafkaError: FENCED_LEADER_EPOCH, the request has an earlier epoch than the partition;
+                UNKNOWN_LEADER_EPOCH, the request has a later epoch. If the partition is closed, the error
+                that `take_down` got.
         """
         if self.unavailable is not None:
             raise self.unavailable
@@ -327,11 +329,12 @@ class Partition:
         return role.propose() if isinstance(role, Leader) else None
 
     def leave_in_sync(self) -> None:
-        """Propose an ISR without this replica, because its log accepts no writes.
+        """Request an ISR without this replica, because its log accepts no writes. Return at once.
 
-        If this replica leads, another in-sync replica becomes the leader. If another broker leads, it no
-        longer waits for this replica. The last in-sync replica stays. When the replica can write again, it
-        catches up and joins again.
+        The next `propose` returns this ISR for the controller. After the change, another in-sync replica
+        leads if this one led; if not, the leader no longer waits for this replica. Do nothing if this replica
+        is not in the ISR, or if it is the only replica there. When the replica can write again, it catches up
+        and joins the ISR again.
         """
         if self._may_leave and self.unavailable is None:
             self._is_leaving = True
@@ -392,10 +395,12 @@ class Partition:
             valid: the validated batch, if a thread has already validated it; None to validate it now.
 
         Raises:
-            LongValidation: the validation would take too long for the event loop; nothing has changed.
+            LongValidation: the validation would take too long for the event loop; nothing has changed. The
+                caller must validate the batch in a thread, and call this method again with `valid`.
             KafkaError: NOT_LEADER_OR_FOLLOWER, this broker does not lead; NOT_ENOUGH_REPLICAS, too few
-                replicas are in sync for acks=all; KAFKA_STORAGE_ERROR, the log is offline; the error of
-                `take_down`, the partition is closed; or an error of an invalid batch.
+                replicas are in sync for acks=all; KAFKA_STORAGE_ERROR, the log is offline; CORRUPT_MESSAGE or
+                another error, the batch is invalid. If the partition is closed, the error that `take_down`
+                got.
         """
         try:
             if self.unavailable is not None:
@@ -477,7 +482,11 @@ class Partition:
         return acks != ACKS_ALL and (acks == 0 or self._flushes.safe_end() > last_offset)
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """Return the largest leader epoch that is at most `epoch`, and its end; (-1, -1) if unknown."""
+        """Return the largest leader epoch that is at most `epoch`, and its end offset in this log.
+
+        If all epochs of the log are later than `epoch`, return `epoch` and the start offset of the log's
+        first epoch. Return (-1, -1) if the log has no epochs, or if `epoch` is later than this replica knows.
+        """
         return self._role.end_offset_for_epoch(epoch)
 
     def committed(self, new_bytes: int) -> None:

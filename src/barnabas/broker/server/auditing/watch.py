@@ -60,7 +60,10 @@ class Denials:
             self._note(api, context, [{**named, "error": error_name(error.code)}])
 
     def some(self, api: Api[Any], context: RequestContext, response: Response | None) -> None:
-        """Record the denied items in a response, if there are any. Do nothing without a response."""
+        """Record the items of a response that have an authorization error, in one entry of the audit log.
+
+        An item is, for example, a topic of the request. Do nothing if there is no such item or no response.
+        """
         if response is not None:
             denied = failures(response, DENIALS)
             if denied:

@@ -82,9 +82,9 @@ class DeadLetterQueues:
         peers: the other brokers.
         long_work: decodes source records.
         cold_reads: reads from the disk into memory.
-        create: creates topics. It is called with the topics' names and with the settings for all of them, as
-            text by the name of the setting. It is awaited, and returns {topic name: error} for the topics
-            that it could not create.
+        create: creates topics, and is awaited. It is called with the names of the topics, and with their
+            settings, for example ``{"message.timestamp.type": "CreateTime"}``. It returns
+            {topic name: error} for the topics that it could not create.
     """
 
     def __init__(
@@ -150,12 +150,17 @@ class DeadLetterQueues:
         return Place(TopicPartition(name, partition % len(topic.partitions)), topic.id)
 
     def former(self, place: Place, partition: int) -> list[Place]:
-        """Return the partitions of a queue that can have older dead letters of a source partition.
+        """Return all partitions of a queue, except `place`, that can have dead letters of a source partition.
 
-        While the queue had fewer partitions, these dead letters went to another partition than `place`.
+        The partition for dead letters is the number of the source partition, modulo the number of the queue's
+        partitions. While the queue had fewer partitions, it could be another partition than now. For
+        example, a queue with 4 partitions has the dead letters of source partition 5 in partition 1. Older
+        ones can be in partition 0 (with 1 partition) or 2 (with 3 partitions).
+
+        Return an empty list if the queue's topic does not exist.
 
         Args:
-            place: the present partition of the queue for these dead letters. The result does not contain it.
+            place: the queue's partition for new dead letters of the source partition.
             partition: number of the source partition.
         """
         name, index = place.topic
@@ -195,20 +200,21 @@ class LetterWriter:
     same batch again, perhaps to a new leader of the dead-letter queue. The queue's log recognizes a repeated
     batch.
 
-    All leaders of the share partition use the same producer id. After a failover, the former leader may have
-    written a batch whose outcome it has not stored. It can be only the producer's last batch, because a
+    All leaders of the share partition use the same producer id. After a failover, the queue may have a batch
+    whose outcome the former leader has not stored. This can be only the producer's last batch, because a
     leader stores the outcome of each batch before it sends the next one. So the new leader reads the
     producer's last batch before it writes.
 
     A request of the former leader can still arrive after this read. Its batch has the same sequence number as
-    the new leader's first batch, so the log keeps only one of the two. The new leader reads the producer's
-    last batch again after its first write. It takes only the dead letters in that batch as written.
+    the new leader's first batch, so the queue's log keeps only one of these two batches. After its first
+    write, the new leader reads the producer's last batch again. Only the dead letters in that batch count as
+    written. The new leader writes all others again.
 
     Args:
         queues: finds the dead-letter queue of a group, and the leaders of its partitions.
         key: the share partition.
         partition: the partition with the source records.
-        is_in_doubt: whether a former leader may have written dead letters for records that are still due.
+        is_in_doubt: whether a former leader may have written dead letters whose outcome is not stored.
         check_leader: called without arguments, and awaited, after each read of the producer's last batch;
             raises KafkaError if another leader has taken over the share partition.
     """
@@ -232,14 +238,17 @@ class LetterWriter:
         self._sent: _Sent | None = None
 
     async def write(self, due: Sequence[DeadLetters]) -> Sequence[Span]:
-        """Write dead letters for the first of the records that are due.
+        """Write one batch of dead letters for the first records of `due`, and wait for its acknowledgement.
+
+        After a failover, first read the former leader's last batch. If that batch has dead letters of `due`,
+        write nothing, and return their records. After an error, a later call continues.
 
         Args:
             due: ranges of offsets whose records the group has given up, in ascending order.
 
         Returns:
-            The offsets of records that are finished: the dead-letter queue has their dead letters, or the log
-            no longer has the records. After a failover, these are not always the first records of `due`.
+            The first and the last offset of each range of finished records, in ascending order. A record is
+            finished if the dead-letter queue has its dead letter, or if the log no longer has the record.
 
         Raises:
             KafkaError: the dead-letter queue does not exist or does not accept the dead letters; its leader
@@ -310,15 +319,17 @@ class LetterWriter:
     async def _former_letters(
         self, place: Place, due: Sequence[DeadLetters], written: Sequence[Offset]
     ) -> list[Offset]:
-        """Return the source offsets of the producer's last batch in each former partition of the queue.
+        """Return the source offsets of the dead letters in other partitions of the queue, in no order.
 
-        Only one batch of the producer, its most recent one, can have dead letters of due records. If one
-        partition has this batch, a partition that cannot be read is ignored.
+        Read the producer's last batch in each partition of `DeadLetterQueues.former`. Of all these batches,
+        only the most recent one can have dead letters of due records. If one partition has such dead
+        letters, ignore the errors of the other partitions.
 
         Args:
             place: the present partition of the queue.
             due: ranges of offsets whose records the group has given up, in ascending order.
-            written: the source offsets of the producer's last batch in the present partition.
+            written: the source offsets of the producer's last batch in the present partition. They only
+                decide whether errors are ignored, and are not in the result.
 
         Raises:
             KafkaError: a former partition cannot be read, and no other partition has dead letters of due
@@ -346,14 +357,16 @@ class LetterWriter:
         return await leader.last_batch(self._source.producer_id, with_records=self._is_in_doubt)
 
     def _failed(self, error: KafkaError, was_uncertain: bool) -> None:
-        """Decide whether the next `write` sends the same batch again after `error`, or makes a new batch.
+        """Decide what the next `write` does after `error`. The first of these cases applies:
 
-        If the log may have the batch, `write` sends it again. If another producer may have taken its sequence
-        number, `write` first reads the next sequence number from the log.
+        - If the queue's log may have the batch after this error (`_UNCERTAIN`), send the same batch again.
+        - If another leader may have written (`_OVERTAKEN`), or if `was_uncertain` is true, read the
+          producer's last batch, and then make a new batch.
+        - After any other error, make a new batch with the same sequence number.
 
         Args:
             error: the error of the attempt that has failed.
-            was_uncertain: whether an earlier attempt with this batch failed, too: the log may have the batch.
+            was_uncertain: whether the same batch was sent before, and the log may have it.
         """
         if error.code in _UNCERTAIN:
             return
@@ -387,7 +400,8 @@ class LetterWriter:
         records are damaged, the dictionary has them without key, value and headers.
 
         Raises:
-            KafkaError: OFFSET_NOT_AVAILABLE, the records are above the high watermark; or the disk failed.
+            KafkaError: OFFSET_NOT_AVAILABLE, the first record of `due` is not committed yet; or an error of
+                `PartitionLog.read`, for example KAFKA_STORAGE_ERROR.
         """
         log, first = self._partition.log, due[0].first
         end = log.high_watermark

@@ -45,11 +45,14 @@ GoOn: TypeAlias = Callable[[RequestContext, ReplicaFetch, int, ReplicaSession], 
 
 
 class DirectReplicaFetches:
-    """Implements `Direct` for fetches of followers: answers the usual ones without a `ReplicaFetch`.
+    """Implements `Direct` for fetches of followers: answers usual fetches without a `ReplicaFetch`.
 
     A usual fetch continues a session, names at most `MOST_PARTITIONS` partitions and removes none. Its
-    ``min_bytes`` is 1, and it may wait. A call of this object with any other request returns None.
-    It also returns None while a partition of this broker is throttled.
+    ``min_bytes`` is 1, and its maximum wait time is above 0.
+
+    A call of this object returns the response to a usual fetch, or an awaitable of the response. For any
+    other request, and while a partition of this broker is throttled, the call returns None. The caller must
+    then pass the request to the API's handler.
 
     Args:
         replicas: finds the partitions of this broker.

@@ -411,12 +411,14 @@ class Fetch:
         return True
 
     def _is_worth_reading(self) -> bool:
-        """Whether an attempt can now produce a response.
+        """Whether a new attempt can now produce a response.
 
-        An attempt can if a partition has another leader or was deleted. It also can if the read bytes and the
-        bytes committed since then are at least `min_bytes` together. With read_committed, any newly committed
-        bytes are enough: a transaction marker has few bytes, but makes all records of its transaction
-        readable.
+        The result is True in each of these cases:
+
+        - A partition has changed without new records, for example because it has another leader.
+        - The last attempt has read at least `min_bytes`, together with the bytes committed since then.
+        - The fetch uses read_committed, and any bytes were committed since the last attempt. A transaction
+          marker has few bytes, but makes all records of its transaction readable.
         """
         if self._committed and self._new_bytes:
             return True  # the end of a transaction lets out more than its own bytes
