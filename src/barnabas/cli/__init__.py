@@ -1,8 +1,8 @@
 """The command line: one file per command group, loaded on demand.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted. One line on stderr has the reason and the
-cure. A command that prints results exits with 0 and prints no message when the reader of its stdout has gone
-(`| head`).
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted. One line on stderr says why a
+command failed and what to do. A command that prints results exits with 0 and prints no message when the
+reader of its stdout has gone (`| head`).
 """
 
 from __future__ import annotations

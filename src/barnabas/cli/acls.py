@@ -120,9 +120,16 @@ def _add(
     bootstrap_server: str,
     **named: str | bool | None,
 ) -> None:
-    """Create an ACL for each operation on each resource that the options name.
+    """Create an ACL for each operation on each resource that the options name. Print the new ACLs.
 
-    With `prefixed`, the names are prefixes.
+    Args:
+        permission: whether the ACLs allow or deny.
+        principal: name of the user.
+        operations: the operations, for example ``read,write``.
+        prefixed: whether the names in `named` are prefixes of resource names.
+        host: IP address of the client; "*" for any.
+        bootstrap_server: addresses of brokers.
+        named: the options that name resources, by the name of the option: `topic`, for example.
     """
     from barnabas.client.acls import create_acls
     from barnabas.client.reach import require_broker

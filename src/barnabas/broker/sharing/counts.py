@@ -76,10 +76,10 @@ class ShareCounts:
 
 
 def _of_group(counts: dict[str, C], group: str, make: Callable[[], C]) -> C:
-    """Return the counts of a group, which become the last ones in `counts`.
+    """Return the counts of a group from `counts`, and move them to the end of this dict.
 
-    If there are none, make them. If there are then more than `MOST_GROUPS`, remove the first ones, which were
-    not used for the longest time.
+    If the group has no counts, add the result of `make`. If `counts` then has more than `MOST_GROUPS` groups,
+    remove the first group: its counts have not been used for the longest time.
     """
     found = counts.pop(group, None) or make()
     counts[group] = found

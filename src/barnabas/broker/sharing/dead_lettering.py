@@ -27,20 +27,22 @@ class LetterWriter(Protocol):
     """Writes the dead letters of one share partition to the dead-letter queue of its group."""
 
     async def write(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
-        """Write dead letters for the records in `due`, or only for the first records of them.
+        """Write dead letters for records in `due`, and wait until the dead-letter queue has them.
 
-        The caller calls again with the records that are left.
+        One call may finish only some of the records. The caller then calls `write` again with the others.
 
         Args:
-            due: records that the group has given up, in the order of their offsets. Their state ARCHIVING is
-                stored.
+            due: records that the group has given up, in the order of their offsets. The share coordinator has
+                stored their state ARCHIVING.
 
         Returns:
             First and last offset of each span of records that the caller can archive. Each of the records has
             its dead letter now, or the log does not have the record any more.
 
         Raises:
-            KafkaError: the dead-letter queue does not exist, or does not accept the dead letters.
+            KafkaError: the dead-letter queue does not exist, or does not accept the dead letters; its leader
+                does not respond; the log of the records cannot be read; or another broker leads the share
+                partition now.
         """
 
 

@@ -117,16 +117,16 @@ class ShareFetch:
         return self._records >= limits.max_records or (0 < self._bytes >= limits.max_bytes)
 
     def _acquire_all(self, uncounted: Iterable[SharePartition]) -> Iterator[None]:
-        """Acquire records from all share partitions, if they have `min_bytes` together.
+        """Count the available bytes. If there are `min_bytes`, acquire records from all share partitions.
 
-        After `end_wait`, or if `results` has an entry already, any number of bytes is enough. If there are
-        not enough bytes, only count them. When this ends with a result, call `on_result`.
+        After `end_wait`, or if `results` has an entry already, acquire records however few bytes there are.
+        At the end, call `on_result` if `results` has an entry, or after `end_wait`.
 
         The iterator yields None after each 64 share partitions.
 
         Args:
-            uncounted: the share partitions whose bytes this method counts first. It takes the bytes of all
-                others as 0.
+            uncounted: the share partitions whose bytes are counted. Any other share partition counts as 0
+                bytes.
         """
         self._is_acquiring = True
         self._available.clear()
@@ -171,14 +171,16 @@ class ShareFetch:
             self._available[source] = size
 
     def wait(self, on_result: Callable[[], object], run: Callable[[Iterator[None]], object]) -> None:
-        """Register the fetch with all its share partitions, and return. They later call `try_now`.
+        """Register this fetch with all its share partitions, and return at once.
 
-        The caller must call `leave` when the wait ends.
+        When a share partition may have records for this fetch, it calls `try_now`. The caller must call
+        `leave` when the wait ends.
 
         Args:
-            on_result: called when `results` has got an entry, and after `end_wait` even if it has none.
-            run: called with an iterator, which it must exhaust in later turns of the event loop. The fetch
-                calls it only if it waits for `min_bytes`.
+            on_result: called without arguments when `results` has got an entry. It is also called after
+                `end_wait`, even if `results` is empty.
+            run: called with an iterator of work that is not done yet. It must take all steps of the iterator,
+                in later turns of the event loop. Only a fetch that waits for `min_bytes` calls it.
         """
         self._on_result, self._run = on_result, run
         for source in self._sources:
@@ -216,13 +218,15 @@ class ShareFetch:
         self._sources.clear()
 
     def try_now(self, source: SharePartition) -> bool:
-        """Acquire records from `source`. Return whether `results` has an entry now: records, or an error.
+        """Try to end the wait, because the share partition `source` has changed.
 
-        If `results` has an entry, also call `on_result`.
+        Return whether `results` has an entry now: records, or an error.
 
-        A fetch that waits for `min_bytes` only counts the bytes of `source`. If all share partitions together
-        then have enough bytes, the fetch begins to acquire records from all of them. It can continue in later
-        turns of the event loop, after this method has returned. It calls `on_result` at the end.
+        - If the fetch does not wait for `min_bytes`, acquire records from `source`. Call `on_result` if
+          `results` has got an entry.
+        - If the fetch waits for `min_bytes`, only count the bytes of `source`. If all share partitions
+          together now have enough bytes, begin to acquire records from all of them. This can continue in
+          later turns of the event loop, after this method has returned. At the end, it calls `on_result`.
         """
         if not self.waits_for_bytes:
             return self._report(self._acquire(source, self._sources[source]))

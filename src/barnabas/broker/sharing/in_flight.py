@@ -180,7 +180,8 @@ class Range:
     def is_like(self, other: Range) -> bool:
         """Whether this range and its neighbour `other` can become one range.
 
-        Acquired ranges, and ranges with an acknowledgement that is not stored yet, cannot.
+        This is true if their records have the same state, the same number of deliveries, and the same
+        `is_rejected`. It is false if a range is acquired, or has an acknowledgement that is not stored yet.
         """
         return (
             self.state == other.state != ACQUIRED
@@ -298,13 +299,14 @@ class InFlight:
 
     @property
     def _room(self) -> int:
-        """The number of records that `acquire` can add to those in flight, by the limit of record locks.
+        """The number of records that `acquire` can add to the records in flight.
 
-        The result can be negative after a change of the limit.
+        It is negative if the limit of record locks was lowered below the number of records in flight.
 
-        While records wait for their dead letters, finished records before the first available or acquired
-        record do not count against the limit. The number of ranges then has a limit, too, because ranges use
-        memory. If it has reached `_RANGES_A_LOCK` for each record lock, the result is 0.
+        - If no record waits for its dead letter, all records in flight count against the limit.
+        - If some records wait, finished records at the start do not count: those before the first available
+          or acquired record. But the result is 0 if there are `_RANGES_A_LOCK` ranges for each record lock,
+          because ranges use memory.
         """
         locks = self.limits.record_locks
         if not self._archiving:
@@ -314,10 +316,11 @@ class InFlight:
         return locks - max(self._archiving, self.size - self._settled())
 
     def _settled(self) -> int:
-        """Return the number of records before the first available or acquired one, without gaps.
+        """Return the number of records before the first available or acquired record.
 
-        None of these records can become available again. So each call begins to count at the offset at which
-        the previous call stopped. After the start offset has moved, the next call counts all of them again.
+        Offsets without records do not count. The counted records can never become available again. So each
+        call continues at the offset at which the previous call stopped. But if the start offset has moved,
+        the call counts from the start offset again.
         """
         start, position, count = self._counted
         if start != self.start:
@@ -402,8 +405,11 @@ class InFlight:
     def _plan_batch(self, plan: _Plan, position: Offset, batch: ReadBatch) -> bool:
         """Add the batch's available records from `position` on to the plan.
 
-        Return False if the plan can take no further batch. There are two reasons: a limit is reached, or some
-        of these records must be delivered without other records, after many deliveries (`_throttled`).
+        Return False if the plan can take no further batch, for one of two reasons:
+
+        - A limit of the plan is reached.
+        - Some of the batch's records were already delivered `_throttled` times or more. They must not be
+          delivered together with records of other batches.
         """
         throttled = self._throttled
         for first, last, deliveries in self._available(position, batch.last):
@@ -468,9 +474,11 @@ class InFlight:
     def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], until: float) -> bool:
         """Apply a member's acknowledgements, or none of them if one is invalid.
 
-        Acknowledged records get their new state in `written`. Renewed records get a later end of their locks
-        at once. An acknowledgement can begin below the start offset: its offsets there are ignored. All its
-        offsets can be there only if the log has deleted their records.
+        Acknowledged records get their new state when the caller calls `written`. Renewed records get a later
+        end of their locks at once.
+
+        Offsets below the start offset are ignored. An acknowledgement that has only such offsets is valid if
+        the log has deleted the records, and invalid if the group has finished them.
 
         Args:
             member: the member's id.
@@ -731,10 +739,10 @@ class InFlight:
     def due_letters(self) -> list[DeadLetters]:
         """Return the records whose dead letters can be written now, in the order of their offsets.
 
-        They are the records in the state ARCHIVING, if this state is stored: then another leader knows of
-        them, too. After `letters_written`, the result is empty until the state ARCHIVED of those records is
-        stored. So after a failover, only the dead letters of the last call of the writer can be written
-        twice.
+        These are the records whose state ARCHIVING is stored, so that a later leader reads this state, too.
+
+        While records that were passed to `letters_written` have an unstored state ARCHIVED, the result is
+        empty. So only the dead letters of the last `LetterWriter.write` call are uncertain after a failover.
         """
         if not self._archiving:
             return []
@@ -813,10 +821,11 @@ class InFlight:
         return index
 
     def _overlapping(self, parts: Iterable[Part]) -> Iterator[tuple[Range, Part]]:
-        """Yield each range that overlaps with one of `parts`, together with that part.
+        """Yield (range, part) for each range and each part that overlap, in the order of their offsets.
 
-        A part is a tuple that begins with a first and a last offset. Both offsets are in flight. The parts
-        are in the order of their offsets, and do not overlap with each other.
+        Args:
+            parts: each is a tuple that begins with its first and its last offset. All offsets must be between
+                `start` and `end`. The parts must be in the order of their offsets, and must not overlap.
         """
         ranges, index = self._ranges, -1
         for part in parts:
@@ -833,8 +842,12 @@ class InFlight:
     def _divided(self, parts: Sequence[Part]) -> list[tuple[Range, Part]]:
         """Split the ranges at the bounds of `parts`, and return (range, part) for each range inside a part.
 
-        `_overlapping` explains the parts. This method changes the list of ranges once for all parts, because
-        an acknowledgement can have a part for each record.
+        This method changes the list of ranges only once for all parts, because an acknowledgement can have a
+        part for each record.
+
+        Args:
+            parts: each is a tuple that begins with its first and its last offset. All offsets must be between
+                `start` and `end`. The parts must be in the order of their offsets, and must not overlap.
         """
         if not parts:
             return []
@@ -1039,10 +1052,11 @@ def _parts_of(acknowledgements: Sequence[Acknowledgement], start: Offset) -> lis
 
 
 def _union(bounds: Iterable[tuple[Offset, Offset]], distance: int = 1) -> list[tuple[Offset, Offset]]:
-    """Return the offsets in `bounds` as ordered pairs of first and last offset that do not overlap.
+    """Merge spans of offsets. Return the merged spans, in the order of their offsets.
 
-    Two pairs become one if the second begins at most `distance` after the end of the first one. The result
-    then also has the offsets between them.
+    A span is a pair of its first and its last offset. With the default `distance`, adjacent and overlapping
+    spans become one span: (0, 4), (5, 9) and (20, 29) become (0, 9) and (20, 29). With `distance` 11, they
+    become (0, 29), because 20 is 11 after 9. The offsets between merged spans then belong to the result.
     """
     ordered = sorted(bounds)
     if not ordered:

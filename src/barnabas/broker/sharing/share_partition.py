@@ -246,11 +246,13 @@ class SharePartition:
         return size
 
     def acquire(self, member: str, limits: FetchLimits) -> AcquiredRecords | None:
-        """Acquire records for a member. Return None if no records are available now.
+        """Acquire records for a member, at once. Return None in these cases:
 
-        If the records are on disk only, begin to read them into memory, and return None. When the records are
-        in memory, a waiting fetch is woken. If several reads of the log have found only gaps (offsets without
-        records for the group), also return None. A waiting fetch is woken, and reads on from there.
+        - No records are available now.
+        - The next records are on disk only. This call begins to read them into memory. When they are in
+          memory, the first waiting fetch tries again.
+        - The first parts of the log that this call has read have only gaps (offsets without records for the
+          group). The first waiting fetch continues after these gaps.
 
         Raises:
             KafkaError: the log cannot be read.
@@ -445,10 +447,10 @@ class SharePartition:
 
     @property
     def is_left(self) -> bool:
-        """Whether only dead letters keep this share partition: no member uses it, and all changes are stored.
+        """Whether no member uses this share partition any more, and all of its changes are stored.
 
-        An administrator may have changed the stored state since the last member left. So
-        `SharePartitions.find` does not use such a share partition again.
+        It then exists only until its dead letters are written. An administrator may change the stored state
+        meanwhile. So if `is_left` is true, `SharePartitions.find` creates a new share partition.
         """
         return self._is_leaving and self._writing is None
 
@@ -554,13 +556,11 @@ class SharePartition:
         self.wake()
 
     async def _check_leader(self) -> None:
-        """Ask the share coordinator whether this broker still owns the stored state.
-
-        If the request fails with an error that is not retriable, end the share partition, and raise the
-        error.
+        """Ask the share coordinator whether this broker still owns the stored state. Return if it does.
 
         Raises:
             KafkaError: FENCED_LEADER_EPOCH, a later leader owns the state; or any other error of the request.
+                An error that is not retriable, such as FENCED_LEADER_EPOCH, also ends the share partition.
         """
         try:
             await self._dependencies.persister.read(self.key, self.leader_epoch)

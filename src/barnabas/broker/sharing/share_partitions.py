@@ -36,9 +36,10 @@ class SharePartitions:
         persister: reads and writes the stored states of share partitions.
         cold_reads: reads records from the disk into memory.
         find_offset: awaited with a partition and a time in milliseconds; returns the first record at or after
-            this time, or None (``by_duration``).
-        letter_writer: returns the writer of a share partition's dead letters. `Dependencies` has its
-            arguments.
+            this time, or None. It serves groups with ``share.auto.offset.reset=by_duration:...``.
+        letter_writer: returns the writer of a share partition's dead letters. It is called with the key, the
+            partition, whether a former leader may have written dead letters, and a function to await that
+            raises KafkaError if another broker has become the leader.
     """
 
     def __init__(

@@ -1,21 +1,24 @@
 """The small files of a log directory, all in Apache Kafka's formats.
 
-These are text:
+The checkpoint files have an offset for each log:
 
-- `recovery-point-offset-checkpoint`;
-- `replication-offset-checkpoint`: high watermarks;
-- `log-start-offset-checkpoint`;
-- `cleaner-offset-checkpoint`: the offset up to which each log is compacted. A log has an entry from before
-  its first compaction on.
+- `recovery-point-offset-checkpoint`: the recovery point;
+- `replication-offset-checkpoint`: the high watermark;
+- `log-start-offset-checkpoint`: the log start offset;
+- `cleaner-offset-checkpoint`: the offset up to which the log is compacted. The entry is written before the
+  first compaction of the log begins.
 
-Each has a line "0" (the version), a line with the number of entries, then a line "topic partition offset" for
-each entry. Each line has a checksum and a tag that Kafka ignores (`barnabas.broker.storage.checked_lines`).
-The tag distinguishes two topics that have had the same name. A new topic ignores the entries of a deleted
-topic, even if the broker stopped, or its disk was full, before it could remove them.
+A checkpoint file is text. It has a line "0" (the version), a line with the number of entries, and for each
+entry a line "topic partition offset". Each line ends in a checksum and a tag, which Kafka ignores
+(`barnabas.broker.storage.checked_lines`). The tag comes from the topic id: so a new topic ignores the entries
+of a deleted topic with the same name.
 
-- `barnabas-segment-sizes`, which only Barnabas has, is of the same form. It has a line for every segment as
-  of the last clean stop: "topic partition base-offset size index-bytes timeindex-bytes latest-timestamp
-  its-offset".
+The other files:
+
+- `barnabas-segment-sizes`, which only Barnabas has, is text with the same two first lines. It has a line for
+  every segment as of the last clean stop: "topic partition base-offset size index-bytes timeindex-bytes
+  latest-timestamp latest-offset". The last two fields are those of the first batch
+  that has the largest timestamp.
 - `meta.properties` identifies the owner of the directory: version=1, cluster.id, node.id and directory.id
   (KIP-858). In a broker of a cluster it also has metadata.store=zookeeper, which only Barnabas writes.
 - `.kafka_cleanshutdown` exists between a clean stop and the next start.

@@ -155,9 +155,13 @@ class Cleaning:
         return groups
 
     def clean(self, group: Sequence[LogSegment]) -> LogSegment:
-        """Write the remaining records of a group into one new segment. Fsync and return the segment.
+        """Write the records of old segments that stay into one new segment. Fsync and return the new segment.
 
-        The names of its files end in `.cleaned`. Clean the groups in their order, each once.
+        The names of the new segment's files end in `.cleaned`. This call waits for the disk. Call it once for
+        each of the `groups`, in their order.
+
+        Args:
+            group: adjacent sealed segments, which the new segment will replace.
         """
         cleaned = LogSegment(
             self._files,
@@ -220,10 +224,12 @@ class Cleaning:
         self._pace(size)
 
     def _judged(self, header: BatchHeader, batch: Buffer) -> tuple[bool, AbortedTransaction | None]:
-        """Return whether the batch's transaction allows to drop the batch, and an aborted transaction.
+        """Return whether the batch can be dropped because of its transaction, and an aborted transaction.
 
-        The aborted transaction is the one that this marker ends: the entry that the cleaned segment's
-        transaction index needs. It is None for any other batch, and if no batch of the transaction is left.
+        - A control batch: return whether the log no longer needs the marker. If the marker aborts a
+          transaction of which batches are left, also return this transaction, for the new segment's
+          transaction index. If not, return None.
+        - Any other batch: return whether its transaction was aborted, and None.
         """
         if header.is_control:
             return self._transactions.end(header, batch)

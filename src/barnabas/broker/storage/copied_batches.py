@@ -18,7 +18,9 @@ from barnabas.kafka.records.crc import crc32c
 def find_copied_batches(
     records: memoryview, topic_partition: TopicPartition, end: Offset, epoch: int, leader_epoch: int
 ) -> list[tuple[int, BatchHeader]]:
-    """Return the position and header of each complete batch, up to the first one of a later leader epoch.
+    """Return the position in `records` and the header of each complete batch.
+
+    The result ends before the first batch whose leader epoch is later than `leader_epoch`.
 
     Args:
         records: bytes from the leader; the last batch may be incomplete.

@@ -1,8 +1,8 @@
 """The start offset of each leader epoch (KIP-101), and the file that stores these offsets.
 
-`leader-epoch-checkpoint` is text. It has a line "0" (the version), a line with the number of entries, then a
-line "epoch start-offset" for each, both ascending. Each line has a checksum
-(`barnabas.broker.storage.checked_lines`).
+`leader-epoch-checkpoint` is text. It has a line "0" (the version), a line with the number of epochs, and
+for each epoch a line "epoch start-offset". From line to line, the epoch and the start offset ascend. Each
+line has a checksum (`barnabas.broker.storage.checked_lines`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class LeaderEpochs:
         self.changed = False
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Record that leader epoch `epoch` begins at `start_offset`. Remove contradicting entries.
+        """Record that leader epoch `epoch` begins at `start_offset`, and make it the latest epoch.
 
-        These are entries of the same or a later epoch, or with the same or a later start offset. If `epoch`
-        is negative or already the latest, do nothing.
+        Epochs and start offsets ascend. So first remove each entry whose epoch is at least `epoch`, or whose
+        start offset is at least `start_offset`. If `epoch` is negative or already the latest, do nothing.
         """
         if epoch < 0 or epoch == self.latest:
             return
@@ -51,9 +51,11 @@ class LeaderEpochs:
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the largest known epoch that is at most `epoch`, and its end offset (KIP-101, KIP-279).
 
-        The latest epoch ends at `log_end_offset`. If `epoch` is before all known epochs, return `epoch`, with
-        the start offset of the first known epoch. If `epoch` is after all known epochs, or if no epoch is
-        known, return (-1, -1). An OffsetForLeaderEpoch response has these values.
+        An OffsetForLeaderEpoch response has these two values. An epoch ends where the next known epoch
+        begins, and the latest epoch ends at `log_end_offset`. There are two special cases:
+
+        - If `epoch` is before all known epochs, return `epoch` and the start offset of the first known epoch.
+        - If `epoch` is negative or after all known epochs, or if no epoch is known, return (-1, -1).
         """
         if epoch < 0 or not self.entries or epoch > self.latest:
             return NO_LEADER_EPOCH, UNKNOWN_OFFSET

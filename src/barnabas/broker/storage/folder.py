@@ -66,16 +66,17 @@ def find_deleted_segments(env: LogEnvironment, path: str, listed: Sequence[Entry
 def removed_up_to(
     deleted: Mapping[Offset, Offset], start: Offset, first: Offset, *, has_holes: bool
 ) -> Offset:
-    """Return the end of the offsets from `start` on whose records were all in deleted segments.
+    """Return the offset up to which all records from `start` on were in deleted segments.
 
-    If the record at `start` was in no deleted segment, the result is `start`.
+    For example, deleted segments with the offsets 0 to 9 and 10 to 19 give 20, if `start` is 5.
 
-    With `has_holes`, a gap between two segments does not show that a record is missing. The result is then
-    `first` if a deleted segment begins at or before `start`, and `start` if none does.
+    - If the record at `start` was in no deleted segment, the result is `start`.
+    - With `has_holes`, deleted segments need not be adjacent. The result is `first` if one of them begins at
+      or before `start`; otherwise `start`.
 
     Args:
-        deleted: end offset of each deleted segment, by base offset.
-        start: first offset of the range.
+        deleted: end offset of each deleted segment, by base offset, in ascending order.
+        start: offset at which to begin.
         first: base offset of the first remaining segment.
         has_holes: whether compaction may have left holes between segments.
     """

@@ -4,8 +4,8 @@
 `.timeindex`  timestamp (int64), relative offset (int32): no record up to that offset has a later timestamp
 
 Offsets are relative to the segment's base offset. An entry is made about every `index.interval.bytes`.
-New entries wait in memory and reach the file a block at a time. If a crash cuts an index short, recovery
-rebuilds it from its segment, which it reads anyway.
+New entries wait in memory, and are written to the file a block at a time. A crash loses the entries in
+memory. Recovery then rebuilds the index when it reads the batches of the segment.
 """
 
 from __future__ import annotations

@@ -292,9 +292,12 @@ class PartitionLog:
     def append_as_follower(self, records: Buffer, leader_epoch: int = NEWEST_EPOCH) -> AppendInfo | None:
         """Append complete batches from the leader, with its offsets and epochs.
 
-        Return None if there are none. An incomplete batch at the end is ignored. The first batch of an epoch
-        later than `leader_epoch`, the epoch of the fetch, is ignored, too, with all batches after it
-        (KAFKA-18723).
+        `leader_epoch` is the epoch in which the follower has fetched. These parts of `records` are ignored:
+
+        - an incomplete batch at the end;
+        - the first batch whose epoch is later than `leader_epoch`, and all batches after it (KAFKA-18723).
+
+        Return None if no batch is left to append.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a CRC is wrong, or offsets or epochs do not ascend from the log's
@@ -351,7 +354,18 @@ class PartitionLog:
         return self.failed(error)
 
     def _segment_for(self, size: int, last_offset: Offset, max_timestamp: int) -> LogSegment:
-        """Return the active segment, or a new one if the batch does not fit into it."""
+        """Return the segment for the next batches: the active segment, or a new one.
+
+        If the active segment is full or too old for these batches, seal it and create a new active segment.
+
+        Args:
+            size: size of the batches in bytes.
+            last_offset: last offset of the batches.
+            max_timestamp: largest timestamp of the batches.
+
+        Raises:
+            OSError: the disk failed.
+        """
         segment = self.files.segments.active
         if not segment.size:
             self.files.begin()
@@ -380,9 +394,15 @@ class PartitionLog:
     ) -> FetchedRecords:
         """Return batches from one segment: the batch that contains `offset`, and the batches after it.
 
-        The result has only batches below `max_offset`, and at most `max_bytes`. With `min_one`, it has at
-        least the first batch, however large. `max_offset` is the high watermark, the last stable offset or
-        the log's end. The result is empty if `offset` is not below `max_offset`.
+        The result is empty if `offset` is not below `max_offset`, or if there is no batch between them.
+
+        Args:
+            offset: offset of the first record to read.
+            max_bytes: largest size of the result. Its last batch may be incomplete.
+            max_offset: end of the batches to read: the high watermark, the last stable offset or the log's
+                end.
+            min_one: whether the first batch is read even if it is larger than `max_bytes`.
+            may_wait: whether the read may wait for the disk.
 
         Raises:
             ColdRead: the read would wait for the disk, and `may_wait` is False.
@@ -472,10 +492,11 @@ class PartitionLog:
         return None
 
     def _looked_up(self, may_wait: bool, look_up: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the result of `look_up`, which reads the log's files.
+        """Call `look_up` with the other arguments, and return its result. `look_up` reads the log's files.
 
         Raises:
-            ColdRead, KafkaError: as `aborted_transactions`; and the errors of `look_up`.
+            ColdRead: `look_up` would wait for the disk, and `may_wait` is False.
+            KafkaError: KAFKA_STORAGE_ERROR, the disk failed; or the error of `look_up`.
         """
         try:
             if may_wait:
@@ -511,9 +532,9 @@ class PartitionLog:
         """Raise the recovery point after a flush task has run.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the task failed. After a failed fsync at least the log is
-                offline, because the kernel may have dropped data that a second fsync does not report. After
-                another error, the next flush repeats all of it.
+            KafkaError: KAFKA_STORAGE_ERROR, the task failed. After a failed fsync, the log or its directory
+                is offline: a second fsync would not report data that the kernel has dropped. After another
+                error, the recovery point is unchanged, and the next flush does all work of this task again.
         """
         try:
             self.files.complete_flush(flush)
@@ -622,11 +643,12 @@ class PartitionLog:
     def guarded(self) -> Iterator[LogFiles]:
         """Return a context in which the caller may change the log's files.
 
-        An OSError inside takes the log or its directory offline if it harms them (`harm_of`).
+        An OSError that the context's body raises becomes a KafkaError. `harm_of` decides whether this error
+        also takes the log offline, or its log directory, or neither.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log or its directory is offline, or an OSError was raised
-                inside; UNKNOWN_TOPIC_OR_PARTITION, the log is closed.
+            KafkaError: KAFKA_STORAGE_ERROR, the log or its directory is offline, or the body has raised an
+                OSError; UNKNOWN_TOPIC_OR_PARTITION, the log is closed.
         """
         self.check_usable()
         try:

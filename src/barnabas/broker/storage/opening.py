@@ -189,10 +189,12 @@ def load_log(
 
 
 def _load_epochs(env: LogEnvironment, path: str, segments: Segments, *, read_through: bool) -> LeaderEpochs:
-    """Return the leader epochs from the checkpoint; if it is missing or damaged, from the batches' headers.
+    """Return the leader epochs from the checkpoint. A damaged checkpoint is renamed.
 
-    With `read_through`, do not read the headers, but return no epochs. The recovery then reads all batches,
-    and adds their epochs.
+    If the checkpoint is missing or damaged, the result depends on `read_through`:
+
+    - False: read the epochs from the headers of all batches, up to the first damage.
+    - True: return no epochs. The recovery will read all batches, and add their epochs.
     """
     file = f"{path}/{EPOCH_FILE}"
     try:

@@ -4,16 +4,17 @@ Apache Kafka's format (big-endian) has version (int16, 1), CRC-32C of all that f
 producers (int32), and for each:
 
 - producer id (int64), epoch (int16);
-- last sequence (int32), last offset (int64), offset delta of the last batch (int32), timestamp (int64);
+- last sequence (int32), last offset (int64), offset delta (int32) of the last batch; timestamp of the last
+  batch or marker (int64);
 - coordinator epoch (int32), first offset of the ongoing transaction (int64, -1: none).
 
 Kafka's format has only the last batch of each producer, but after a restart a producer may send any of its
-last five batches again. So the earlier batches follow in a section that only Barnabas has: Kafka ignores it.
-It has the number of producers (int32), and for each:
+last five batches again. So Barnabas adds a section with the earlier batches, which Kafka ignores. This
+section has the number of producers that have earlier batches (int32), and for each:
 
-- producer id (int64), number of batches (int8);
-- for each batch, oldest first: last sequence (int32), last offset (int64), offset delta (int32), timestamp
-  (int64).
+- producer id (int64), number of earlier batches (int8);
+- for each earlier batch, oldest first: last sequence (int32), last offset (int64), offset delta (int32),
+  largest timestamp (int64).
 """
 
 from __future__ import annotations

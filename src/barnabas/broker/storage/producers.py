@@ -1,8 +1,8 @@
 """A log's state of each idempotent producer (KIP-98): its epoch and its last five batches.
 
-The log remembers five batches, because a producer may have five requests in flight on a connection. If it
-has lost a response, it sends that batch again. The broker then answers with the offset that the batch already
-has.
+The log remembers five batches, because a producer may have five requests in flight on a connection. A
+producer that gets no response for a batch sends the batch again. If the log already has this batch, the
+broker appends nothing, and answers with the offset that the batch has.
 """
 
 from __future__ import annotations
@@ -279,12 +279,15 @@ class Producers:
     def refuse(self, header: BatchHeader, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
         """Store that a valid batch was rejected with `code`.
 
-        Until the producer has sent this batch again, its later batches are rejected, too
-        (`_check_after_refusal` selects the error). Do nothing for a marker, or for a batch that is not the
-        producer's next one. Also do nothing while an earlier rejected batch has not been sent again.
+        `check` then rejects the producer's later batches, until the producer has sent the rejected batch
+        again (`_check_after_refusal` selects the error). This method does nothing in these cases:
 
-        Without this, a log that does not know the producer would accept a later batch that is already on its
-        way. librdkafka treats the rejected batch as delivered when that later batch is delivered.
+        - The batch is a marker.
+        - The log knows the producer, and the batch is not the producer's next one.
+        - An earlier batch of the producer was rejected, and has not been sent again yet.
+
+        Reason: a log that does not know the producer accepts any sequence. A later batch that is already on
+        its way would be accepted, and librdkafka would then report the rejected batch as delivered.
         """
         if header.is_control:
             return
@@ -309,14 +312,16 @@ class Producers:
         self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence, code)
 
     def _check_after_refusal(self, header: BatchHeader) -> None:
-        """Raise KafkaError if the producer must first send an earlier batch again, which was rejected.
+        """Raise KafkaError if the producer must first send an earlier, rejected batch again (`refuse`).
 
-        The next batches get the error code of the rejected batch, and the producer sends them again in order.
-        Their number is the number of batches that a producer may have in flight.
+        The error code depends on how many later batches were rejected since then:
 
-        All later batches get OUT_OF_ORDER_SEQUENCE_NUMBER. The first ones do not get this code because of
-        librdkafka, which then repeats the unanswered batches of all partitions in a new epoch. The log does
-        not recognize batches that are repeated in a new epoch.
+        - The first few may already have been in flight. They get the error code of the rejected batch. The
+          producer then sends all of them again in order.
+        - All others get OUT_OF_ORDER_SEQUENCE_NUMBER.
+
+        The first few do not get OUT_OF_ORDER_SEQUENCE_NUMBER. After this code, librdkafka would send the
+        unanswered batches of all partitions again in a new epoch, and the log would not recognize them.
         """
         refused = self._refused.get(header.producer_id)
         if refused is None or refused.epoch != header.producer_epoch:

@@ -32,13 +32,13 @@ _READ_BYTES = 1024 * 1024
 def find_first_suspect(
     segments: Segments, recovery_point: Offset, sealed: Mapping[Offset, SealedSegment]
 ) -> int:
-    """Return the index of the first segment that recovery must read.
+    """Return the index in `segments` of the first segment that recovery must read.
 
-    It is the segment with the last record before the recovery point. But if `sealed` has this segment, the
-    result is the index of the next one.
+    Recovery begins with the segment of the last record before the recovery point. If `sealed` has an entry of
+    this segment, recovery begins with the next segment.
 
-    Recovery reads the segment even if all of its records are before the recovery point. When the segment was
-    flushed, it may have been the active one, whose indexes a flush leaves out.
+    Recovery must read the first segment even if all of its records are before the recovery point. A flush
+    does not fsync the index files of the active segment, so these files may not be on disk.
     """
     place = segments.place_of(max(recovery_point - 1, 0))
     return place + 1 if is_listed(segments, place, sealed) else place
@@ -53,15 +53,16 @@ def recover(
     config: TopicConfig,
     topic_partition: TopicPartition,
 ) -> Producers:
-    """Recover the segments from index `first` on. Return the state of the producers at the log's new end.
+    """Recover a log's last segments. Return the state of the producers at the log's new end.
 
-    Rebuild the indexes of these segments, and cut the log off at the first damage.
+    Read all batches of the segments from number `first` on. Rebuild the index files of these segments, and
+    cut the log off at the first damage.
 
     Args:
-        files: files of the log.
-        first: index from `find_first_suspect`.
+        files: files of the log, with all of its segments.
+        first: number of the first segment to read, from `find_first_suspect`. The oldest segment has 0.
         recovery_point: offset before which all records were durable.
-        holes_to: offset up to which compaction may have left holes.
+        holes_to: offset up to which compaction may have removed records between two segments.
         epochs: leader epochs from the checkpoint; this function corrects them.
         config: settings of the topic.
         topic_partition: partition of the log.

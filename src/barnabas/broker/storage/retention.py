@@ -15,8 +15,10 @@ logger = logging.getLogger(__name__)
 def prepare_deletion(log: PartitionLog, now_ms: int) -> LogSegment | None:
     """Prepare a call of `delete_old_segments`: seal the active segment if it has expired.
 
-    Return the active segment if the caller should first fsync the log's folder, which can be done in a
-    thread. Return None if there is nothing to delete, or if all file names are durable already.
+    Return the segment that is active now if the log's folder needs an fsync. The caller can fsync the folder
+    in a thread, and then pass this segment to `delete_old_segments` as `synced`.
+
+    Return None if there is nothing to delete, or if all file names are durable already.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the log is offline, or its active segment cannot be sealed.
@@ -29,15 +31,14 @@ def prepare_deletion(log: PartitionLog, now_ms: int) -> LogSegment | None:
 def delete_old_segments(log: PartitionLog, now_ms: int, synced: LogSegment | None = None) -> Removal | None:
     """Remove the segments that have expired or are before the log's start.
 
-    Their files are renamed to ``.deleted``. Run the returned task after `file.delete.delay.ms`; None if no
-    segment is removed.
+    Their files are renamed to ``.deleted``. Return the task that removes these files: run it after
+    ``file.delete.delay.ms``. Return None if no segment is removed.
 
     Args:
         log: log to delete from.
         now_ms: present time, in milliseconds.
-        synced: the result of `prepare_deletion`, if the caller has fsynced the folder after that; None if
-            not. If it is the active segment, this call does not fsync the folder. If it is not, this call
-            fsyncs the folder if names of files are not durable.
+        synced: the result of `prepare_deletion`, if the caller has fsynced the folder since then. If it is
+            None, or the log has another active segment now, this call fsyncs the folder where necessary.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, not all of the segments could be removed. Some of the oldest ones may

@@ -100,9 +100,11 @@ class SealedSegments:
     def append(self, segments: Segments, places: Sequence[int]) -> None:
         """Append an entry for each of the sealed segments at indexes `places`.
 
-        In the log, these segments come after the segments that have entries in the file. If the file has far
-        more entries than the log has segments, first drop the oldest entries. If the disk fails, raise
-        nothing: the file then lacks the new entries.
+        The caller must give these segments in the order of their offsets. All of them must come after the
+        segments that already have an entry.
+
+        If the file has far more entries than the log has segments, first drop the oldest entries. If the disk
+        fails, raise nothing: the file then lacks the new entries.
         """
         with suppress(OSError):
             most = len(segments)
@@ -120,10 +122,12 @@ class SealedSegments:
             self._write(_encoded(segments, places))
 
     def replace(self, segments: Segments, place: int) -> None:
-        """Replace the entry of the rewritten segment with the index `place`, if it has one.
+        """Replace a segment's entry in this list, because the segment was rewritten.
 
-        If the disk fails, raise nothing. The old entry then stays, but recovery ignores it, because its sizes
-        differ from the sizes of the segment's files.
+        The segment is `segments[place]`. If this list has no entry for it, do nothing.
+
+        If the disk fails, raise nothing, and keep the old entry. Recovery ignores an entry whose sizes differ
+        from the sizes of the segment's files.
         """
         base_offset = segments[place].base_offset
         with suppress(OSError):

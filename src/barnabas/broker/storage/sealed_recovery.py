@@ -19,11 +19,21 @@ logger = logging.getLogger(__name__)
 def read_sealed(
     env: LogEnvironment, path: str, entries: dict[str, Entry], *, is_needed: bool
 ) -> dict[Offset, SealedSegment]:
-    """Return the entries of the log's list of sealed segments, by base offset.
+    """Return the entries of a log's list of sealed segments, by base offset of the segment.
 
-    If `is_needed` is false, or there is no list, return no entries.
+    The result is empty in these cases:
 
-    If the file cannot be read, rename it, remove it from `entries`, and return none.
+    - `is_needed` is false, or the folder has no such list.
+    - The list is damaged or cannot be read. It is then renamed, and removed from the argument `entries`.
+
+    Args:
+        env: environment of the log directory.
+        path: folder of the log.
+        entries: files in this folder, by name.
+        is_needed: whether the caller needs the list, as after a crash.
+
+    Raises:
+        OSError: the disk failed.
     """
     file = f"{path}/{FILE_NAME}"
     if FILE_NAME not in entries or not (is_needed or entries[FILE_NAME].is_directory):

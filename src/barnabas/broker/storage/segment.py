@@ -367,12 +367,11 @@ class LogSegment:
         return scanned > _FAR_TIMES * (self.size // (len(self.offsets) + 1))
 
     def _indexed_block(self, offset: int) -> tuple[int, bytes]:
-        """Return the position from which to search for `offset`, according to the index, and a first block.
+        """Return the position in the file from which to search for `offset`, and the bytes from there on.
 
-        The block has the bytes from this position on, at most `_SCAN_BYTES`.
-
-        An entry is used if the batch at its position does not begin after the entry's offset. If an entry is
-        wrong, the search tries a few earlier ones. If all are wrong, return position 0 and no bytes.
+        Return at most `_SCAN_BYTES` bytes. The position comes from the last entry of the offset index that is
+        not after `offset`. If no batch that matches the entry begins there, try a few earlier entries. If
+        none of them matches, return position 0 and no bytes.
         """
         relative = offset - self.base_offset
         tries = _INDEX_TRIES
@@ -425,12 +424,15 @@ class LogSegment:
         return is_there and header.latest_record_timestamp == timestamp
 
     def _report_damaged(self, index: OffsetIndex | TimeIndex) -> bool:
-        """Log once that an index is damaged. If a rebuild is complete, use the rebuilt indexes.
+        """Handle damage that a search has found in an index.
 
-        Return whether this call replaced them, so that the search must start again.
+        The first call logs the damage, and creates the task that rebuilds both indexes (`IndexBuild`). When
+        the task has run, the next call puts the rebuilt indexes in place, and returns True: the search must
+        start again. Any other call returns False: the search then continues with an earlier entry.
 
         Raises:
-            DamagedIndex: the indexes must be rebuilt, and this call is inside `OpenFiles.without_waiting`.
+            DamagedIndex: the task has not run yet, and this call is inside `OpenFiles.without_waiting`. The
+                error has the task.
         """
         build = self._build
         if build is None:
@@ -528,17 +530,19 @@ class LogSegment:
         )
 
     def _worth_sending(self, position: int, max_bytes: int, there: int, min_one: bool) -> int:
-        """Return how many bytes to read from `position` on, if the segment has more than `max_bytes` there.
+        """Return how many bytes to read from `position` on, if more than `max_bytes` could be read.
 
-        Clients drop an incomplete batch. So if one of the first `_LARGE_BATCHES` batches does not fit or is
-        damaged, the result ends before it. If the first batch does not fit, the result is its size with
-        `min_one`, and 0 if `min_one` is false. If all of them fit, the result is `max_bytes`, and the last
-        batch may be incomplete.
+        Clients drop an incomplete batch, so the result avoids one. This method looks at the first
+        `_LARGE_BATCHES` batches:
+
+        - If the first batch is larger than `max_bytes`, return its size, or 0 if `min_one` is false.
+        - If a later batch goes beyond `max_bytes`, or is damaged, return the size of all batches before it.
+        - If all of these batches fit, return `max_bytes`. The last batch may then be incomplete.
 
         Args:
-            position: position of a batch.
+            position: position of a batch in the file.
             max_bytes: largest number of bytes to read.
-            there: number of bytes that could be read, more than `max_bytes`.
+            there: number of bytes that could be read; it is larger than `max_bytes`.
             min_one: whether the first batch is read even if it is larger than `max_bytes`.
 
         Raises:

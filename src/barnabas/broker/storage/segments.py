@@ -46,9 +46,10 @@ class Segments:
         return self._segments[place:]
 
     def place_of_run(self, segments: Sequence[LogSegment]) -> int | None:
-        """Return the index of the first of `segments` in this object.
+        """Return the index in this object at which the sequence `segments` begins.
 
-        Return None if they are not adjacent sealed segments of this object, in the same order.
+        Return None unless this object has exactly these segments one after the other, in this order, and all
+        of them are sealed.
         """
         place = self.place_of(segments[0].base_offset)
         end = place + len(segments)

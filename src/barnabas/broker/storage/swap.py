@@ -5,8 +5,8 @@ The names of files show the progress, as in Apache Kafka. The new files are writ
 swap. When those names are durable, the old files become `.deleted`, and the new ones lose their suffix.
 
 If a crash happens during the renames to `.swap`, some files still have the suffix `.cleaned`. The start then
-removes them, and each `.swap` file with the same or a higher offset. The code assumes that renames in one
-folder become durable in their order.
+removes the `.cleaned` files. It also removes each `.swap` file whose base offset is at least the lowest base
+offset of the `.cleaned` files. The code assumes that renames in one folder become durable in their order.
 """
 
 from __future__ import annotations

@@ -148,18 +148,21 @@ def begin_truncation(log: PartitionLog, offset: Offset) -> Truncation | None:
 
 
 def prepare_truncation(log: PartitionLog, offset: Offset, truncation: Truncation | None = None) -> bool:
-    """Lower the recovery point before a truncation to `offset`. Return whether it was higher.
+    """Prepare `truncate_to`: make the recovery point no higher than the log's end after the truncation.
 
-    If it was higher, the caller must make the new recovery point durable before the truncation. With the old
-    one on disk, a start after a crash would treat records from after the truncation as flushed.
+    Return True if this has lowered the recovery point. The caller must then store the recovery point durably
+    before it calls `truncate_to`. If not, a start after a crash would treat records that are appended after
+    the truncation as flushed.
 
     Args:
         log: log to truncate.
         offset: first offset to remove.
-        truncation: task from `begin_truncation` that has run.
+        truncation: task from `begin_truncation` that has run. Without a task, or if the log has changed since
+            then, this call reads up to a whole segment of batches itself.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, as `truncate_to`.
+        KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline, or the disk failed; CORRUPT_MESSAGE,
+            the remaining part would be damaged.
     """
     found = _found(log, truncation, offset)
     with log.guarded() as files:
@@ -201,23 +204,24 @@ def _found(log: PartitionLog, truncation: Truncation | None, offset: Offset) -> 
 def truncate_to(
     log: PartitionLog, offset: Offset, *, sync: bool = True, truncation: Truncation | None = None
 ) -> bool:
-    """Remove the records from `offset` on. Return whether any were removed.
+    """Remove the records from `offset` on. Return False if the log ends at or before `offset`, else True.
 
-    If `offset` is inside a batch, the whole batch is removed. If it is before the first segment, all records
-    are removed, and the empty log continues at `offset`. Without `sync`, the next flush makes the removal
-    durable, and nothing may be appended before it. If the disk fails half-way, the log goes offline, and its
-    files are closed.
+    - If `offset` is inside a batch, the whole batch is removed.
+    - If `offset` is before the first segment, all records are removed, and the empty log continues at
+      `offset`.
 
     Args:
         log: log to truncate.
         offset: first offset to remove.
-        sync: make the removal durable in this call.
-        truncation: task from `begin_truncation` that has run. If it does not fit the log, or is None, this
-            call reads the batches itself.
+        sync: make the removal durable in this call. If false, the next flush makes the removal durable.
+            Nothing may be appended before this flush.
+        truncation: task from `begin_truncation` that has run. Without a task, or if the log has changed since
+            then, this call reads up to a whole segment of batches itself.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, the remaining part
-            would be damaged, and nothing was removed.
+        KafkaError: CORRUPT_MESSAGE, the remaining part would be damaged, and nothing was removed;
+            KAFKA_STORAGE_ERROR, the log directory is offline, or the disk failed. If the disk fails half-way,
+            the log goes offline, and its files are closed.
     """
     if offset >= log.log_end_offset:
         # a leader notes the epoch in which it began to lead, and may have written nothing in it
@@ -281,10 +285,11 @@ def _half_truncated(log: PartitionLog, error: OSError) -> KafkaError:
 
 
 def cut_in_parts(log: PartitionLog) -> Iterator[None]:
-    """Shorten the file that a truncation has left too long, by one part in each step of the iterator.
+    """Remove the bytes that a truncation has left at the end of the active segment's file.
 
-    Call it before `PartitionLog.prepare_flush`, which removes the rest of the bytes in one call. For some
-    hundred megabytes, this takes a tenth of a second.
+    Each step of the iterator removes some megabytes. Take all steps before `PartitionLog.prepare_flush`,
+    which removes all remaining bytes in one call. That call takes a tenth of a second for some hundred
+    megabytes.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the disk failed or the log directory is offline.

@@ -86,8 +86,8 @@ def validate_batch(
     completely. In other batches, the base offset, the control flag, the fields of the producer and the keys
     of the records are not checked.
 
-    With `at_once`, the call takes at most some milliseconds for a client's batch. Without it, call it in a
-    thread: it uses only its arguments.
+    With `at_once`, this call takes at most some milliseconds for a client's batch. With `at_once` False, it
+    can take long: call this function in a thread. The function uses only its arguments.
 
     Raises:
         LongValidation: with `at_once`, the validation would take longer. Nothing has changed.

@@ -96,13 +96,20 @@ class ControlServer:
 
 
 def ask(folder: ClusterFolder, word: str, broker: int | None = None, *, timeout: float) -> dict[str, Any]:
-    """Send a command to the cluster that runs in `folder`, and return its answer.
+    """Send a command to the cluster that runs in `folder`, wait for the answer, and return it.
 
-    `broker` is the broker that the command is about; None for the whole cluster.
+    The answer to "status" is the cluster's status. The answer to "restart" has the `address` of the broker,
+    which is ready then. The answers to all other commands are empty.
+
+    Args:
+        folder: folder of the cluster.
+        word: the command: "status", "stop", "kill", "pause", "resume" or "restart".
+        broker: the broker that the command is about; None for the whole cluster.
+        timeout: time limit in seconds.
 
     Raises:
-        ClusterControlError: no cluster runs in the folder, or it refuses the command, or it does not answer
-            within `timeout` seconds.
+        ClusterControlError: no cluster runs in the folder, the cluster refuses the command, or the cluster
+            does not answer in time.
     """
     control = folder.control()
     missing = ClusterControlError(

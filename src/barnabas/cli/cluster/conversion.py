@@ -1,9 +1,8 @@
 """Turns the folder of a lone broker into the folder of several brokers on one machine, and back.
 
 The metadata's journals stay where they are, in the log directories. The lone broker's other files become the
-files of broker N: they move to the folder ``broker-N`` in each log directory. Every step is a rename, and
-`meta.properties` is the last file of each directory. If a conversion is interrupted, the next start continues
-it.
+files of broker N: they move to the folder ``broker-N`` in each log directory. Every step is a rename. In each
+log directory, `meta.properties` moves last. If a conversion is interrupted, the next start continues it.
 """
 
 from __future__ import annotations
@@ -81,7 +80,13 @@ def make_member(folder: ClusterFolder, broker: BrokerId) -> None:
 def make_lone(folder: ClusterFolder, broker: BrokerId, others: Collection[BrokerId]) -> None:
     """Move the files of `broker` out of its folders, so that it can run as a lone broker.
 
-    Rename the folders of `others`, which have no records. Remove the layout of the cluster (`cluster.json`).
+    The files move from the folder ``broker-N`` in each log directory into the log directory itself. The
+    folders of `others` get another name. The layout of the cluster (`cluster.json`) is removed.
+
+    Args:
+        folder: folder of the cluster.
+        broker: the broker that remains.
+        others: all other brokers of the cluster; they must have no partitions (`require_drained`).
 
     Raises:
         OSError: a file cannot be moved. The next call continues.
@@ -119,10 +124,12 @@ def retire(folder: ClusterFolder, brokers: Collection[BrokerId]) -> None:
 def require_drained(folder: ClusterFolder, brokers: Collection[BrokerId], kept: Collection[BrokerId]) -> None:
     """Check that `brokers` have no partitions, and remove these brokers from the metadata.
 
-    This opens the embedded store in `folder`, so no other process may use the store. Topics stay as they are;
-    only epochs of brokers, and lists of replicas of deleted topics, are changed.
+    Remove the broker epochs of `brokers`. Also remove `brokers` from the lists of brokers that still have
+    files of deleted topics. Nothing else in the metadata changes.
 
     Args:
+        folder: folder of the cluster. No other process may use its embedded store during this call.
+        brokers: the brokers to remove.
         kept: the remaining brokers, for the message of the error.
 
     Raises:

@@ -12,8 +12,8 @@ zookeeper/       data and log of the cluster's own ZooKeeper, if it runs one
 metadata-1.journal, metadata-2.journal, metadata.lock
                  the metadata of `barnabas start --brokers`, as that of a lone broker
 
-`start --brokers` may have several log directories, each with a folder of each broker. The first of them is
-the folder of the cluster.
+`start --brokers` may have several log directories. Each log directory has a folder `broker-N` for each
+broker. The first log directory is the folder of the cluster.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Layout:
     Attributes:
         addresses: ``host:port`` of each broker, by its id; port 0 before its first start.
         racks: ``broker.rack`` by broker id; a broker without a rack has no entry.
-        zookeeper: ``host:port,.../chroot``; None before the cluster's own ZooKeeper has a port.
+        zookeeper: ``host:port,.../chroot``; None before the cluster's own ZooKeeper has a port, and if
+            `is_embedded` is true.
         is_own_zookeeper: whether the cluster runs its own ZooKeeper.
         is_embedded: whether the metadata is in the folder's embedded store, and in no ZooKeeper.
     """
@@ -129,9 +130,10 @@ class ClusterFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Create and lock the folder until the context ends, so that no other process runs a cluster in it.
+        """Create the folder, and lock it until the context ends.
 
-        At the end, remove the folder if it is empty.
+        Meanwhile no other process can run a cluster in the folder. When the context ends, remove the folder
+        if it is empty.
 
         Raises:
             ClusterFolderError: a process already runs a cluster in the folder.

@@ -45,7 +45,10 @@ async def open_upkeep(
     replication: Replication,
     coordination: Coordination,
 ) -> Upkeep:
-    """Start the periodic jobs, the log cleaner, and the moves of logs between log directories."""
+    """Start the periodic jobs, the log cleaner, and the moves of logs between log directories.
+
+    All of them run in the background after this function has returned. `closing` stops them.
+    """
     view, environment, manager = foundation.view, foundation.environment, logs.manager
     replicas, shared_fsync = replication.replicas, replication.shared_fsync
 

@@ -115,10 +115,11 @@ class TelemetryClients:
                 return candidate
 
     def find(self, client_id: bytes, about: Mapping[str, str]) -> ClientInstance:
-        """Return the client with this client instance id, after an update of its subscription.
+        """Return the client with this client instance id, with the present subscription.
 
-        If the client is unknown, create it. If there are then too many clients, remove the one that has been
-        silent for longest. In any case, remove some silent clients.
+        If the client is unknown, create it. If there are too many clients, first remove the client whose last
+        request is oldest. Each call also checks a few clients, and removes those that have sent no request
+        for a long time.
 
         Args:
             client_id: the client instance id, 16 bytes.

@@ -87,13 +87,15 @@ class MarkerAppender:
         return _when_committed(outcomes, waiting) if waiting else outcomes
 
     def _append(self, marker: Marker, partition: TopicPartition) -> MaybeAwaitable[object]:
-        """Append a marker to a partition. Return an awaitable that waits for the in-sync replicas, or None.
+        """Append a marker to a partition.
 
-        None means that all in-sync replicas already have the marker.
+        Return None if all in-sync replicas already have the marker. If not, return an awaitable that waits
+        until they have it.
 
         Raises:
             KafkaError: this broker does not lead the partition, a later epoch of the producer or of the
-                coordinator has fenced the marker, or the append failed.
+                coordinator has fenced the marker, or the append failed. The awaitable can raise KafkaError,
+                too, for example REQUEST_TIMED_OUT.
         """
         replica = self._replicas.find(*partition)
         producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)

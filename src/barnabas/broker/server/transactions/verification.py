@@ -55,10 +55,16 @@ class LastMarker(NamedTuple):
 
 
 def still_valid(verdicts: Verdicts, markers: Mapping[TopicPartition, LastMarker]) -> Verdicts:
-    """Return the verdicts (error codes), with INVALID_TXN_STATE where the transaction has ended meanwhile.
+    """Return `verdicts`, with INVALID_TXN_STATE for partitions in which the transaction has ended meanwhile.
 
-    A transaction has ended if a partition has a later marker than `markers` says. The check is necessary for
-    producers before transaction version 2, which do not raise their epoch with each transaction.
+    The transaction has ended in a partition if the producer has a later marker there than in `markers`. The
+    check is necessary for producers before transaction version 2, which do not raise their epoch with each
+    transaction.
+
+    Args:
+        verdicts: the coordinator's error code for each partition.
+        markers: the producer's last marker in each partition, from before the request to the coordinator. A
+            partition without an entry is not checked.
     """
     return {
         partition: code
@@ -128,13 +134,17 @@ class TransactionVerifier:
     def admit(self, write: TransactionalWrite) -> MaybeAwaitable[Verdicts]:
         """Return an error code for each partition: NONE if the producer's transaction may write to it.
 
-        The errors come from the coordinator. For example, TRANSACTION_ABORTABLE: the partition was not added.
-        CONCURRENT_TRANSACTIONS: the previous transaction has not ended yet. A write that adds no partitions
-        is always allowed if ``transaction.partition.verification.enable`` is false.
+        The error codes are those of the transaction coordinator. For example:
 
-        Return an awaitable of the codes if they are not known at once. Also return one while an earlier write
-        of the transactional id waits for its codes. This method raises no KafkaError. If the coordinator
-        rejects the whole request, or cannot be found, each partition gets that error's code.
+        - TRANSACTION_ABORTABLE: the partition was not added to the transaction.
+        - CONCURRENT_TRANSACTIONS: the previous transaction has not ended yet.
+
+        This method raises no KafkaError. If the coordinator rejects the whole request, or cannot be found,
+        each partition gets the code of this error. A write that adds no partitions is always allowed if
+        ``transaction.partition.verification.enable`` is false.
+
+        Return an awaitable of the codes if they are not known at once. An earlier write of the same
+        transactional id may still wait for its codes: the new write then waits, too.
 
         The caller must await the result in the task that then writes. If another task writes, the next write
         of the same transactional id can come first.
