@@ -197,10 +197,14 @@ class ConfigError(BarnabasError):
 
 
 def fenced_since(first_version: int, version: int, error: KafkaError) -> KafkaError:
-    """Return `error`, or its replacement in versions of an API that lack PRODUCER_FENCED (KIP-588).
+    """Return `error`; in old versions of an API, INVALID_PRODUCER_EPOCH for PRODUCER_FENCED (KIP-588).
 
-    The API has PRODUCER_FENCED from `first_version` on. `version` is that of the response. If it is lower,
-    return INVALID_PRODUCER_EPOCH with the same message. Other errors are returned unchanged.
+    The replacement has the message of `error`.
+
+    Args:
+        first_version: first version of the API that has PRODUCER_FENCED.
+        version: version of the response.
+        error: any error.
     """
     if error.code is ErrorCode.PRODUCER_FENCED and version < first_version:
         return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)

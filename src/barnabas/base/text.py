@@ -114,10 +114,11 @@ _SECRET_PARAMETER = re.compile(
 
 
 def without_userinfo(url: str) -> str:
-    """Return `url` with ``[hidden]`` for user, password and secret parameters, so that it may be shown.
+    """Return `url` with ``[hidden]`` in place of user, password and secret parameters.
 
-    The text before the last @ counts as user and password. So they are hidden in a malformed URL, too: one
-    with a slash in the password, or with no scheme.
+    A parameter is secret if its name contains ``pass``, ``secret`` or ``token``. The text before the last @
+    is hidden as user and password. So a malformed URL does not show them either, for example a URL with a
+    slash in the password, or without a scheme.
     """
     scheme = found[0] if (found := _SCHEME.match(url)) else ""
     before, at, after = url[len(scheme) :].rpartition("@")

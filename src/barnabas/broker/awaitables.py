@@ -9,7 +9,7 @@ Its type says whether the operation is complete, and when the next request of th
 | `T` | is complete | begins |
 | a coroutine, any other future | is not complete | waits |
 | `LongResponse[T]` | makes its response, which may be long, in several turns of the event loop | waits |
-| `SecondPhase[T]` | has changed all that it changes; its response waits | begins if it is of the same API |
+| `SecondPhase[T]` | has made all its changes; its response waits | begins if it has the same API key |
 | `LongPoll[T]` | waits for new data | makes the long poll respond at once |
 
 Only this module decides whether an object is a result or an awaitable.

@@ -162,7 +162,10 @@ def read_file(fs: FileSystem, path: str) -> bytes:
 
 
 def write_file(fs: FileSystem, path: str, data: bytes) -> None:
-    """Write a small file. It is not durable: after a crash it may be missing or incomplete."""
+    """Create a small file, or replace the content of an existing one. Raises OSError.
+
+    The write is not durable: after a crash the file may be missing or incomplete.
+    """
     file = fs.open(path, create=True)
     try:
         file.truncate(0)
@@ -172,7 +175,11 @@ def write_file(fs: FileSystem, path: str, data: bytes) -> None:
 
 
 def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
-    """Replace a small file atomically and durably: after a crash its content is the old or the new one."""
+    """Create a small file, or replace the content of an existing one, atomically and durably. Raises OSError.
+
+    When the function returns, `data` survives a crash. After an earlier crash, the file has its old content
+    or `data`.
+    """
     temporary = path + ".tmp"
     file = fs.open(temporary, create=True)
     try:
@@ -233,10 +240,10 @@ class VectoredFile:
             position += sum(map(len, part))
 
     def _write_rest(self, chunks: Sequence[Buffer], position: int, written: int) -> None:
-        """Write the bytes of `chunks` after the first `written` ones.
+        """Write the bytes of `chunks` that follow the first `written` bytes.
 
-        `position` is that of the first chunk. The system writes only a part in one call when the disk is
-        full, or above 2 GiB.
+        `position` is the position in the file of the first chunk, also if this chunk has been written. One
+        call of the system writes only a part of the bytes when the disk is full, or above 2 GiB.
 
         Raises OSError if nothing more can be written.
         """

@@ -56,9 +56,11 @@ def explain(path: Path, error: OSError) -> str:
 
 
 def _denied_part(folder: Path) -> Path | None:
-    """Return the folder, or the first of a broker's own files in it, that this process cannot read and write.
+    """Return a path that this process cannot read and write: `folder`, or one of a broker's files in it.
 
-    Return None if this process can read and write all of them.
+    These files are the lock file, ``meta.properties``, checkpoints and so on, but not the folders of
+    partitions. If this process cannot use several files, return the first by name. Return None if it can use
+    all of them.
 
     Raises OSError (EROFS) if the folder is on a read-only file system.
     """

@@ -13,10 +13,11 @@ _ELSEWHERE = ("192.0.2.1", 9)
 def machine_name() -> str:
     """Return a name or an IP address by which clients can find this machine.
 
-    If the host name resolves to an address of this machine, the result is the canonical host name, as in
-    Apache Kafka. If the canonical name is missing or starts with ``localhost``, the result is the host name.
-    If the host name resolves to no address of this machine, the result is an address of this machine, or
-    ``127.0.0.1`` without a network.
+    - If the host name resolves to an address of this machine, return the canonical host name, as in Apache
+      Kafka. If there is none, or if it starts with ``localhost``, return the host name.
+    - In all other cases, return an address of this machine, or ``127.0.0.1`` without a network.
+
+    The call blocks while the system resolves the host name.
     """
     name = socket.gethostname()
     with contextlib.suppress(OSError, UnicodeError):

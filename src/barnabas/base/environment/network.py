@@ -191,9 +191,9 @@ class SocketNetwork:
 class _TlsAcceptor:
     """Accepts the TLS connections of a socket.
 
-    It creates a connection's protocol before the handshake, so that the broker can limit the number of
-    unfinished handshakes. An asyncio server also creates the protocol before the handshake, but does not call
-    its methods until the handshake has ended.
+    Before the handshake, it asks the protocol of the connection (`arriving`) whether to accept the
+    connection. So the broker can limit the number of unfinished handshakes. With an asyncio server this is
+    not possible: an asyncio server calls no method of the protocol until the handshake has ended.
     """
 
     def __init__(

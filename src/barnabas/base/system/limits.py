@@ -65,7 +65,9 @@ def limit_memory(most: int) -> None:
 
 
 def limit_cpu(seconds: int) -> None:
-    """Limit the CPU time of this process: the system ends it at the limit. Windows has no such limit.
+    """Limit the CPU time of this process: the system ends the process at the limit. On Windows, do nothing.
+
+    `seconds` counts from the start of the process.
 
     Raises:
         OSError, ValueError: a lower limit applies already.
@@ -102,8 +104,9 @@ def on_cpu_timer(interrupt: Callable[[], object]) -> None:
 def set_cpu_timer(seconds: float, again: float = 0.0) -> None:
     """Start a timer that expires after `seconds` of CPU time of this process, then every `again` seconds.
 
-    If `again` is 0, the timer expires once. If `seconds` is 0, the call stops the timer. On a system without
-    such a timer, the call does nothing: another process must limit the time.
+    Whenever the timer expires, the process calls the function of `on_cpu_timer`; without such a function, the
+    process ends. If `again` is 0, the timer expires once. If `seconds` is 0, the call stops the timer. On
+    Windows, the call does nothing: another process must limit the time.
     """
     if hasattr(signal, "SIGPROF"):
         signal.setitimer(signal.ITIMER_PROF, seconds, again)

@@ -35,10 +35,13 @@ def environment_that_ends() -> dict[str, str]:
 
 @cache
 def _marks(pid: int) -> str | None:
-    """Start the reaper of the process `pid`, once, and return the value of `MARKS` for its children.
+    """Start a reaper for this process. Return the value of the variable `MARKS` for its children.
 
-    If this process was itself started with marks, the value has them, too. Return None on a system without
-    the reaper.
+    The value has the marks with which this process itself was started, and then a new mark. Return None on a
+    system without the reaper.
+
+    `pid` is the id of this process. A second call with this id starts no second reaper, and returns the first
+    result. A forked process gets its own reaper.
     """
     if not hasattr(os, "pidfd_open") or not Path("/proc/self/environ").exists():
         return None

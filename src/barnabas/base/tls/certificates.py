@@ -112,7 +112,7 @@ class Authority:
 
         Raises:
             ConfigError: the certificate cannot contain `name` or one of `hosts`, or the authority's key is
-                not one of an elliptic curve.
+                not an elliptic-curve key.
         """
         from cryptography import x509
         from cryptography.hazmat.primitives.hashes import SHA256

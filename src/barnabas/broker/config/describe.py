@@ -17,8 +17,8 @@ from barnabas.broker.config.topic import TopicConfig
 class Description(NamedTuple):
     """A setting with its present value, the source of this value, and all entries that set it.
 
-    The effective entry is the first one. If only the default sets the value, `entries` is empty or has only
-    an entry of the layer of defaults.
+    `entries` has the effective entry first, and then the entries that it overrides. If nothing but the
+    default sets the value, `entries` is empty or has one entry, the default.
     """
 
     setting: Setting

@@ -67,10 +67,11 @@ def entries(names: Sequence[str], layers: Sequence[Layer]) -> Iterator[Entry]:
 def read(setting: Setting, entry: Entry, declared: Mapping[str, Setting]) -> Any:
     """Return the typed value that `entry` gives to `setting`.
 
-    If the entry's name is a synonym in hours or minutes, the value is converted to milliseconds, and a
-    negative number becomes -1.
+    The name of `entry` can be a synonym of the setting. If the synonym is in hours or minutes, the value is
+    converted to milliseconds, and a negative number becomes -1. For example, ``log.retention.hours`` = 2
+    gives ``log.retention.ms`` = 7200000.
 
-    `declared` has the settings by name. If the synonym is one of them, its type and limits also apply.
+    `declared` has the settings by name. If it has the synonym, the synonym's own type and limits also apply.
 
     Raises:
         ConfigError: the text is not allowed.

@@ -109,8 +109,8 @@ class ListenerSetting(NamedTuple):
     def parse(cls, name: str) -> ListenerSetting | None:
         """Parse the full name of a setting for a listener, such as ``listener.name.NAME.SETTING``.
 
-        Return None for any other name. Also return None if a listener, or the SASL mechanism in the name,
-        cannot have its own value of the broker's setting.
+        Return None for any other name. Also return None if SETTING cannot be set for a single listener or,
+        when the name has a SASL mechanism, for this mechanism.
         """
         found = _NAME.fullmatch(name)
         if found is None:

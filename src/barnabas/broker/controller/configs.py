@@ -124,10 +124,11 @@ class _Resource(NamedTuple):
         return setting
 
     def check_min_isr(self, name: str) -> None:
-        """Raise KafkaError INVALID_CONFIG if a request names ``min.insync.replicas`` of a single broker.
+        """Raise KafkaError INVALID_CONFIG if `name` is ``min.insync.replicas``, for a single broker.
 
-        The controller and the leaders must use the same value, because it decides which replicas can lead.
-        Kafka 4.1 rejects the same requests, also deletions, if it uses eligible leader replicas (KIP-966).
+        A request can neither set nor delete it there. The controller and all leaders must use the same value,
+        because this value decides which replicas can lead. Kafka 4.1 rejects the same requests if it uses
+        eligible leader replicas (KIP-966).
         """
         is_one_broker = self.settings is BrokerConfig and self.path != znodes.broker_config(ALL_BROKERS)
         if name == _MIN_ISR and is_one_broker:

@@ -239,8 +239,9 @@ class Controller:
     def note_isolation(self, isolated: bool) -> None:
         """Register whether this broker is isolated from the other brokers.
 
-        An isolated broker also resigns as controller. It takes part in the election of the next one only if
-        no other broker can become controller.
+        Return at once: a background task writes to the metadata store. If this broker is the controller and
+        is isolated, it also resigns as controller. It takes part in the election of the next controller only
+        if no other broker can become controller.
         """
         self._is_isolated = isolated
         if isolated and self.active:
@@ -344,9 +345,10 @@ class Controller:
         return self._writes.is_controller and (image.controller_id != self._broker.id or lacks_min_isr(image))
 
     def _on_node(self, event: Event, path: str) -> None:
-        """After a short time, restore a node that a user has deleted, if it is in `PERMANENT`.
+        """Start a timer that restores a deleted node of the metadata store. Do nothing for other events.
 
-        A user who removes the whole cluster deletes many nodes. The delay lets this deletion end first.
+        This applies only to the nodes in `PERMANENT`. A user who removes the whole cluster deletes many
+        nodes. The delay lets this deletion end first.
         """
         if event is Event.DELETED and path in PERMANENT and self._restoring is None:
             self._restoring = asyncio.get_running_loop().call_later(_RESTORE_AFTER, self._restore)

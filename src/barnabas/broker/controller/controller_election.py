@@ -61,15 +61,16 @@ class ControllerElection:
             await self._store.delete(znodes.CONTROLLER)
 
     async def run(self) -> bool:
-        """Try to become the controller. Return True if this broker was elected now.
+        """Try to become the controller. Return True if this call has elected this broker.
 
-        Return False if another broker is the controller, or if this broker already was before the call.
+        Return False if another broker is the controller, or if this broker was the controller before the
+        call.
 
-        This session may have created the node ``/controller`` in an earlier election. The node then still
-        exists after `resign`, or if the response to the election was lost. In this case the broker keeps the
-        node and raises the controller epoch. After an election, each pending write of an earlier epoch has
-        failed or is done. If a user has deleted this controller's node, the controller resigns and takes part
-        in the election again.
+        This broker may have created the node ``/controller`` earlier in its present session, and then
+        resigned, or lost the response. In this case the broker keeps the node, and only stores a higher
+        controller epoch. After an election, each pending write of an earlier epoch has failed or is done. If
+        a user has deleted this controller's node, the controller resigns and takes part in the election
+        again.
 
         Raises:
             KafkaError: NOT_CONTROLLER, the node of the epoch is missing (`lost_nodes`).

@@ -157,13 +157,13 @@ def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
 def _unclean(
     state: PartitionState, told: Mapping[BrokerId, Reach], incomplete: frozenset[BrokerId]
 ) -> PartitionState:
-    """Return the state after an unclean election.
+    """Return the state after an unclean election of the candidate whose log reaches furthest.
 
     Args:
         state: present state of the partition.
         told: last epoch and end of each candidate's log.
-        incomplete: replicas with missing records; if two logs reach equally far, such a replica is not
-            elected.
+        incomplete: replicas with missing records. Such a replica is elected only if its log reaches further
+            than the logs of all complete candidates.
 
     Raises:
         KafkaError: ELECTION_NOT_NEEDED, the partition has a leader; ELIGIBLE_LEADERS_NOT_AVAILABLE, there is

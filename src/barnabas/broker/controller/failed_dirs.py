@@ -29,7 +29,7 @@ class FailedDirs:
         is_active: returns whether this broker is the controller.
         ask: sends a request to a broker. Called with the broker's id, which can be this broker's, and the
             request; returns the response, or raises BarnabasError.
-        on_news: called when the controller learns of more failed replicas.
+        on_news: called, without arguments, when the controller learns of more failed replicas.
     """
 
     def __init__(

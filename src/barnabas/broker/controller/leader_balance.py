@@ -56,8 +56,9 @@ class LeaderBalance:
 def imbalanced(image: ClusterImage, percentage: int) -> list[TopicPartition]:
     """Return the partitions whose preferred leader could lead now and does not lead.
 
-    The result has the partitions of a broker only if they are more than `percentage` percent of all
-    partitions whose preferred leader is this broker. A partition with a reassignment in progress is left out.
+    The percentage applies to each preferred leader separately. For example, a broker is the preferred leader
+    of 20 partitions, and `percentage` is 10. The result has partitions of this broker only if there are at
+    least 3. A partition with a reassignment in progress is left out.
     """
     electable = eligibility_of(image).electable
     preferred: dict[BrokerId, int] = {}

@@ -22,8 +22,8 @@ from barnabas.broker.metadata.image import PartitionState
 class Eligibility(NamedTuple):
     """Four sets of brokers: those that may be in sync, may be elected, are leaving, or may have lost records.
 
-    Each set applies to all partitions of which a broker has a replica. A broker is leaving if it is shutting
-    down or isolated from the others.
+    A set applies to all replicas of the brokers in it. The method `without` makes an exception for one
+    partition. A broker is leaving if it is shutting down or isolated from the others.
     """
 
     #: may stay in an ISR: they run, and have not restarted since they joined it
@@ -56,11 +56,11 @@ def least_in_sync(state: PartitionState, min_isr: int) -> int:
 def with_isr(
     state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int, unclean: frozenset[BrokerId] = frozenset()
 ) -> PartitionState:
-    """Return the state with another ISR, and the ELR and last known ELR that follow from it (KIP-966).
+    """Return `state` with `isr` as its ISR, and with the ELR and last known ELR that this causes (KIP-966).
 
-    If enough replicas are in sync (`least_in_sync`), the ELR and the last known ELR become empty. If too few
-    are in sync, members that leave the ISR join the ELR. Replicas in `unclean` are an exception: they leave
-    the ISR and the ELR, and join the last known ELR.
+    - If `isr` has at least `least_in_sync` members, the ELR and the last known ELR become empty.
+    - If `isr` has fewer members, replicas that leave the ISR join the ELR. A replica in `unclean` does not:
+      it leaves the ISR or the ELR, and joins the last known ELR.
 
     `min_isr` is the topic's ``min.insync.replicas``.
     """
@@ -75,13 +75,19 @@ def with_isr(
 def settle(state: PartitionState, min_isr: int, eligible: Eligibility) -> PartitionState:
     """Remove replicas that may not be in sync from the ISR, and replace a leader that may not lead.
 
-    `eligible` says which replicas may be in sync and may lead. `min_isr` is the topic's
-    ``min.insync.replicas``.
+    Return the new state, or `state` itself if nothing changes. If the partition has no leader that may lead,
+    the new leader is the first of these that exists:
 
-    Return the new state, or `state` itself if nothing changes. The new leader is a replica from the ISR, or
-    from the ELR if no replica in the ISR can lead. If none in the ELR can lead either, a leader that is
-    shutting down or isolated stays. If there is no such leader either, the partition has no leader until an
-    election (see `candidates`).
+    1. a replica in the ISR that can lead;
+    2. a replica in the ELR that can lead: it joins the ISR;
+    3. the present leader, if it is shutting down or isolated.
+
+    If there is none of them, the partition has no leader until an election (see `candidates`).
+
+    Args:
+        state: present state of the partition.
+        min_isr: the topic's ``min.insync.replicas``.
+        eligible: the brokers whose replicas may be in sync and may lead.
     """
     if _is_settled(state, min_isr, eligible) or state.is_missing:
         return state
@@ -134,10 +140,14 @@ def candidates(
 ) -> tuple[BrokerId, ...]:
     """Return the replicas that take part in an unclean election; an empty tuple if there is no election now.
 
-    There is no election while the partition has a leader, or no state in the metadata store. If the ISR or
-    the ELR has members, they certainly have all records, and the partition waits for one of them. If not, it
-    waits until all members of the last known ELR are in `electable`, because one of them may have the most
-    records. With `is_unclean_allowed` it does not wait.
+    There is no election in these cases:
+
+    - The partition has a leader, or no state in the metadata store.
+    - The ISR or the ELR has members. They certainly have all records, and the partition waits for one of
+      them.
+    - A member of the last known ELR is not in `electable`. This member may have the most records.
+
+    With `is_unclean_allowed`, only the first case prevents an election.
 
     All replicas in `electable` take part: a replica that left the ISR earlier may have more records than the
     ISR's last members.
@@ -153,13 +163,13 @@ def candidates(
 
 
 def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[BrokerId, ...]:
-    """Return the brokers that a partition without a leader needs for an election that is not unclean.
+    """Return the brokers for which a partition without a leader waits, if it allows no loss of records.
 
-    The members of the ISR and the ELR certainly have all records. If there are any, the result has all of
-    them, and the partition needs only one. If there are none, the partition needs all members of the last
-    known ELR. Then the result has the ones that are not in `electable`.
-
-    The result is empty if the partition has a leader, or no state in the metadata store.
+    - If the ISR or the ELR has members, return all their members. Each of them certainly has all records, so
+      the partition needs only one.
+    - If both are empty, return the members of the last known ELR that are not in `electable`. The partition
+      needs all of them.
+    - If the partition has a leader, or no state in the metadata store, return an empty tuple.
     """
     if state.leader != NO_BROKER or state.is_missing:
         return ()
@@ -184,11 +194,13 @@ def elect_uncleanly(state: PartitionState, leader: BrokerId) -> PartitionState:
 
 
 def elect_furthest(state: PartitionState, leader: BrokerId, min_isr: int) -> PartitionState:
-    """Return the state after the unclean election of `leader`, with the last known ELR unchanged.
+    """Return the state after the unclean election of `leader`. Other members stay in the last known ELR.
 
-    The leader's log must reach at least as far as the logs of all members of the last known ELR. The leader
-    may fail before `min_isr` replicas are in sync. It may then lose records that these members still have,
-    for example in a power failure. So the next election waits for all of these members again.
+    The caller ensures that the leader's log reaches at least as far as the log of each of these members. The
+    leader may fail before `min_isr` replicas are in sync. It may then lose records that one of these members
+    still has, for example in a power failure. So the next election waits for all of these members again.
+
+    If the leader alone is enough (`least_in_sync` is 1), the last known ELR becomes empty instead.
     """
     after = elect_uncleanly(state, leader)
     return with_isr(after._replace(last_known_elr=state.last_known_elr), after.isr, min_isr)

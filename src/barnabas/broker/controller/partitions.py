@@ -68,13 +68,16 @@ class IsrProposal(NamedTuple):
 class PartitionControl:
     """Elects leaders, decides on the ISRs that leaders propose, and removes dead brokers from ISRs.
 
-    A broker has a new epoch after each registration, and the controller processes each epoch once. The
-    controller removes the broker from the ISR of all its partitions, because the broker must catch up. After
-    an unclean stop it removes the broker from the ELR, too (KIP-966). It also removes each replica that the
-    broker has registered as incomplete from ISR and ELR. Then it stores that this epoch is admitted. The next
-    controller repeats all steps that were not stored. So a re-registered broker leaves every ISR before the
-    controller admits its new epoch (KIP-380, KIP-903). The controller neither waits for a broker that is
-    starting, nor elects it.
+    A broker has a new epoch after each registration. The controller processes each epoch once, in four steps:
+
+    1. Remove the broker from the ISR of all its partitions, because the broker must catch up.
+    2. If the broker stopped uncleanly, remove the broker from the ELR of these partitions, too (KIP-966).
+    3. If the broker has registered some of its replicas as incomplete, remove these from their ISR and ELR.
+    4. Store that the controller has admitted this epoch.
+
+    A newly elected controller repeats all steps that were not stored. So a re-registered broker leaves every
+    ISR before the controller admits the broker's new epoch (KIP-380, KIP-903). The controller neither waits
+    for a broker that is starting, nor elects it.
 
     Args:
         writes: writes to the metadata store while this broker is the controller.
@@ -233,17 +236,19 @@ class PartitionControl:
     async def alter(
         self, leader: BrokerId, broker_epoch: int, proposals: Sequence[IsrProposal]
     ) -> list[PartitionState | KafkaError]:
-        """Change ISRs as their leader proposes (KIP-497), or remove the requesting replica from them.
+        """Change ISRs as the broker `leader` proposes (KIP-497).
 
-        Return the new state for each proposal, or an error, in the order of `proposals`.
+        Return, in the order of `proposals`, the new state of each partition, or the error of a rejected
+        proposal.
 
         Args:
-            leader: broker that sends the proposals.
-            broker_epoch: its broker epoch.
-            proposals: one for each partition; a second one for a partition is rejected.
+            leader: sender of the proposals: the leader of the partitions, or a broker that requests to leave
+                their ISRs.
+            broker_epoch: the sender's broker epoch.
+            proposals: one for each partition; a second one for a partition is rejected (INVALID_REQUEST).
 
         Raises:
-            KafkaError: STALE_BROKER_EPOCH, the leader has registered again or is gone; NOT_CONTROLLER, this
+            KafkaError: STALE_BROKER_EPOCH, the sender has registered again or is gone; NOT_CONTROLLER, this
                 broker is not the controller, or cannot read or write the metadata store.
         """
         try:
@@ -288,12 +293,15 @@ class PartitionControl:
             return results
 
     def _altered(self, image: ClusterImage, leader: BrokerId, proposal: IsrProposal) -> Change:
-        """Return the changed state of the partition that `proposal` names.
+        """Return the partition that `proposal` names, with its states before and after the change.
+
+        `leader` is the sender of the proposal: the partition's leader, or a replica that requests to leave
+        the ISR.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_ID, no topic has the id; UNKNOWN_TOPIC_OR_PARTITION, the topic has no
-                such partition; INELIGIBLE_REPLICA, the requesting replica must stay in the ISR, because no
-                other one can lead; the errors of `check_proposal` for a wrong epoch or ISR.
+                such partition; INELIGIBLE_REPLICA, the sender requests to leave the ISR, but no other replica
+                can lead; the errors of `check_proposal` for a wrong epoch or ISR.
         """
         topic = image.topic_by_id(proposal.topic_id)
         if topic is None:

@@ -23,13 +23,14 @@ def place_replicas(
 ) -> list[tuple[BrokerId, ...]]:
     """Return replicas for `partitions` new partitions, the preferred leader of each first.
 
-    Leaders rotate over the brokers from a random start. In the first rotation the followers are the brokers
-    next to the leader, and in each later rotation they are one step further on. So if a broker fails, its
-    load spreads over the others. A rack gets a second replica of a partition only when every rack has one.
+    Leaders rotate over the brokers from a random start. With each rotation, the followers move one step away
+    from the leader, so that the load of a failed broker spreads over all others. For example, two replicas on
+    brokers 0, 1 and 2 give ``01 12 20``, and in the next rotation ``02 10 21``. A rack gets a second
+    replica of a partition only when every rack has one.
 
-    If there are too few `brokers`, each of them gets a replica, and the other replicas go to `others`, as in
-    Apache Kafka's KRaft. The brokers in `others` copy the records when they run. None of them becomes a
-    preferred leader.
+    If there are fewer `brokers` than replicas, each broker gets a replica, and the other replicas go to
+    `others`, as in Apache Kafka's KRaft. The brokers in `others` copy the records when they run. None of them
+    becomes a preferred leader.
 
     Args:
         brokers: brokers that can be in sync at once.
@@ -98,7 +99,8 @@ def _across_racks(
     """Return `count` brokers, chosen in the `order` of preference, and evenly from all racks.
 
     Each pass over `order` takes at most one broker from each rack, until there are `count` brokers. `racks`
-    has the rack of each broker. `count` must not exceed the number of brokers.
+    has the rack of each broker; all brokers without a rack (None) count as one rack. `count` must not exceed
+    the number of brokers.
     """
     chosen: list[BrokerId] = []
     used: Counter[str | None] = Counter()

@@ -60,9 +60,11 @@ class ProducerIdControl:
     def _first_of_all(self) -> int:
         """Return the first id to allocate when no allocated id is known.
 
-        This is so before the first allocation, and after a client of the metadata store has deleted the node
-        with the last id. If the store has other clients, the result is above all ids that controllers of
-        earlier epochs could allocate. If it has none, or in the first controller epoch, the result is 0.
+        No id is known before the first allocation, and after a client of the metadata store has deleted the
+        node with the last id.
+
+        - If no other client can use the metadata store, or this is the first controller epoch, return 0.
+        - In all other cases, return an id above all ids that controllers of earlier epochs could allocate.
         """
         is_shared = self._store.session_timeout > 0  # else no client could have deleted it
         return self._writes.epoch * _IDS_OF_AN_EPOCH if is_shared and self._writes.epoch > 1 else 0

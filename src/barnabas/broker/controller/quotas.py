@@ -46,11 +46,13 @@ class QuotaControl:
         """Change quotas of users, client ids and addresses. Return the error of each unchanged entity.
 
         All changes of an entity are made, or none. The error is INVALID_REQUEST for a change that is not
-        allowed. One transaction changes all entities of the same user. With `validate_only`, the changes are
-        only checked: the result has the entities with a change that is not allowed.
+        allowed. One transaction changes all entities of the same user. If the write fails, all these entities
+        have its error. With `validate_only`, the changes are only checked: the result has the entities with a
+        change that is not allowed.
 
         Raises:
-            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
+            KafkaError: NOT_CONTROLLER, this broker is not the controller; KAFKA_STORAGE_ERROR, the metadata
+                store cannot be read.
         """
         async with self._writes.answering() as image:
             errors: dict[QuotaEntity, KafkaError] = {}
@@ -73,10 +75,11 @@ class QuotaControl:
             return errors
 
     async def _write(self, group: Mapping[QuotaEntity, Mapping[str, str]]) -> list[Operation]:
-        """Return the operations that store the quotas in `group`. This method itself writes nothing.
+        """Return the operations that store the quotas in `group`.
 
-        `group` has for each entity all quotas that it will have, as text by name. If it has several entities,
-        these must have the same user.
+        This method itself reads the present nodes of the entities, and writes nothing. For each entity,
+        `group` has all quotas after the change, as text by name; a quota that `group` lacks is removed. All
+        entities in `group` must have the same user. An entity without a user must be the only one.
         """
         paths = [znodes.quota_config(entity) for entity in group]
         parents = _parents(group)

@@ -31,9 +31,9 @@ def origin_of(state: PartitionState) -> tuple[BrokerId, ...]:
 def begin(state: PartitionState, target: Sequence[BrokerId]) -> PartitionState:
     """Return the state with a reassignment to `target`. The partition may already have another reassignment.
 
-    An earlier reassignment may have added a replica that is not in `target`. This replica leaves at once,
-    unless it leads or is in the ISR, the ELR or the last known ELR. If it is, it leaves at the end of the
-    reassignment.
+    An earlier reassignment may have added a replica that is not in `target`. This replica leaves at the end
+    of the new reassignment if it leads, or is in the ISR, the ELR or the last known ELR. If not, it leaves at
+    once.
     """
     needed = {*target, *origin_of(state), *state.isr, *state.elr, *state.last_known_elr, state.leader}
     origin = origin_of(state)
@@ -58,9 +58,9 @@ def cancel(state: PartitionState) -> PartitionState:
 def is_complete(state: PartitionState, min_isr: int) -> bool:
     """Whether the old replicas can be removed. False if the partition has no reassignment.
 
-    All added replicas must be in sync. Also, at least `min_isr` replicas of the target must be in sync, or
-    the whole target if it has fewer replicas. So a replica that stays and is out of sync can delay the
-    reassignment only if `min_isr` requires it (as in Kafka since KRaft).
+    All added replicas must be in sync, and at least `min_isr` replicas of the target, or all if it has fewer.
+    For example, the replicas change from 1, 2, 3 to 1, 2, 4, and `min_isr` is 2. Then 4 must be in sync, and
+    one of 1 and 2. The rule is that of Kafka since KRaft.
     """
     if not is_moving(state):
         return False

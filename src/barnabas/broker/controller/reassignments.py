@@ -34,9 +34,9 @@ _RETRY = 1.0
 class ReassignmentControl:
     """The part of the controller that moves partitions to other brokers.
 
-    A partition's replicas are in its topic's node, and its other state is in the state node. One transaction
-    writes both. Reassignments in progress are only in the metadata store, so that the next controller
-    continues them.
+    In the metadata store, a topic's node has the replicas of its partitions. Each partition has a node of its
+    own for its other state, such as the leader. One transaction writes both nodes. Reassignments in progress
+    are only in the metadata store, so that the next controller continues them.
 
     Args:
         writes: writes to the metadata store while this broker is the controller.
@@ -68,12 +68,19 @@ class ReassignmentControl:
     async def alter(
         self, targets: Mapping[TopicPartition, Sequence[BrokerId] | None], *, may_change_factor: bool = True
     ) -> dict[TopicPartition, KafkaError]:
-        """Start reassignments. Return the error of each partition that is not moved.
+        """Start or cancel reassignments. Return the error of each partition that is not changed.
+
+        This method does not wait for the end of the reassignments.
 
         Args:
-            targets: new replicas of each partition, the preferred leader first; None cancels its
+            targets: new replicas of each partition, the preferred leader first; None cancels the partition's
                 reassignment.
             may_change_factor: whether a partition may get more or fewer replicas (KIP-860).
+
+        Returns:
+            The errors: UNKNOWN_TOPIC_OR_PARTITION; NO_REASSIGNMENT_IN_PROGRESS, there is none to cancel;
+            INVALID_REPLICA_ASSIGNMENT, the new replicas are not allowed; INVALID_REPLICATION_FACTOR, their
+            number may not change; or the error of a failed write.
 
         Raises:
             KafkaError: NOT_CONTROLLER, this broker is not the controller; KAFKA_STORAGE_ERROR, the metadata
@@ -206,11 +213,13 @@ class ReassignmentControl:
     def _transactions(
         self, topic: TopicImage, changes: Mapping[int, PartitionState]
     ) -> Iterator[tuple[Sequence[int], list[Operation]]]:
-        """Yield the transactions that store `changes`, the new states of partitions of `topic`, in order.
+        """Yield the transactions that store the new states of partitions of `topic`.
 
-        Each comes as a pair. The first item has the partitions that are not stored if the transaction fails:
-        its own, and those of all later transactions. The second item has its operations. A transaction
-        changes at most `_CHANGED_AT_ONCE` partitions.
+        The caller executes the transactions in this order. `changes` has the new states by partition number.
+        A transaction changes at most `_CHANGED_AT_ONCE` partitions. Each transaction is a pair:
+
+        1. the partitions that are not stored if this transaction fails: its own, and those of all later ones;
+        2. the operations of the transaction.
         """
         states = list(topic.partitions)
         numbers = sorted(changes)

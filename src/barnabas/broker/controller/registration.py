@@ -27,9 +27,9 @@ _SESSIONS_WAITED_OUT = 2.0
 async def check_registered(loader: MetadataLoader, broker: BrokerId, epoch: int) -> ClusterImage:
     """Return the metadata image if the broker is registered in this epoch.
 
-    If the image does not show that, this function first reads the latest registrations from the metadata
-    store. A broker that gets one of these errors gives up all its leaderships. So an old image must not cause
-    the error.
+    If the present image lacks this registration, first read the latest registrations from the metadata store.
+    A broker gives up all its leaderships when it gets BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH, so an
+    old image must not cause such an error.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED, no such broker is registered; STALE_BROKER_EPOCH, the broker is

@@ -65,10 +65,10 @@ async def reaches(
 async def failed_replicas(
     ask: Ask, image: ClusterImage, broker: BrokerId
 ) -> frozenset[TopicPartition] | None:
-    """Ask a broker which of its replicas it cannot use, and return their partitions.
+    """Ask `broker` for its replicas whose log directory has failed, and return their partitions.
 
-    The broker's log directories with these replicas have failed. Return None if the broker does not answer
-    for all of its replicas in `image`.
+    The result is empty if none has failed. Return None if the request fails, or if the broker has registered
+    again since `image`. Also return None if the response lacks a replica that the broker has in `image`.
     """
     partitions = [
         TopicPartition(name, number)

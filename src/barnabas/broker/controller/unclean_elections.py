@@ -30,12 +30,13 @@ _NAMED = 20
 class UncleanElections:
     """Asks candidates for the ends of their logs, and elects the replica whose log reaches furthest.
 
-    An election waits for all members of the partition's last known ELR. With
-    ``unclean.leader.election.enable``, it takes place among the live replicas at once. Log lines name the
-    awaited brokers, and the partitions that may lose records.
+    - Without ``unclean.leader.election.enable``, an election waits until all members of the partition's last
+      known ELR run and have answered. Log lines name the awaited brokers.
+    - With this setting, an election takes place at once, among the live replicas. Log lines name the
+      partitions that may lose records.
 
-    A replica that its broker has registered as incomplete is never elected here. If it is a member of the
-    last known ELR, the election waits until the replica is complete. A user who accepts the loss of records
+    A replica that its broker has registered as incomplete is never elected here. Without the setting, an
+    election waits until each member of the last known ELR is complete. A user who accepts the loss of records
     can start an unclean election meanwhile (`ElectionControl`).
 
     Args:
@@ -63,10 +64,11 @@ class UncleanElections:
         self._told: dict[tuple[BrokerId, ...], int] = {}
 
     def begin(self) -> None:
-        """Start a task that elects leaders of partitions without one, if an unclean election is possible now.
+        """Start a background task that elects leaders for partitions without one, where that is possible now.
 
-        The task retries with pauses until there is no such partition. If the task already runs, it makes the
-        next attempt at once.
+        `candidates` says when an unclean election is possible. The task retries with pauses while there are
+        such partitions, and ends if this broker is no longer the controller. If the task already runs, it
+        makes the next attempt at once.
         """
         self._is_due = True
         self._news.set()

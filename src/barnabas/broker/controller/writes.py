@@ -81,10 +81,12 @@ class ControllerWrites:
     async def deciding(self) -> AsyncIterator[ClusterImage]:
         """Return a context for one decision, with a metadata image that shows all earlier decisions.
 
-        To enter the context, wait until no other task is in such a context, and until the image is current.
+        Only one task at a time can be in such a context. To enter it, a task waits for the others, and until
+        the image is current. This method does not check whether this broker is the controller.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the metadata store cannot be reached any more.
+            KafkaError: KAFKA_STORAGE_ERROR, the metadata store cannot be reached any more. The context raises
+                this error at its beginning, and in place of a StoreUnavailableError of the caller's code.
         """
         async with self.lock:
             try:

@@ -42,8 +42,9 @@ class Coordinator(CoordinatorRuntime[S]):
         topic: the internal topic.
         log: the partitions of the topic.
         view: settings of the broker, and its image (copy) of the cluster's metadata.
-        make_shard: makes the shard of one partition.
-        planned_partitions: number of partitions that the topic will get, used until it exists.
+        make_shard: called with the context of one partition (its number, clock and timers). Returns the
+            partition's shard, the object that has the state of the partition's keys.
+        planned_partitions: number of partitions that the topic will get, used until the topic exists.
         write_timeout_ms: time limit of an append; after it the client gets a retriable error.
         more: the other arguments of `CoordinatorRuntime`.
     """
@@ -65,10 +66,11 @@ class Coordinator(CoordinatorRuntime[S]):
         self._planned_partitions = planned_partitions
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
-        """Load the topic's partitions that this broker leads after `delta`, and unload all others.
+        """Begin to load the topic's partitions that this broker leads after `delta`, and unload all others.
 
-        If the topic was deleted and created again, first unload all partitions of the former topic. If
-        `delta` does not change the topic, do nothing. `node_id` is the id of this broker.
+        The call does not wait for the loads. If the topic was deleted and created again, first unload all
+        partitions of the former topic. If `delta` does not change the topic, do nothing. `node_id` is the id
+        of this broker.
         """
         if self.topic not in delta.topics:
             return

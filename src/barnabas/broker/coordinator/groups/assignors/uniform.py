@@ -42,10 +42,11 @@ def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -
 
 
 def _level(draft: AssignmentDraft) -> None:
-    """Change the draft so that the members' numbers of partitions differ by at most one.
+    """Give each partition an owner, so that the members' numbers of partitions differ by at most one.
 
-    Partitions move only from members with more than their share. These partitions, and those without an
-    owner, go to the members with less than their share.
+    A member's share is the mean number of partitions, rounded down or up. Partitions move only from members
+    with more than their share. They, and the partitions without an owner, go to members with less than their
+    share. Without members, do nothing.
     """
     if not draft.loads:
         return
@@ -70,7 +71,7 @@ def _level(draft: AssignmentDraft) -> None:
 def _is_far(draft: AssignmentDraft, topic: str, partition: int, owner: int) -> bool:
     """Whether the racks of the partition's replicas are known, and the owner's rack is none of them.
 
-    Such partitions move first. False for a partition without an owner.
+    Such partitions move first. False if `owner` is `NOBODY`. An owner without a rack is far from all racks.
     """
     racks = draft.racks(topic, partition)
     return bool(racks) and owner != NOBODY and draft.rack(owner) not in racks
@@ -79,7 +80,8 @@ def _is_far(draft: AssignmentDraft, topic: str, partition: int, owner: int) -> b
 def _fill(draft: AssignmentDraft, free: list[tuple[str, int]], room: list[int]) -> None:
     """Give the partitions in `free` to members, if possible to a member in the rack of one of the replicas.
 
-    `room` has for each member the number of partitions that it can still get. This function changes `room`.
+    `free` has pairs of a topic and a partition number. `room` has for each member the number of partitions
+    that it can still get; the sum must be enough for `free`. This function changes `room`.
     """
     waiting: dict[str | None, list[int]] = {}
     for member in reversed(range(len(room))):
@@ -162,11 +164,11 @@ def _balance_topic(draft: AssignmentDraft, topic: str) -> bool:
 
 
 def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield without end the member that gets the next partition, with its present number of partitions.
+    """Yield (number of partitions, member) for the member that gets the next partition, without end.
 
-    `members` must be sorted by their numbers of partitions. In the first round, each member with the fewest
-    partitions comes once. Each later round also has the members that had one partition more than the members
-    of the round before. The caller must give each member a partition before the next step.
+    In `members`, the ones with the fewest partitions must come first. The caller must give the yielded member
+    a partition before the next step. For example, members A and B have 1 partition each, and C has 2. Then
+    the order is A, B, and from then on A, B, C in each round.
     """
     end = 0
     for level in count(draft.loads[members[0]]):
@@ -179,11 +181,16 @@ def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, i
 def _givers(
     draft: AssignmentDraft, members: list[int], owned: dict[int, list[int]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the member that gives up the next partition, with its present number of partitions.
+    """Yield (number of partitions, member) for the member that gives up the next partition of one topic.
 
-    Members with the most partitions come first. `members` must be sorted by their numbers of partitions, and
-    `owned` has the topic's partitions of each member. Before the next step, the caller must take a partition
-    from the yielded member, both in `owned` and in `draft`.
+    Members with the most partitions come first. The iterator ends when no member has partitions of the topic.
+    Before the next step, the caller must take a partition from the yielded member, both in `owned` and in
+    `draft`.
+
+    Args:
+        draft: the assignment, with the number of partitions of each member.
+        members: the topic's subscribers; the ones with the fewest partitions must come first. Changed.
+        owned: the topic's partitions of each member.
     """
     start = end = len(members)
     level = draft.loads[members[-1]]

@@ -81,10 +81,10 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members), default=0)
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Whether a member with these protocols can join.
+        """Whether a member with this protocol type and these protocols can join.
 
-        The protocol type must be that of the group, and all members must support one of `protocols`. A group
-        without members accepts any protocols, but the protocol type and the list must not be empty.
+        `protocol_type` must be the group's type. At least one of `protocols` must be a protocol that all
+        present members support. A group without members accepts any type and protocols that are not empty.
         """
         if not self.members:
             return bool(protocol_type) and bool(protocols)

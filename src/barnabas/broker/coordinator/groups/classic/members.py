@@ -92,7 +92,11 @@ class Members:
         self._count(member.protocols, -1)
 
     def replace(self, old: ClassicMember, new: ClassicMember) -> None:
-        """Replace a static member by its successor, which has another member id."""
+        """Replace the static member `old` by `new`, which has the same instance id and another member id.
+
+        `new` takes the place of `old` in the order of the members. The caller must answer the delayed
+        requests of `old` first.
+        """
         self._count(old.protocols, -1)
         members = [new if member is old else member for member in self._members.values()]
         self._members = {member.member_id: member for member in members}

@@ -240,8 +240,8 @@ class ClassicMembership:
     def _remove(self, group: ClassicGroup, leaver: MemberIdentity) -> bool:
         """Remove a member or a pending member.
 
-        `leaver` names it by its member id or, if that is empty, by its instance id. Return True for a member,
-        and False for a pending member, which leaves without a rebalance.
+        `leaver` has the member id. If this id is empty, the instance id names the member. Return True for a
+        member, and False for a pending member, which leaves without a rebalance.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_INSTANCE_ID, another member has the

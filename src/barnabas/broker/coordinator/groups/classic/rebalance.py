@@ -156,10 +156,15 @@ class Rebalance:
         return []
 
     def _complete_join(self, group: ClassicGroup) -> list[GroupRecord]:
-        """Complete the join phase: remove dynamic members that have not joined, and answer the others.
+        """Complete the join phase: remove dynamic members that have not joined, and answer JoinGroup.
 
-        Extend the join phase instead while the pause after a failed write runs, or if only static members
-        remain and none of them has joined. If no member is left, return the record of the empty group.
+        Return the records to append. There are four cases:
+
+        - The last assignment could not be stored, and the pause after this failure runs (`group.is_held`):
+          only extend the join phase, and return no records.
+        - No member is left: return the record of the empty group.
+        - Only static members are left, and none has joined: extend the join phase, and return no records.
+        - In all other cases: begin the next generation, and return no records.
         """
         self._timers.cancel(_join_key(group))
         if group.is_held:  # a rebalance timeout may be shorter than that

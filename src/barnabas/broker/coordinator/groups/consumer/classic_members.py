@@ -47,15 +47,17 @@ class ClassicMembers:
     def join(
         self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        """Handle JoinGroup. The response does not wait for other members.
+        """Handle JoinGroup of the classic protocol. The response does not wait for other members.
 
-        If a static member of the consumer protocol comes back with the classic protocol, the group can become
-        classic (`may_downgrade`).
+        From JoinGroup v4 on, a dynamic member without a member id gets one with the error MEMBER_ID_REQUIRED
+        in the response, and does not join yet. If a static member of the consumer protocol comes back with
+        the classic protocol, the group can become classic (`may_downgrade`).
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, the group is full; INCONSISTENT_GROUP_PROTOCOL, the protocols
-                do not fit those of the group or cannot be decoded; UNKNOWN_MEMBER_ID, there is no such
-                member; FENCED_INSTANCE_ID, another member has the instance id.
+                do not fit those of the group or cannot be decoded. Only if a static member sends a member id:
+                UNKNOWN_MEMBER_ID, no member has the instance id; FENCED_INSTANCE_ID, another member has the
+                instance id.
         """
         instance_id = request.group_instance_id
         member_id = request.member_id or f"{instance_id or caller.client_id}-{self._unique()}"
@@ -109,11 +111,11 @@ class ClassicMembers:
     def _find(self, draft: GroupDraft, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
         """Return the member as it was before the request, or a new one.
 
-        If a static member has restarted, replace it in the draft.
+        If a static member has restarted, replace its predecessor in the draft, and return its successor.
 
         Raises:
-            KafkaError: if a static member sends a member id: UNKNOWN_MEMBER_ID, no member has the instance
-                id; FENCED_INSTANCE_ID, another member has it.
+            KafkaError: only if the request has an instance id and a member id: UNKNOWN_MEMBER_ID, no member
+                has the instance id; FENCED_INSTANCE_ID, another member has the instance id.
         """
         group, instance_id = draft.group, request.group_instance_id
         if instance_id is None:
@@ -235,7 +237,7 @@ def _check_protocols(group: ConsumerGroup, protocol_type: str, protocols: tuple[
 def _check(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[ConsumerMember, ClassicSide]:
-    """Return the member of the classic protocol that sent a request, and its fields from JoinGroup.
+    """Return the member that sent a request by the classic protocol, and what the member sent in JoinGroup.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, there is no such member, or it uses the consumer protocol;

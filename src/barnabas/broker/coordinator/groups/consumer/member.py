@@ -121,11 +121,13 @@ class ConsumerMember(NamedTuple):
         )
 
     def _without_unsubscribed(self, owned: Partitions | None, subscribed: Set[TopicId]) -> ConsumerMember:
-        """Return a copy of the member without partitions of topics that it no longer subscribes to.
+        """Return the member without the partitions of topics to which it no longer subscribes.
 
-        `subscribed` are its topics, and `owned` the partitions that it reports as owned; None if it reports
-        nothing. If the member may still own partitions of other topics, it must revoke them before it gets a
-        new target.
+        If the member may still own such partitions, it must revoke them before it gets a new target. If there
+        are no such partitions, return the member itself.
+
+        `subscribed` are the topics to which the member subscribes. `owned` are the partitions that the member
+        reports as owned; None if it reports nothing.
         """
         kept = {topic: partitions for topic, partitions in self.assigned.items() if topic in subscribed}
         if len(kept) == len(self.assigned):

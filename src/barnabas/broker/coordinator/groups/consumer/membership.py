@@ -354,8 +354,10 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -
     `owned` are the partitions that the member reports as owned; None if it reports nothing.
 
     A member may use 0 (to join), its current epoch, or its previous one. With the previous epoch, the member
-    must report the partitions that it owns, and the coordinator must have assigned all of them to it. A
-    member whose stored state is unknown must report that it owns no partitions.
+    must report the partitions that it owns, and the coordinator must have assigned all of them to it.
+
+    The log may contain a member state that this version does not know (`MemberState.UNKNOWN`). With any
+    epoch, such a member must report that it owns no partitions.
     """
     if member.state is MemberState.UNKNOWN and (owned is None or owned):
         raise _fenced("The consumer group member is in a unknown state.")
