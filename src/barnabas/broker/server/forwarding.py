@@ -44,7 +44,8 @@ class Forwarding:
         view: settings of this broker, and its image (copy) of the cluster's metadata.
         to_controller: sends requests to the controller.
         loader: updates this broker's image.
-        connection: takes the place of a client's connection in this broker's own requests.
+        connection: represents the client in requests that this broker itself sends (`send`), because no
+            client's connection exists then.
     """
 
     def __init__(
@@ -123,12 +124,13 @@ class Forwarding:
     ) -> Response | None:
         """Send a request to the broker `controller`, and return the response.
 
-        Return None if that broker is not the controller, or cannot be reached. If it is another broker, wait
-        after the response until this broker's image contains the result of the request (`_see_result`).
+        Return None if the broker `controller` is not the controller, or cannot be reached. If `controller` is
+        this broker, execute the request with `served`. If not, return the response only when this broker's
+        image contains the result of the request, or after 5 seconds at most (`_see_result`).
 
         Args:
-            controller: broker that is asked; this broker itself executes the request by `served`.
-            served: the API of the request.
+            controller: id of the broker that is possibly the controller.
+            served: the API of the request, as this broker serves it.
             context: context of the client's request.
             request: the request.
             timeout_s: longest wait for the other broker, in seconds.

@@ -91,11 +91,11 @@ class Collections:
 
 @contextmanager
 def short_collections() -> Iterator[Collections]:
-    """Within this context, a full collection examines only objects created since the last full collection.
+    """Within this context, a full garbage collection examines only objects created since the last one.
 
-    So collections stay short. This matters because each one blocks the whole process, and one large request
-    can cause one. No collection runs before `Collections.begin`, because the broker keeps nearly all objects
-    of its start.
+    So garbage collections stay short. This matters because each one blocks the whole process, and one large
+    request can cause one. No collection runs before `Collections.begin`, because the broker keeps nearly all
+    objects of its start.
 
     Python still frees an old object at once when nothing refers to it. Only old objects in a reference cycle
     wait for `Collections.collect_all`, which the caller must call. A broker has hardly any such cycles.
@@ -117,10 +117,10 @@ def short_collections() -> Iterator[Collections]:
 async def collect_all_when_idle(
     collections: Collections, silent_for: Callable[[], float], cpu_time: Callable[[], float] = process_time
 ) -> None:
-    """Collect all objects whenever a collection is due and the broker is idle. Never returns.
+    """Run a garbage collection of all objects whenever one is due and the broker is idle. Never returns.
 
     The broker is idle if it used little CPU time and no client has sent anything for some time. A broker that
-    is never idle for long enough never makes such a collection.
+    is never idle for long enough never runs a garbage collection of all objects.
 
     Args:
         collections: decides when a collection is due, and runs it.

@@ -125,10 +125,11 @@ class IsolationWatch:
                 self._set(isolated=True)
 
     def _is_alone(self, others: int) -> bool:
-        """Whether enough consecutive checks have failed to call this broker isolated.
+        """Whether this broker is isolated, after a number of consecutive failed checks.
 
-        A controller is isolated only if there are at least two other brokers. Any other broker is isolated
-        only if one of its live in-sync followers has not fetched since the first of these checks.
+        - The controller is isolated after at least `LOOKS` + 1 failed checks, if `others` is at least 2.
+        - Any other broker is isolated after at least `LOOKS` + 2 failed checks. In addition, one of its live
+          in-sync followers must not have fetched since the first of these checks.
 
         Args:
             others: number of other running brokers that have not reported that they are isolated.

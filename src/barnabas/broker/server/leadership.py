@@ -59,10 +59,9 @@ class Leadership:
     async def allocate_producer_ids(self, to_controller: ToController) -> range:
         """Request a block of producer ids from the controller, and return it.
 
-        If the controller rejects this broker's epoch, also end all leaderships (`epoch_ended`).
-
         Raises:
-            KafkaError: the controller gives no block now.
+            KafkaError: the controller gives no block now. If the reason is that the controller rejects this
+                broker's epoch, this method first ends all leaderships (`epoch_ended`).
         """
         epoch = self._view.broker_epoch
         try:

@@ -111,7 +111,10 @@ def run(
     beside: Companion | None = None,
     users: Users = NO_USERS,
 ) -> None:
-    """Run `serve` on a new event loop, with the same arguments. Raises the errors of `serve`."""
+    """Run a broker on a new event loop until SIGTERM or SIGINT, then stop it cleanly.
+
+    The arguments, and the errors that the function raises, are those of `serve`.
+    """
     event_loop.run(serve(config, on_ready, beside, users=users))
 
 

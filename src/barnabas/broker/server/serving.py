@@ -64,9 +64,17 @@ def served_apis(parts: Iterable[object]) -> ServedApis:
 
 
 def _served(api: Api[Any], found: Parts, common: _Common) -> Served:
-    """Return an API with its handler, and wrap the handler in all checks that the API declares.
+    """Return an API with its handler, wrapped in all checks that the API declares.
 
     For each request, the check that this function adds last runs first.
+
+    Args:
+        api: the declaration of the API.
+        found: finds the parts of the broker that the handler requires.
+        common: the parts of the broker that the checks require.
+
+    Raises:
+        TypeError: the handler requires a part that is missing, or that exists more than once.
     """
     own = api.using(*(found.of(kind, api.name) for kind in api.parts))
     handle = own.handle

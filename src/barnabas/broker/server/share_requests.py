@@ -37,9 +37,10 @@ def member_of(request: ShareFetchRequest | ShareAcknowledgeRequest) -> Member:
 
 
 def refuses(ports: SharePorts, context: RequestContext) -> Callable[[Target], KafkaError | None]:
-    """Return a function that returns the error for a partition that the client may not read.
+    """Return a function that checks whether the client may read a partition.
 
-    The function returns None if the client may read the partition, or if the topic is unknown.
+    The function returns TOPIC_AUTHORIZATION_FAILED if the client may not read the partition. It returns None
+    if the client may read the partition, or if the topic is unknown.
     """
     names, access = ports.view.image.topic_names, context.access
 
@@ -55,10 +56,10 @@ def refuses(ports: SharePorts, context: RequestContext) -> Callable[[Target], Ka
 def acknowledging_of(
     ports: SharePorts, context: RequestContext, request: ShareFetchRequest | ShareAcknowledgeRequest
 ) -> Acknowledging:
-    """Return the acknowledgements in a request, ready to be applied (`Acknowledging.steps`).
+    """Return the acknowledgements in a request. The caller must apply them (`Acknowledging.steps`).
 
-    They can renew acquisition locks if the request says that it has renewals, and the settings of the group
-    allow this.
+    An acknowledgement can renew acquisition locks if the field `is_renew_ack` of the request is true, and the
+    settings of the group allow renewals.
     """
     member = member_of(request)
     by_target = [

@@ -98,10 +98,22 @@ class ReplicaFetch(Fetch):
         return read.chunks
 
     def _parts_ways(self, partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
-        """Whether the follower's log diverges from this one.
+        """Whether the follower's log diverges from this leader's log, so that the follower must truncate.
 
-        If the logs diverge, set `data.diverging_epoch` to the epoch and the offset for the follower's
-        truncation. If this leader has lost its log, the follower must truncate to the leader's log end.
+        If so, set `data.diverging_epoch` to the epoch and the end offset for the truncation.
+
+        The leader's log can be empty and without a leader epoch, for example after the loss of its disk. Then
+        the logs diverge if the follower's fetch offset is above the leader's log end offset. The follower
+        must truncate to the leader's log end offset.
+
+        Args:
+            partition: the partition, which this broker leads.
+            target: the fetched partition, with the follower's fetch offset and last fetched epoch.
+            data: the partition's part of the response.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, the last fetched epoch is before all leader epochs in the
+                leader's log.
         """
         log = partition.log
         if log.latest_epoch != NO_LEADER_EPOCH or log.log_start_offset < log.log_end_offset:

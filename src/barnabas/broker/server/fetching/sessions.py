@@ -444,9 +444,12 @@ class FetchSessions:
     ) -> FetchSession | None:
         """Return the session that `request` opens or continues; None if the fetch has no session.
 
-        A request with the initial epoch or the final epoch first closes the session that it names, if any. A
-        request with the initial epoch and with topics then opens a session. The result is None if the request
-        opens no session, or if there is no room for another session.
+        The session epoch of the request decides:
+
+        - Initial epoch: close the session with the request's session id, if any. If the request has topics,
+          open a session. Return None if it has no topics, or if there is no room for another session.
+        - Final epoch: close the session with the request's session id, if any, and return None.
+        - Any other epoch: apply the changes in the request to the session with the request's session id.
 
         Args:
             request: the client's Fetch request.
@@ -455,7 +458,9 @@ class FetchSessions:
             targets: targets of the request's partitions, if the caller has already created them.
 
         Raises:
-            KafkaError: the errors of `find` and `advance`.
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, `owner` has no such session, or the session has too many
+                partitions now; INVALID_FETCH_SESSION_EPOCH, the request does not have the session's next
+                epoch; FETCH_SESSION_TOPIC_ID_ERROR, only one of request and session uses topic ids.
         """
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if self._of(request.session_id, owner) is not None:
@@ -525,8 +530,14 @@ class FetchSessions:
     ) -> ReplicaSession | None:
         """Return the session that a follower's request opens or continues; None if the fetch has no session.
 
-        Notify the listeners in `self.watchers` of the request. A request with an initial or final epoch first
-        closes the follower's session. If the session has a delayed fetch, answer that fetch first.
+        Notify all `watchers` of this object of the fetch. The session epoch of the request decides:
+
+        - Initial epoch: close the follower's session, if any. If the request has topics, open a session. If
+          not, return None.
+        - Final epoch: close the follower's session, if any, and return None.
+        - Any other epoch: apply the changes in the request to the follower's session.
+
+        If a session that this method closes or changes has a delayed fetch, first answer the delayed fetch.
 
         Args:
             request: the follower's Fetch request.
@@ -535,8 +546,9 @@ class FetchSessions:
             targets: targets of the request's partitions, if the caller has already created them.
 
         Raises:
-            KafkaError: the errors of `find`. FETCH_SESSION_ID_NOT_FOUND also if the session has too many
-                partitions.
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, the follower has no such session, or the session has too
+                many partitions now; INVALID_FETCH_SESSION_EPOCH, the request does not have the session's next
+                epoch; FETCH_SESSION_TOPIC_ID_ERROR, only one of request and session uses topic ids.
         """
         self.note_fetch()
         session = self._of_replicas.get(replica)

@@ -133,8 +133,11 @@ def _impossible(
 ) -> dict[TopicPartition, ErrorCode]:
     """Return an error for each partition if at least one of them cannot be added to a transaction.
 
-    A partition cannot be added if it does not exist, or if the client may not write to it. All other
-    partitions then get OPERATION_NOT_ATTEMPTED. If all can be added, return an empty dictionary.
+    - TOPIC_AUTHORIZATION_FAILED: the client may not write to the partition.
+    - UNKNOWN_TOPIC_OR_PARTITION: the partition does not exist.
+    - OPERATION_NOT_ATTEMPTED: every other partition.
+
+    If all partitions can be added, return an empty dictionary.
     """
     errors = {}
     for tp in partitions:

@@ -114,16 +114,17 @@ def _created(
 ) -> CreatableTopicResult:
     """Return the result for a created topic.
 
-    If the client may not describe the settings of the topic, the result has TOPIC_AUTHORIZATION_FAILED for
-    them. It then has no settings, and -1 as the number of partitions and the replication factor.
+    If the client may not describe the settings of the topic, `topic_config_error_code` of the result is
+    TOPIC_AUTHORIZATION_FAILED. The result then has no settings, and -1 as the number of partitions and as the
+    replication factor.
 
     Args:
         settings: describes the settings of topics.
         access: permissions of the client.
         topic: the created topic.
         asked: the topic as the client asked for it.
-        plain: the list of settings that all topics without settings of their own share. The first call for
-            such a topic fills the list.
+        plain: settings of a topic for which the client gave no settings. The first call for a topic without
+            given settings fills the list. Later calls use it again.
     """
     if not access.on_topic(Operation.DESCRIBE_CONFIGS, topic.name):
         return CreatableTopicResult(

@@ -88,11 +88,11 @@ class _Deletion(NamedTuple):
 
 
 async def _followers_have_deleted(deletions: list[_Deletion], timeout_ms: int) -> None:
-    """Wait until the low watermarks show the deletions, or until `timeout_ms` have passed.
+    """Wait until each partition's low watermark reaches its new log start offset, at most `timeout_ms`.
 
-    Write each partition's low watermark or error into its result. The error is REQUEST_TIMED_OUT after the
-    time limit. If this broker's leadership has ended, it is the error of `Partition.check_leader`. Ignore
-    deletions whose result already has an error.
+    Write the low watermark or an error into the `result` of each deletion. The error is REQUEST_TIMED_OUT
+    after the time limit. If this broker's leadership has ended, it is the error of `Partition.check_leader`.
+    Ignore deletions whose `result` already has an error.
     """
     left = [deletion for deletion in deletions if not deletion.result.error_code]
 
@@ -124,7 +124,14 @@ def _plan(
 ) -> _Deletion:
     """Return the deletion of the records before `offset`; for -1, of those before the high watermark.
 
-    This deletes nothing yet. `result` is the part of the response about the partition.
+    This deletes nothing yet.
+
+    Args:
+        replicas: finds the partitions of this broker.
+        topic: name of the topic.
+        index: number of the partition.
+        offset: offset in the request.
+        result: the partition's part of the response, which becomes `result` of the deletion without a change.
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION, the topic is internal; POLICY_VIOLATION, its cleanup policy does

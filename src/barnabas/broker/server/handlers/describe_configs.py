@@ -1,7 +1,8 @@
 """DescribeConfigs v1-4: returns the settings of topics and of this broker (KIP-133, KIP-226, KIP-569).
 
-Each setting has its value, source, synonyms, type and documentation. A group has settings even before it
-exists (KIP-848), and so has a client-metrics resource (KIP-714). Broker loggers (KIP-412) have no settings.
+Each setting has its value, source, synonyms, type and documentation. The broker also returns the settings of
+groups (KIP-848) and of client-metrics resources (KIP-714), even before they exist. Broker loggers (KIP-412)
+have no settings.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ The lag is the number of records from the start offset to the high watermark tha
 partition's leader has stored the first finished records.
 
 Retention or DeleteRecords can delete records after the group's stored start offset. The partition's leader
-stores a new start offset only at its next change. Until then, this broker does not count the deleted records:
-the lag is at most the number of records from the log start offset on. Apache Kafka counts them.
+stores a new start offset only with the next change of the group's state. Until then, this broker does not
+count the deleted records: the lag is at most the number of records from the log start offset on. Apache Kafka
+counts them.
 """
 
 from __future__ import annotations
@@ -175,10 +176,11 @@ def _all_topics(group: ShareGroup | None, access: Access) -> Mapping[str, Collec
 async def _bounds(
     ports: Ports, states: Mapping[TopicPartition, ShareState | KafkaError]
 ) -> dict[TopicPartition, Bounds]:
-    """Return the log start offset and the high watermark of each partition in `states` with a start offset.
+    """Return the log start offset and the high watermark of partitions, by partition.
 
-    If this broker does not lead a partition, ask the partition's leader. Leave out the partition if the
-    leader does not return both offsets.
+    Leave out a partition if its value in `states` is an error, or is a state without a start offset. If this
+    broker does not lead a partition, ask the partition's leader. Leave out the partition if the leader does
+    not return both offsets.
     """
     bounds: dict[TopicPartition, Bounds] = {}
     unknown = []

@@ -109,7 +109,8 @@ def _filled(
 ) -> Iterator[int]:
     """Fill in the response up to its limit. Leave out the partitions that the request repeats.
 
-    After each step, yield how many topics, partitions and ranges it has described.
+    Yield 1 for each topic and for each partition, and then the numbers of the partition's ranges, at most
+    `LISTED_AT_ONCE` at a time. The caller can let the event loop serve requests at each yield.
     """
     room = max(1, min(request.response_range_limit, MOST_RANGES))
     seen = set()

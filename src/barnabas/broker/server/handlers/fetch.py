@@ -158,7 +158,7 @@ async def _fetch_named(
 def _fetch(
     ports: Ports, context: RequestContext, request: FetchRequest, targets: Sequence[FetchTarget] = ()
 ) -> MaybeAwaitable[FetchResponse]:
-    """Execute a client's fetch, and first open or continue its session.
+    """Open or continue the session of a client's fetch, then execute the fetch.
 
     Return the response, or an awaitable of it. If the session cannot continue, the response has the error.
 

@@ -1,8 +1,9 @@
 """ListTransactions v0-2: lists the transactional ids that this broker coordinates (KIP-664).
 
-Clients can filter them by state, by producer id, by duration (v1, KIP-994) and by a pattern of the id (v2,
-KIP-1152). Patterns have the syntax of RE2. The broker rejects a pattern if its search takes longer than five
-seconds.
+Clients can filter the ids by the state of the transaction and by the producer id. From v1 on they can also
+filter by the time since the transaction began (KIP-994). From v2 on they can also filter by a pattern of the
+id (KIP-1152). Patterns have the syntax of RE2. The broker rejects a pattern if its search takes longer than
+five seconds.
 """
 
 from __future__ import annotations

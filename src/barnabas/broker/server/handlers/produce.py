@@ -1,10 +1,10 @@
 """Produce v3-13: appends record batches to partitions that this broker leads.
 
 The broker advertises versions from v0, because librdkafka otherwise stops compressing (its issue 4956). As in
-Apache Kafka 4, the broker rejects versions below v3. The API supports errors of single records (KIP-467), and
-topic ids from v13 on (KIP-516). Before a transaction's first batch in a partition, the broker asks the
-transaction coordinator whether the transaction contains the partition (KIP-98). From v12 on the coordinator
-adds the partition if it is missing (KIP-890).
+Apache Kafka 4, the broker rejects versions below v3. A response can have errors of single records (KIP-467).
+From v13 on, requests name topics by their ids (KIP-516). Before a transaction's first batch in a partition,
+the broker asks the transaction coordinator whether the transaction contains the partition (KIP-98). From v12
+on the coordinator adds the partition if it is missing (KIP-890).
 """
 
 from __future__ import annotations
@@ -186,13 +186,14 @@ def _append_in_slices(
     """Append the batches of a request, and add the results to `response` and `waiting`.
 
     After each `SLICE` seconds, the generator yields a request with the batches that are still to be appended.
-    The caller must then send it new `refused` errors for these batches.
+    The caller must then send a new `refused` for these batches to the generator.
 
     Args:
         ports: the parts of the broker.
         context: context of the request.
         request: the request.
-        refused: errors of the batches that must not be appended before the first yield.
+        refused: errors of the batches that must not be appended, by topic name (or id) and partition number.
+            The function uses these errors only until the first yield.
         response: gets the results of all topics.
         results: results of batches of the first topic that the caller has already appended; gets the
             topic's other results.
@@ -424,7 +425,8 @@ def _noted(partition: Partition, records: Buffer | None, refusal: KafkaError) ->
     """Return `refusal`, the error of a rejected batch.
 
     If the client will retry the batch, first record the error in the partition. So the partition also rejects
-    the producer's later batches, which would otherwise be out of order.
+    the producer's later batches, which would be out of order before the retry. If `records`, the bytes of the
+    batch, is None or empty, record nothing.
     """
     if refusal.code.retriable and records:
         partition.note_refused(records, refusal.code)
@@ -439,7 +441,10 @@ def _append(
     data: PartitionProduceData,
     refused: Refusals,
 ) -> tuple[Partition, AppendInfo]:
-    """Append a batch that needs the checks of `_checked`. Return its partition and the result of the append.
+    """Check and append a batch. Return its partition and the result of the append.
+
+    The function checks the acks, topic, compression, transaction and producer id of the batch (`_checked`).
+    It does not wait for acknowledgements.
 
     Args:
         ports: the parts of the broker.
@@ -447,7 +452,7 @@ def _append(
         request: the request.
         topic: topic of the batch in the request.
         data: the batch in the request.
-        refused: errors of the batches that must not be appended.
+        refused: errors of the batches that must not be appended, by topic name (or id) and partition number.
 
     Raises:
         LongValidation: the validation would take too long for the event loop; nothing has changed.

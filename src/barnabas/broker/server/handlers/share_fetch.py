@@ -90,10 +90,18 @@ def _check(request: ShareFetchRequest) -> None:
 
 
 def _session(ports: SharePorts, context: RequestContext, request: ShareFetchRequest) -> ShareSession:
-    """Open or find the share session of the request, apply the request's partitions to it, and return it.
+    """Return the share session of the request.
+
+    The session epoch of the request decides:
+
+    - Initial epoch: open a session with the partitions of the request.
+    - Final epoch: find the member's session, without a change. The caller must close it.
+    - Any other epoch: find the member's session, add the partitions of the request, and remove the forgotten
+      partitions.
 
     Raises:
-        KafkaError: the errors of `ShareSessions.open`, `ShareSessions.find` and `ShareSessions.change`.
+        KafkaError: the errors of `ShareSessions.open`, `ShareSessions.find` and `ShareSessions.change`. For
+            example, SHARE_SESSION_NOT_FOUND: the member has no session.
     """
     sessions, member, epoch = ports.sessions, member_of(request), request.share_session_epoch
     if epoch == INITIAL_EPOCH:
@@ -151,9 +159,10 @@ class _Exchange:
         )
 
     def steps(self) -> Iterator[None]:
-        """Apply the acknowledgements, then fetch, and yield between the steps.
+        """Apply the acknowledgements of the request, then fetch records.
 
-        In this order, any member can acquire the records that this member releases, also this member itself.
+        The iterator yields None between the steps, so that the caller can let the event loop serve requests.
+        The fetch comes last, so that it can acquire records that the acknowledgements release.
         """
         yield from self.acknowledging.steps()
         if self._request.share_session_epoch == FINAL_EPOCH:

@@ -146,9 +146,12 @@ class EndHistory:
     def seconds_behind(self, partition: TopicPartition, offset: Offset, end: Offset, now: float) -> float:
         """Return an estimate of the seconds since the partition's high watermark was `offset`.
 
-        Return 0 if `offset` is not below `end`, or if this object has no high watermark of the partition. The
-        estimate assumes that the partition grew evenly between two stored high watermarks. If `offset` is
-        below the oldest stored one, it assumes that the partition grew at the same average rate before.
+        - If `offset` is not below `end`, or if no high watermark of the partition is stored: return 0.
+        - If `offset` is between two stored high watermarks: assume that the partition grew evenly between
+          them.
+        - If `offset` is below the oldest stored high watermark: assume the average growth between the oldest
+          and the newest stored one. If only one is stored, return the seconds since its time.
+        - If `offset` is not below the newest stored high watermark: return the seconds since its time.
 
         Args:
             partition: the partition.

@@ -18,7 +18,7 @@ _NOT_YET: Short = (503, "the broker starts: there are no metrics yet")
 
 
 class Monitor:
-    """Serves the broker's health after `start`, and metrics after `begin`.
+    """Serves, by HTTP, the broker's health after `start`, and also its metrics after `begin`.
 
     Args:
         listener: HOST:PORT to listen on.

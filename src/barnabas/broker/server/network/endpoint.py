@@ -101,7 +101,7 @@ def bound_endpoints(config: BrokerConfig) -> list[Endpoint]:
 def advertised_endpoints(
     config: BrokerConfig, bound: list[Endpoint], machine_name: Callable[[], str]
 ) -> list[Endpoint]:
-    """Return the address that the broker advertises for each listener of `bound`, in the same order.
+    """Return the address that the broker advertises for each listener, in the order of `bound`.
 
     A port of 0 in ``advertised.listeners`` means the bound port. A listener without an advertised address
     gets its bound address. If the bound host is every interface, the result of `machine_name` replaces the

@@ -25,10 +25,10 @@ BeginGssapi = Callable[[], GssapiExchange]
 
 
 def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
-    """Read the keytab, and log the names of the listeners that accept GSSAPI.
+    """Read the keytab of each listener that accepts GSSAPI, and log the names of these listeners.
 
-    For each of these listeners, the result has the function that begins a client's login, by the listener's
-    name. The result is empty if no listener accepts GSSAPI.
+    The result has, by listener name, the function that begins a client's login. It is empty if no listener
+    accepts GSSAPI.
 
     Raises:
         ConfigError: the package `gssapi` is missing, the settings do not give one service name, or the keys
@@ -41,10 +41,10 @@ def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mappin
 
 
 def read_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
-    """Do the same as `open_kerberos`, but without log lines about the listeners. Any thread can call this.
+    """Read the keytab of each listener that accepts GSSAPI. Any thread can call this function.
 
-    For each listener with GSSAPI, the result has the function that begins a client's login, by the listener's
-    name.
+    The result has, by listener name, the function that begins a client's login. It has only listeners that
+    accept GSSAPI.
 
     Raises:
         ConfigError: the package `gssapi` is missing, the settings do not give one service name, or the keys

@@ -176,8 +176,8 @@ class Connections:
     def _delay(self, config: BrokerConfig, listener: str) -> float:
         """Count a new connection for ``max.connection.creation.rate``, and return its delay (KIP-612).
 
-        The delay is in seconds. The limit for the whole broker does not apply to the inter-broker listener. A
-        listener's own limit applies to all its connections, also to connections from brokers.
+        The delay is in seconds; 0 for none. The limit for the whole broker does not apply to the inter-broker
+        listener. A listener's own limit applies to all its connections, also to connections from brokers.
 
         Args:
             config: settings of the broker.
@@ -238,8 +238,8 @@ class Listener:
         endpoint: address to bind.
         connections: counts the connections of all listeners.
         network: network of the broker.
-        tls: called without arguments; returns the TLS context for the next connection. It is None if the
-            listener does not use TLS.
+        tls: called without arguments; returns the TLS context for the next connection. For a listener without
+            TLS, `tls` is None.
     """
 
     def __init__(

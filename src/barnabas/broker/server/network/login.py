@@ -175,9 +175,10 @@ class Login:
         return _Outcome(encode_response(header, response))
 
     def _complete(self, client: LoginClient, exchange: Exchange) -> int:
-        """Complete the login, and record it in the audit log. Return its lifetime in ms; 0 means no limit.
+        """Complete the login, and record it in the audit log.
 
-        `exchange` is the exchange of SASL messages, which has succeeded.
+        Return the lifetime of the login in ms; 0 means no limit. `exchange` is the exchange of SASL messages,
+        which has succeeded.
 
         Raises:
             SaslError: the user name is not allowed, or differs from the user name of the connection's earlier

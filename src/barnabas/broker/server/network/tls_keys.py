@@ -144,11 +144,12 @@ class TlsKeys:
         """Read the key files in a thread, and use a changed key for new connections.
 
         If the key cannot be used, log the reason and keep the present key. The new certificate must have the
-        subject and all names of the present one, unless settings allow the change (KIP-978).
+        subject and all names of the present one. The settings ``ssl.allow.dn.changes`` and
+        ``ssl.allow.san.changes`` can allow a change (KIP-978).
 
         Args:
             threads: threads that read the files.
-            is_start: whether the broker starts: the new certificate can then have any names.
+            is_start: True while the broker starts. The new certificate can then have any subject and names.
         """
         async with self._turn:
             self._is_wanted = False

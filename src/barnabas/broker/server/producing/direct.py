@@ -1,9 +1,11 @@
 """Answers Produce requests of the usual shape directly from their bytes (ADR 22).
 
 A request of the usual shape has one topic, no transaction, acks 1 or all, and no tagged fields. This module
-appends its batches with `Partition.append_plain`, and encodes the response itself. `append_plain` returns
-None for a batch that is not plain: then the handler of Produce appends this batch and all batches after it.
-The handler also executes every request of another shape.
+appends its batches with `Partition.append_plain`, and encodes the response itself.
+
+`append_plain` returns None for a batch that it cannot append, for example because the log needs a new
+segment. Then the handler of Produce appends this batch and all batches after it. The handler also executes
+every request of another shape.
 """
 
 from __future__ import annotations
@@ -55,11 +57,11 @@ class DirectProduce:
     Args:
         replicas: finds the partitions of this broker.
         long_work: provides the clock for the time limit of one turn of the event loop.
-        view: clock of the broker.
-        go_on: continues with a request in the handler of Produce, if this class has begun it. It is called
-            with the context, the request, the results of the batches that were appended, and the error of
-            the next batch (None without an error). It appends the batches after these, if there are any. It
-            returns the response or an awaitable of the response.
+        view: provides the clock of the broker.
+        go_on: completes a request, in the handler of Produce, of which this class has executed only a part.
+            It is called with the context, the request, the results of the first batches, and the error of the
+            batch after them (None without an error). It appends all batches that have neither a result nor an
+            error. It returns the response, or an awaitable of the response.
     """
 
     def __init__(self, replicas: ReplicaManager, long_work: LongWork, view: BrokerView, go_on: GoOn) -> None:

@@ -87,14 +87,21 @@ class Layout:
         return bytes(frame[position : position + length]).decode("utf-8", "replace"), position + length
 
     def places(self, frame: Readable, position: int) -> list[Place] | None:
-        """Return (partition index, start, end) of each batch in `frame`.
+        """Return (partition index, start, end) of each batch in `frame`, in the order of the request.
 
-        Return None if there is no batch, or if there are `DIRECT_ELEMENTS` or more. Also return None if a
-        batch is shorter than a batch header, or if the frame does not end after the last batch.
+        Start and end are byte positions in `frame`. Return None if there is no batch, or if there are
+        `DIRECT_ELEMENTS` or more. Also return None in these cases:
+
+        - A batch is shorter than a batch header.
+        - The topic or a partition has tagged fields.
+        - The frame does not end after the last batch.
 
         Args:
             frame: bytes of the request.
-            position: position of the number of partitions.
+            position: byte position, in `frame`, of the field with the number of partitions.
+
+        Raises:
+            struct.error, IndexError: the frame is too short.
         """
         (count,) = _unpack_count(frame, position)
         if not 0 < count < DIRECT_ELEMENTS:
@@ -178,9 +185,10 @@ LAYOUTS: dict[int, Layout] = {
 
 
 class Opening:
-    """The first part of a request: all bytes before its partitions, except the correlation id (`Memo`).
+    """The parsed first part of a Produce request: the bytes before its partitions, but no correlation id.
 
-    Most requests of a connection have the same opening. So the broker parses it only once.
+    Most requests of a connection have the same first part. So the broker parses it only once, and keeps this
+    object for the connection (`Memo`).
     """
 
     __slots__ = (
@@ -231,7 +239,7 @@ class Opening:
         Args:
             frame: bytes of the request, which has this opening.
             places: (partition index, start, end) of each batch in `frame`.
-            appended: result of the append of each of these batches, in the same order.
+            appended: result of the append of each batch, in the order of `places`.
         """
         layout = self.layout
         count = len(places)

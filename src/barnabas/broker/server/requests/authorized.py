@@ -34,7 +34,9 @@ def authorized(
 ) -> Served:
     """Wrap an API so that its handler gets only the items of a request that the client may use.
 
-    If the client lacks a permission for the whole request, the handler does not run.
+    In the response, each other item gets an authorization error, for example TOPIC_AUTHORIZATION_FAILED. If
+    the client lacks a permission for the whole request, the request fails with such an error. If the whole
+    request or all items are rejected, the handler does not run.
 
     Args:
         served: the API.

@@ -40,13 +40,13 @@ def confirmed(
 ) -> Handle:
     """Wrap `handle` so that its responses contain only state that was valid when the request arrived.
 
-    The handler always runs at once. If the session with the metadata store is not certain, the response waits
-    for the proof of the leadership.
+    The handler always runs at once. If this broker's session with the metadata store has possibly ended, the
+    response waits for the proof of the leadership.
 
     Args:
         handle: the handler of the API.
-        loader: tells whether the session with the metadata store is certain.
-        confirmation: proves the leadership if the session is not certain.
+        loader: tells whether the session with the metadata store is certainly alive.
+        confirmation: proves the leadership if the session is not certainly alive.
         partitions_of: returns the partitions whose leader must answer the request.
         refusal: error of the request if the proof fails.
     """

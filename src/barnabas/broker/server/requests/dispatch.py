@@ -166,7 +166,7 @@ class Dispatcher:
             served: the API of the request.
             frame: the request.
             client: the connection of the request.
-            began: time at which the request arrived, in seconds.
+            began: time at which the request arrived, in seconds, by the clock of `LongWork`.
             outcome: result of the `Direct` function: a reply, a future of a reply, or a request that a
                 handler has begun.
         """
@@ -202,7 +202,7 @@ class Dispatcher:
         Args:
             served: the API of the request.
             client: the connection of the request.
-            began: time at which the request arrived, in seconds.
+            began: time at which the request arrived, in seconds, by the clock of `LongWork`.
             header: header of the request.
             context: context of the request.
             request: the request.
@@ -302,7 +302,7 @@ class Dispatcher:
         Args:
             served: the API of the request.
             client: the connection of the request.
-            began: time at which the request arrived, in seconds.
+            began: time at which the request arrived, in seconds, by the clock of `LongWork`.
             header: header of the request; None if it was not decoded.
         """
         seconds = self._now() - began
@@ -410,11 +410,10 @@ class Dispatcher:
     async def _answer_divided(
         self, served: Served, header: RequestHeader, context: RequestContext, request: Request, pieces: Pieces
     ) -> Chunks | None:
-        """Answer a request in pieces.
+        """Execute a request in pieces, and return the encoded response; None if the request gets no response.
 
-        The request has at most `DIRECT_ELEMENTS` elements, so the event loop divides it.
-
-        Return the encoded response; None if the request has no response.
+        Between the pieces, the event loop can serve other requests. The request has at most `DIRECT_ELEMENTS`
+        elements, so the event loop itself divides the request.
         """
         divide = partial(pieces.divide, request)
         response = await self._in_pieces(served, context, request, pieces, divide)

@@ -13,11 +13,12 @@ T = TypeVar("T")
 class Parts:
     """The parts of one broker, by their types.
 
-    `get` finds a part by its class or a base class. For a dataclass that is not a part, it creates one
-    instance, from the parts that the fields require.
+    `get` finds a part by its class or by a base class. A dataclass does not have to be a part. The first call
+    for such a dataclass creates an instance: each field gets the part of its type. Later calls return this
+    instance.
 
     Args:
-        parts: parts of the broker; None for a part that it does not have.
+        parts: parts of the broker, in any order; None for a part that the broker does not have.
     """
 
     def __init__(self, parts: Iterable[object]) -> None:
@@ -34,12 +35,15 @@ class Parts:
     def get(self, kind: type[T], whose: str = "the broker") -> T:
         """Return the only part with the type `kind`.
 
+        If no part has this type, and `kind` is a dataclass, create an instance of `kind` whose fields are
+        parts. Later calls return this instance.
+
         Args:
-            kind: class or base class of the part; or a dataclass to create from parts.
+            kind: class or base class of the part; or a dataclass.
             whose: what requires the part, for the error message.
 
         Raises:
-            TypeError: no part has this type, or several have it.
+            TypeError: no part has the type `kind` or the type of a field, or several parts have it.
         """
         found: list[Any] = self._found.get(kind, [])
         if not found and is_dataclass(kind):

@@ -38,7 +38,8 @@ class Pieces:
 
     Args:
         request: path of the arrays in the request, from outside to inside: ``topics.partitions``.
-        response: path of the arrays with the answers, in the same order; by default the same path.
+        response: path of the arrays with the answers in the response, from outside to inside; by default the
+            path `request`.
         size: largest number of items in a piece.
         unique: whether to answer an item only once if the request repeats the item. This prevents a huge
             response to a small request. It applies only to divided requests.
@@ -62,6 +63,8 @@ class Pieces:
 
     def apply_to(self, request: Request) -> bool:
         """Whether `request` has items in the outermost array by which this object divides requests.
+
+        For example, for the path ``topics.partitions``, the result says whether `request` has topics.
 
         Some APIs use different arrays in different versions. They have a `Pieces` for each of these arrays,
         and only one of them applies to a request.
@@ -101,9 +104,11 @@ class Pieces:
         Args:
             whole: the response that this method changes.
             part: the response to add.
-            continued: 0 if the piece begins with a new item. If the last item of the previous piece was
-                divided and goes on in this piece, the number of levels on which it goes on
-                (`Piece.continued`). On these levels, this method joins the two answers to the item.
+            continued: number of levels on which the piece continues the previous piece (`Piece.continued`); 0
+                if the piece begins with a new item. For example, it is 1 if requests are divided by
+                ``topics.partitions``, and the piece begins with further partitions of the previous piece's
+                last topic. This method then adds the answers for these partitions to the topic's answer in
+                `whole`.
         """
         if getattr(part, "error_code", 0) and not whole.error_code:
             whole.error_code = part.error_code
@@ -194,6 +199,9 @@ def _fail(
     items: Sequence[Any], whole: Any, inner: Sequence[str], answers: Sequence[str], error: KafkaError
 ) -> None:
     """Add an answer for each item, with the error on the innermost level, to `whole`.
+
+    For example, for the path ``topics.partitions``, add an answer for each topic. This answer has the error
+    for each partition of the topic.
 
     Args:
         items: items of the request at one level.

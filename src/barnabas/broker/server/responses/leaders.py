@@ -36,8 +36,8 @@ class Leaders:
     def of(self, topic_id: TopicId, index: int) -> LeaderIdAndEpoch:
         """Return the leader of a partition with its epoch, and add the leader's address to `endpoints`.
 
-        If there is no such partition or no leader, the leader id is -1. A leader without this listener gets
-        no entry in `endpoints`.
+        If the partition does not exist, the leader id and the epoch are -1. If the partition has no leader,
+        the leader id is -1. If the leader does not have the client's listener, `endpoints` gets no address.
         """
         topic = self._image.topic_by_id(topic_id)
         if topic is None or not 0 <= index < len(topic.partitions):

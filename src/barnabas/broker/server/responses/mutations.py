@@ -25,8 +25,12 @@ Each change is a write to the metadata store: 25,000 settings took five seconds 
 def limit_changes(*path: str) -> Callable[[Any], None]:
     """Return a function that rejects a request with too many changes.
 
-    The function raises KafkaError POLICY_VIOLATION if, in the whole request, an array in `path` has more than
-    `MAX_CHANGES` elements. Then the broker executes no part of the request, as in Apache Kafka.
+    For each name in `path`, the function counts the elements in all arrays of this name in the request. If
+    the number is above `MAX_CHANGES`, it raises KafkaError POLICY_VIOLATION. Then the broker executes no part
+    of the request, as in Apache Kafka.
+
+    For example, `limit_changes("resources", "configs")` limits the number of resources. It also limits the
+    number of configs of all resources together.
 
     Args:
         path: names of array fields. The first is a field of the request, and each other one is a field in the

@@ -227,14 +227,17 @@ class CoordinatorPersister:
         """Execute an operation at the share partition's coordinator, with retries, and return its result.
 
         Args:
-            api: messages for a coordinator on another broker.
+            api: message classes of the request to a coordinator on another broker.
             key: the share partition.
-            data: the share partition's part of the request.
-            local: executes the operation at the coordinator on this broker.
-            parse: converts the result of another broker.
+            data: the share partition's part of this request.
+            local: called if this broker is the coordinator; executes the operation, and returns the result or
+                an awaitable of it.
+            parse: called if another broker is the coordinator, with the share partition's part of the
+                response; returns the result.
 
         Raises:
-            KafkaError: the coordinator rejects the operation, or the retries have ended.
+            KafkaError: the coordinator rejects the operation, or a temporary error is left after about
+                `PATIENCE` seconds.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE
