@@ -91,8 +91,10 @@ async def load(
     value of each key. A group that has committed every second is replayed as fast as one that has committed
     once.
 
-    The records of a transaction become valid at its commit marker, but do not replace later records. Records
-    of an aborted transaction are dropped. Records of an open transaction go to `Shard.replay_pending`.
+    - A record of a transaction becomes valid at the commit marker. But a record outside the transaction with
+      the same key, between the record and the marker, remains the last one.
+    - Records of an aborted transaction are dropped.
+    - Records of an open transaction go to `Shard.replay_pending`.
 
     If `extends` returns a key for a record, the record adds to the last record of that key, and is replayed
     after it. A later record of that key replaces both.
@@ -161,11 +163,14 @@ async def load(
 def _with_additions(
     latest: Mapping[bytes, bytes | None], added: Mapping[bytes, Sequence[tuple[bytes, bytes | None]]]
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the last record of each key, followed by its additions. A deleted key has no additions.
+    """Yield (key, value): each item of `latest`, followed by the additions to the item's key.
 
-    An addition is a record that does not replace another record: it changes the state that the other record
-    describes. `latest` has the last value of each key; None for a deleted key. `added` has the additions as
-    (key, value), by the key of the other record.
+    An addition is a record with a key of its own that changes the state stored under another key. The
+    additions to a deleted key are left out.
+
+    Args:
+        latest: the last value of each key; None for a deleted key.
+        added: by key of `latest`, the additions to this key as (own key, value).
     """
     for key, value in latest.items():
         yield key, value
@@ -174,9 +179,10 @@ def _with_additions(
 
 
 def _checked(data: bytes, expected: Offset) -> list[tuple[int, BatchHeader]]:
-    """Return the position and header of each whole batch in `data`.
+    """Return (position, header) of each whole batch in `data`. The position is an index in `data`.
 
-    `expected` is the offset from which `data` was read. The first batch contains it, or begins after it.
+    `expected` is the offset from which `data` was read. The first batch contains `expected`, or begins after
+    it.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, a checksum is wrong, the first batch ends before `expected`, or offsets

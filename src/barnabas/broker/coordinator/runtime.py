@@ -103,14 +103,14 @@ class CoordinatorRuntime(Generic[S]):
     """Runs operations on the shards of one internal topic. One event loop owns it.
 
     Args:
-        name: the internal topic, for the log.
+        name: the name of the internal topic, for log messages.
         log: the partitions of the internal topic.
         clock: gives the timestamps of records.
         make_shard: called with the context of a partition; returns a new shard without state.
         write_timeout_ms: time limit of an append; after it the client gets a retriable error.
-        extends: called with the key of each loaded record. If the record is an addition to the record of
-            another key, it returns that key. If the record replaces the earlier records of its own key, it
-            returns None. Without `extends`, each record replaces the earlier ones of its key.
+        extends: called with the key of each loaded record. If the record adds to the record of another key,
+            this function returns the other key. If the record replaces the earlier records of its own key,
+            the function returns None. Without `extends`, each record replaces the earlier ones of its key.
         compression: the compression of appended batches.
     """
 
@@ -199,11 +199,12 @@ class CoordinatorRuntime(Generic[S]):
     def write(
         self, partition: int, key: str, operation: Operation[S, T], *, shared: bool = False
     ) -> MaybeAwaitable[T]:
-        """Run an operation on `partition`, append its records, and return its response.
+        """Run an operation on the shard of `partition`, append its records, and return its response.
 
-        `operation` is called with the partition's shard, and returns a `Result`. It waits for earlier
-        operations on `key`. A `shared` operation does not wait for other shared ones. The response is an
-        awaitable unless the records are committed at once.
+        `operation` is called with the shard when the earlier operations on `key` are complete, and returns a
+        `Result`. If `shared` is True, `operation` does not wait for earlier operations that are also shared.
+        If `operation` has to wait, or its records are not committed at once, return an awaitable of the
+        response.
 
         Raises:
             KafkaError: NOT_COORDINATOR, this broker does not serve the partition;
@@ -231,9 +232,9 @@ class CoordinatorRuntime(Generic[S]):
         return reply
 
     def write_unattended(self, partition: int, key: str, operation: Operation[S, Any]) -> None:
-        """Run an operation that no request waits for, for example one of a timer. Log its failure.
+        """Start an operation that no request waits for, for example one of a timer, and return at once.
 
-        If this broker does not serve the partition, do nothing.
+        If the operation fails, log the failure. If this broker does not serve the partition, do nothing.
         """
         slot = self._slots.get(partition)
         if slot is None or slot.state is not _State.ACTIVE:

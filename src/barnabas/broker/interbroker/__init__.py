@@ -8,8 +8,8 @@
     await client.close()
 
 If a request gets no response, `send` raises a `ChannelError`. Its `may_have_been_carried_out` says whether
-the peer may have executed the request. A channel never repeats a request. If a caller repeats one, the
-back-off between attempts to connect limits the rate.
+the peer may have executed the request. A channel never repeats a request. A caller can repeat a failed
+request at once: the channel waits for its back-off between two attempts to connect.
 
 Clients in simulations and in `bench/` also use `Channel`. This example uses the simulated network:
 

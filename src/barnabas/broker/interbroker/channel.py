@@ -49,8 +49,9 @@ class ChannelSettings:
         connect_timeout: time limit for one attempt to connect, until the login is complete
             (``socket.connection.setup.timeout.ms``).
         reconnect_backoff: time between the starts of two attempts to connect (``reconnect.backoff.ms``). It
-            doubles with each failed attempt. Each time varies at random by a fifth.
-        reconnect_backoff_max: the longest time between two attempts, without the random variation
+            doubles with each failed attempt. The channel multiplies each time by a random factor from 0.8 to
+            1.2.
+        reconnect_backoff_max: the longest time between two attempts, before this multiplication
             (``reconnect.backoff.max.ms``).
         max_idle: time after which an unused connection is replaced, because the peer may close it
             (``connections.max.idle.ms``).
@@ -190,7 +191,7 @@ class Channel:
         Raises:
             ChannelError: there is no response; the class and `may_have_been_carried_out` give the reason.
             ProtocolError: the request cannot be encoded.
-            ValueError: as in `submit`.
+            ValueError: the request is a produce with acks=0, which gets no response.
         """
         return await self.submit(request, timeout_s=timeout_s, at_most=at_most)
 
@@ -202,16 +203,18 @@ class Channel:
         at_most: int | None = None,
         then: Callable[[asyncio.Future[Any]], None] | None = None,
     ) -> asyncio.Future[Any]:
-        """Submit a request after all earlier ones.
+        """Queue a request behind the earlier ones, and return a future of its response at once.
 
-        Return a future of its response. The future fails as `send` does.
+        The future fails with `ChannelError` if there is no response, and with `ProtocolError` if
+        the request cannot be encoded.
 
-        The `decode` of an `EncodedRequest` decodes its response. If `decode` returns None, the general codec
-        does.
+        An `EncodedRequest` decodes its response itself, with its method `decode`. If `decode` returns None,
+        the channel decodes the response with the general codec.
 
         Args:
             request: the request.
-            timeout_s: time limit in seconds from now, as in `send`.
+            timeout_s: time limit in seconds from now. If the peer may delay the response, include this delay.
+                None for the channel's `request_timeout`.
             at_most: highest version of the request to use; None for no such limit.
             then: called with the finished future in the turn of the event loop in which the response arrives.
                 A callback of the future is called in the next turn. `then` is not called for a cancelled

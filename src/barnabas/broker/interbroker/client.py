@@ -74,7 +74,7 @@ class BrokerClient:
         return channel
 
     def forget(self, broker_id: BrokerId, purpose: str | None = None) -> None:
-        """Close the channels to a broker that has left or restarted. The method does not wait for this.
+        """Begin to close the channels to a broker that has left or restarted, and return at once.
 
         Requests without an answer fail (`ChannelClosedError`). The next call of `channel` makes a new
         channel.

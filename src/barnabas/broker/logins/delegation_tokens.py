@@ -23,8 +23,8 @@ MOST_RENEWERS = 100
 class TokenPrincipal(Principal):
     """The principal of a client that logged in with a delegation token.
 
-    It equals the principal of the token's owner. A client of a token may not manage tokens. So this class
-    marks such a client.
+    A `TokenPrincipal` equals the principal of the token's owner. A client that logged in with a token may not
+    manage tokens. The broker recognizes such a client by this class.
     """
 
     __slots__ = ()

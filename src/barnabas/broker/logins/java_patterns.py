@@ -1,7 +1,7 @@
 """Compiles the regular expressions in Kafka's settings, with the same meaning as in Java.
 
 In Java ``\\w``, ``\\d``, ``\\s``, ``\\b`` and ``(?i)`` match ASCII only, and ``.`` matches none of Unicode's
-five line ends. A rule must accept the same names here as in Java.
+five line ends. So an expression in a rule for user names must match the same names as in Apache Kafka.
 """
 
 from __future__ import annotations

@@ -71,6 +71,9 @@ class _Rule(NamedTuple):
 class ShortNames:
     """Implements ``sasl.kerberos.principal.to.local.rules``: the first matching rule gives the user's name.
 
+    For example, ``RULE:[1:$1@$0](.*@EXAMPLE.ORG)s/@.*//`` gives ``alice`` for the principal
+    ``alice@EXAMPLE.ORG``.
+
     Args:
         rules: each is ``DEFAULT``, or ``RULE:[NUMBER:FORMAT](MATCH)s/PATTERN/REPLACEMENT/g``, optionally with
             ``/L`` or ``/U`` at the end. All parts except the first are optional. A rule applies to principals

@@ -33,8 +33,8 @@ class PlainExchange:
     call `respond` in a thread.
 
     Args:
-        find: returns the stored data for a user's password. If there is no password for a user, it returns
-            computed data that match no password.
+        find: called with a user's name, in the thread that calls `respond`; returns the stored data for the
+            user's password. For a user without a password, it returns computed data that match no password.
     """
 
     def __init__(self, find: Callable[[str], StoredPassword]) -> None:

@@ -54,11 +54,14 @@ class TokenRules(NamedTuple):
     scope_claim: str = "scope"
 
     def check(self, claims: Mapping[str, Any], now_ms: int) -> Token:
-        """Check the claims of a token at the time `now_ms`, and return those that the broker uses.
+        """Check the claims of a token, and return the claims that the broker uses.
+
+        This method does not check the token's signature. `now_ms` is the present time, in milliseconds since
+        1970.
 
         Raises:
-            SaslError: a claim is missing or invalid, the token is not for this broker, or it is not valid at
-                this time.
+            SaslError: a claim is missing or invalid, the token has another issuer or audience than this
+                broker expects, or it has expired or is not valid yet.
         """
         now = now_ms / 1000
         expiry = _time(claims, "exp")

@@ -112,7 +112,8 @@ class UnknownUsers:
     def token_credential(self, mechanism: Mechanism, token_id: str) -> ScramCredential:
         """Return a credential for a delegation token that does not exist. No password matches it.
 
-        If a token with this id existed, the salt of its credential would be the same.
+        The salt is the one that a real token with this id would have, so a client cannot tell the two cases
+        apart.
         """
         salt = _Salt(SALT_BYTES, _Letters.ALL, MIN_ITERATIONS)
         made = self._salt(f"token {mechanism.text}", token_id, salt)

@@ -291,7 +291,10 @@ class LogDirectory:
         return topic_id
 
     def _identify_late(self, topic_partition: TopicPartition, topic_id: TopicId, path: str) -> None:
-        """Read the topic id of a folder that was `unread`, and its mark of an incomplete replica, if any.
+        """Read the topic id of a folder that is in `unread`, and remove the folder from `unread`.
+
+        If a file in the folder marks the replica as incomplete, store the file's content in `marks`. An empty
+        folder has no topic id, and is accepted.
 
         Raises:
             OSError: the disk failed.
@@ -445,9 +448,10 @@ class LogDirectory:
         return log
 
     def drop_future(self, topic_partition: TopicPartition) -> TreeRemoval | None:
-        """Remove the copy of a log whose move is cancelled. Return the task that deletes the copy's folder.
+        """Remove the copy of a log whose move is cancelled: rename the copy's folder.
 
-        Return None if the folder could not be renamed: the broker's next start deletes it.
+        Return a task that deletes the renamed folder. The caller must run it. Return None if the folder could
+        not be renamed.
 
         Raises:
             KeyError: this directory has no copy of the log.
@@ -481,12 +485,12 @@ class LogDirectory:
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
         """Create an empty log. Its first flush makes its folder durable.
 
-        If the folder exists and has files of the same topic, open these files as the log. If the folder is
-        of another topic, first rename it to a name that ends with ``-stray``.
+        If the folder exists and has files of the same topic, open these files as the log. If the folder is of
+        another topic, first rename it to a name that ends with ``-stray``.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, the folder could not be created, or
-                another log's folder has the same name except for upper case (`_require_other_folder`).
+            KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, the folder could not be created, or the
+                file system ignores case and the folder is that of another log (`_require_other_folder`).
         """
         env = self.env
         if env.failure is not None:
@@ -514,12 +518,12 @@ class LogDirectory:
         return self.adopt(log)
 
     def _require_other_folder(self, topic_partition: TopicPartition) -> None:
-        """Check that no other log's folder has the same name as a new log's folder except for upper case.
+        """Check that no other log has the folder of a new log, on a file system that ignores case.
 
         Many file systems of macOS and Windows treat ``Orders-0`` and ``orders-0`` as the same folder.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, another log of this directory has the folder.
+            KafkaError: KAFKA_STORAGE_ERROR, the directory has a log whose name differs only in case.
         """
         folded = str(topic_partition).casefold()
         for other in self.logs:
@@ -549,9 +553,10 @@ class LogDirectory:
         return f"{self.path}/{str(topic_partition)[:200]}.{new_uuid(self.env.random).hex}-{suffix}"
 
     def delete(self, topic_partition: TopicPartition) -> TreeRemoval | None:
-        """Remove a log from the directory: rename its folder. Return the task that deletes the folder.
+        """Remove a log from the directory: close it, and rename its folder.
 
-        Return None if the folder did not exist any more.
+        Return a task that deletes the renamed folder. The caller must run it. Return None if the folder did
+        not exist any more.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the folder could not be renamed. The broker's next start deletes
@@ -585,11 +590,14 @@ class LogDirectory:
         return bool(others)
 
     def _forget_other_topics(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """Remove the checkpoints' entries of a deleted topic with the same name.
+        """Remove the entries of an earlier topic with the same name from the checkpoints.
 
-        The entries would mislead the broker's next start. It would report the deleted topic's records as
-        lost. It would hide the new topic's records below the deleted topic's log start offset. It would not
-        check the new topic's records below the deleted topic's recovery point.
+        `topic_id` is the id of the present topic of `topic_partition`. The entries would mislead the broker's
+        next start:
+
+        - The broker would report the earlier topic's records as lost.
+        - It would hide the new topic's records below the earlier topic's log start offset.
+        - It would not check the new topic's records below the earlier topic's recovery point.
         """
         tag = checkpoints.tag_of_topic(topic_id)
         for checkpoint in self._checkpoints:

@@ -87,8 +87,8 @@ class IncompleteReplicas:
     async def note_emptied(self, opened: PartitionLog) -> None:
         """Store on disk that the log of an incomplete replica was emptied.
 
-        A restart of the broker then keeps the records that are copied after this call. Do nothing if the
-        replica is not incomplete.
+        Call this method before new records are copied into the log. If the broker restarts after this call,
+        it does not empty the log again. Do nothing if this object does not have the replica.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the file that marks the replica could not be written.

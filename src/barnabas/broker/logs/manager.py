@@ -408,16 +408,17 @@ class LogManager:
     ) -> set[LogDirectory]:
         """Add the replicas that lack records to `incomplete`, and create empty logs for lost replicas.
 
-        A replica is lost if a checkpoint says that it had records, and its folder has no segment.
+        A replica lacks records if a file in its folder marks it, if its log cannot be opened, or if it is
+        lost. A replica is lost if a checkpoint says that it had records, and its folder has no segment.
 
         Args:
             hosted: partitions of this broker, with their topic ids.
             config_of: returns the settings of a topic, by its name.
             nameless: replicas whose folders `load` has renamed, because the folders do not contain a topic
-                id. These replicas get empty logs, too.
+                id. These replicas count as lost, too.
 
         Returns:
-            The directories with new empty logs, whose checkpoints must be written again.
+        The directories with new empty logs. The caller must write their checkpoints again.
         """
         for directory in self._directories:
             for topic_partition, mark in directory.marks.items():
@@ -612,7 +613,9 @@ class LogManager:
 
         A crash at the end of a move leaves two logs. The kept log has the highest leader epoch and, among
         logs with this epoch, the highest end offset. Delete another log if the kept one contains all of it.
-        If not, only rename its folder. Yield the directories of deleted and renamed logs.
+        If not, only rename its folder to a name that ends with ``-stray``.
+
+        The work is done while the caller iterates. Yield the directories of deleted and renamed logs.
         """
         logs = {directory: directory.logs.get(topic_partition) for directory in directories}
         found = {directory: opened for directory, opened in logs.items() if opened is not None}
@@ -649,10 +652,11 @@ class LogManager:
         config_of: Callable[[str], TopicConfig],
         is_deleted: Callable[[TopicPartition, TopicId], bool],
     ) -> None:
-        """Open the copies of logs whose move was interrupted, so that the move continues.
+        """Open the copies in `directory` of logs whose move was interrupted, so that the move continues.
 
-        Delete copies of deleted topics, and copies without a topic id. A copy whose log this broker does not
-        have stays unused.
+        Delete copies of deleted topics, and copies without a topic id. If this broker does not have the log
+        of a copy, leave the copy alone. The arguments `hosted`, `config_of` and `is_deleted` are those of
+        `load`.
         """
         try:
             found = directory.found_futures()
@@ -693,8 +697,12 @@ class LogManager:
     ) -> bool:
         """Open the copy of a log, or create it again if it cannot be opened.
 
-        Return False, and open nothing, if the broker does not have the log, the log is in `directory` itself,
-        or the replica is incomplete. In all other cases return True, even if the copy cannot be created.
+        Return True if the copy was needed, even if it cannot be created. Return False, and open nothing, in
+        three cases:
+
+        - The broker does not have the log.
+        - The log is in `directory` itself.
+        - The log's replica is in `incomplete`.
         """
         current = self.get(topic_partition)
         if current is None or topic_partition in directory.logs or topic_partition in self.incomplete:
@@ -831,8 +839,8 @@ class LogManager:
         """Delete the log of a partition that has moved to another broker.
 
         A task then writes the directory's checkpoints without the log's entries. The partition may later come
-        back to this broker with fewer records. With the old entries, recovery after a crash would report the
-        other records as lost.
+        back to this broker with fewer records. With the old entries, recovery after a crash would then report
+        lost records, although no records are lost.
         """
         directory = self._find_directory(topic_partition)
         self.delete(topic_partition)
@@ -958,7 +966,10 @@ class LogManager:
     async def store_log_starts(
         self, directory: LogDirectory, planned: Sequence[tuple[PartitionLog, Offset]]
     ) -> None:
-        """Write the log start checkpoint of `directory`, with `planned` new start offsets of its logs.
+        """Write the start offsets of the logs in `directory` to the directory's log start checkpoint.
+
+        `planned` has logs with the start offsets that they will have. For these logs, write the planned start
+        offset instead of the present one, if it is higher. The caller advances the logs after this call.
 
         Calls that wait for the same directory share one write.
 
@@ -1004,13 +1015,13 @@ class LogManager:
         return self.incomplete.must_be_emptied(opened)
 
     async def note_emptied(self, opened: PartitionLog) -> None:
-        """Store on disk that the log of an incomplete replica was emptied.
+        """Store on disk that the log of an incomplete replica was emptied, and the log's start offset.
 
-        A restart of the broker then keeps the records that are copied after this call. Also store the log's
-        present start offset.
+        Call this method before new records are copied into the log. If the broker restarts after this call,
+        it does not empty the log again.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the disk failed.
+            KafkaError: KAFKA_STORAGE_ERROR, the disk failed; UNKNOWN_TOPIC_OR_PARTITION, the log was deleted.
         """
         await self.store_log_start(opened)  # else the old start would hide new records after a crash
         await self.incomplete.note_emptied(opened)
@@ -1019,8 +1030,10 @@ class LogManager:
         """Compute a truncation of a log to `offset`, and lower the log's recovery point on disk.
 
         The log itself does not change. A thread reads the batches. Truncations of logs in one directory share
-        a write of the checkpoint. Pass the result to `truncate_to`. The result is None if the truncation
-        removes nothing or all records.
+        a write of the checkpoint.
+
+        Pass the result to `truncate_to`. The result can be None: the truncation removes nothing or all
+        records, and `truncate_to` then reads no batches.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline, or the recovery point could not be

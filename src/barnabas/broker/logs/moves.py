@@ -172,10 +172,10 @@ class LogMoves:
             pause = min(2 * pause, 1.0)
 
     async def _copy_some(self, current: PartitionLog, future: PartitionLog, most: int) -> int:
-        """Copy at most about `most` bytes of the log. Return their number; 0 if there is nothing to do.
+        """Copy at most about `most` bytes from the log `current` to the copy `future`.
 
-        If the copy has records that the log does not have, truncate the copy instead. Then return 1, because
-        there may be records to copy now.
+        Return the number of copied bytes; 0 if there is nothing to copy. If the copy has records that the log
+        does not have, only remove these records, and return 1: there may be records to copy now.
         """
         if (cut := _surplus(current, future)) is not None:
             await self._truncate(future, cut)  # nothing may be appended before
@@ -230,8 +230,8 @@ class LogMoves:
     async def _try_to_switch(self, current: PartitionLog, future: PartitionLog, target: LogDirectory) -> bool:
         """Switch the log to the copy's files.
 
-        Return False if this is not possible now: the log has changed meanwhile, or the log itself (not the
-        copy) is marked as incomplete.
+        Return False if this is not possible now: the log or the copy has changed meanwhile, or the log's
+        replica is in `LogManager.incomplete`.
         """
         topic_partition = current.topic_partition
         if topic_partition in self._logs.incomplete:

@@ -96,10 +96,11 @@ class CheckpointWrite:
         return self._lines is not None
 
     def prepare(self) -> Iterator[None]:
-        """Read the logs' offsets. If any offset has changed, or the file is outdated, encode all offsets.
+        """Read the offsets of the open logs. If an entry has changed since the last write, encode all.
 
-        The caller can do other work after each step, which takes less than a millisecond. Logs may be added,
-        removed and moved between the steps, because each line of the file is about one log only.
+        Iterate to the end before you call `run`. Each step takes less than a millisecond, and the caller can
+        do other work between two steps. Logs may be added, removed and moved between the steps, because each
+        line of the file is about one log only.
         """
         checkpoint, offsets, logs = self._checkpoint, self._checkpoint.offsets, self._logs
         if self._offset_of is not None:

@@ -322,7 +322,8 @@ class ImageBuilder:
 
         Returns:
             notes: for each deletion note, by topic id, the brokers that may still have folders of the topic.
-                A removed note stays here, without brokers, while the new image still has the topic.
+                A removed note stays in `notes`, with an empty set of brokers, while the new image still has
+                the topic.
             removed: the topic ids of the notes that were removed since the previous image.
         """
         before = self._before.deleted_topics
@@ -421,7 +422,11 @@ class ImageBuilder:
 
 
 def _decoded(path: str, decode: Callable[_P, _V], *args: _P.args, **kwargs: _P.kwargs) -> _V:
-    """Return the result of `decode`, which decodes the node at `path`. DamagedNodeError if it fails."""
+    """Return ``decode(*args, **kwargs)``, the decoded data of the node at `path`.
+
+    Raises:
+        DamagedNodeError: `decode` cannot decode the data. The error names `path`.
+    """
     try:
         return decode(*args, **kwargs)
     except (ValueError, LookupError, TypeError, AttributeError) as error:

@@ -10,9 +10,9 @@ copy if it differs. If a damaged copy has a higher generation than every complet
 and the store cannot be opened. If a copy cannot be written, the store logs this and works without the copy
 until it can be rewritten. A commit is valid if one copy has it.
 
-A commit whose write failed can still be in a copy, and must not become valid later. So a commit that failed
-in every copy uses up its generation. For the same reason, a store that finds different copies appends one
-more commit, without changes and with the next generation.
+A commit whose write failed can still be in a copy, and must not become valid later. So the store never uses
+the generation of a failed commit again. If the copies differ when the store is opened, one of them may have
+such a commit. So the store then appends a commit without changes, with the next generation.
 """
 
 from __future__ import annotations
@@ -56,8 +56,11 @@ _LEAST_BYTES = 256 * 1024
 class Found:
     """A copy of the journal as it was found on disk: its content, or the reason why it cannot be used.
 
-    `like` is a copy that was found before. If this copy has the same content, it takes over the decoded
-    journal of `like`.
+    Args:
+        fs: file system of the copy.
+        path: path of the copy's file.
+        like: a copy that was found before, or None. If both copies have the same content, this object uses
+            the decoded journal of `like`, because decoding takes long.
 
     Raises:
         StoreUnavailableError: the copy is from another version of Barnabas.

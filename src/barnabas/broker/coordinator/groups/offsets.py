@@ -78,9 +78,12 @@ class OffsetStore:
     def expired(self, group: Group, now_ms: int, offsets_retention_ms: int) -> list[OffsetKey]:
         """Return the keys of a group's offsets that have expired at `now_ms` (ms since 1970).
 
-        An offset whose commit has set a time of expiry expires then. Any other offset expires
-        `offsets_retention_ms` after the time that `group.offsets_idle_since` gives. Offsets of topics that
-        members subscribe to are left out. If the group's state forbids any expiry, the result is empty.
+        - An offset whose commit has set a time of expiry expires at that time.
+        - Any other offset expires `offsets_retention_ms` after the start of its retention: see
+          `group.offsets_idle_since`.
+        - Offsets of topics that members subscribe to do not expire.
+        - While a classic group with members rebalances, or has another protocol type than "consumer", none of
+          its offsets expires, and the result is empty.
         """
         idle_since = group.offsets_idle_since()
         if idle_since is None:

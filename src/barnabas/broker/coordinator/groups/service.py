@@ -102,7 +102,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
         Args:
             view: settings of the broker, and its image (copy) of the cluster's metadata.
             log: the partitions of `__consumer_offsets`.
-            unique: returns a different text at each call, for the end of a new member id or the whole id.
+            unique: returns a different text at each call. In the consumer protocol, the text becomes a new
+                member's id; in the classic protocol, the end of the id.
             search: finds topics by regular expressions.
             assigning: thread that computes assignments.
             persister: reads and writes the states of share partitions.
@@ -213,7 +214,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         Raises:
             KafkaError: INVALID_GROUP_ID, the id is empty or too long; INVALID_SESSION_TIMEOUT, the session
                 timeout is outside of the broker's limits; INVALID_REQUEST, a string is too long for a record;
-                the errors of `GroupShard.join`.
+                the errors of `GroupShard.join` and `CoordinatorRuntime.write`.
         """
         _checked(request.group_id)
         config = self._view.config
@@ -361,10 +362,13 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def delete_group(self, group_id: str) -> MaybeAwaitable[None]:
         """Delete an empty group with its offsets, or a share group with the states of its partitions.
 
+        Return None if the group is already deleted. If not, return an awaitable that completes when the group
+        is deleted, or raises the error.
+
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, there is no such group; NON_EMPTY_GROUP, the group has members;
-                NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS, this broker does not serve the group; or the
-                error of a write.
+                for a share group, the error of a state that could not be deleted; the errors of
+                `CoordinatorRuntime.write`.
         """
         if isinstance(self._read(group_id, lambda shard: shard.groups.get(group_id)), ShareGroup):
             return self.share_groups.delete_group(group_id)

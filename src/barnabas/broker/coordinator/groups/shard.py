@@ -1,8 +1,8 @@
 """The groups of one partition of `__consumer_offsets`, and the operations on them.
 
-Each method is an operation of the coordinator runtime: it reads the state, and returns the records to append
-and the response. `replay` applies committed records. The packages `classic`, `consumer` and `share` have the
-code for each group type.
+The methods of `GroupShard` for requests are operations of the coordinator runtime. An operation reads the
+shard, and returns a `Result`: the records to append and the response. `replay` applies committed records. The
+packages `classic`, `consumer` and `share` have the code for each group type.
 """
 
 from __future__ import annotations
@@ -199,7 +199,8 @@ class GroupShard:
     def _step(self, group_id: str, step: Callable[[], Sequence[StoredRecord]]) -> None:
         """Run `step` under the group's lock, and append the records that it returns.
 
-        The method itself returns at once. It does not wait for the lock or the append.
+        The method itself returns at once. It does not wait for the lock or the append. The coordinator
+        runtime logs a failure.
         """
         self._context.write(group_id, lambda _: Result(records=step()))
 
@@ -257,10 +258,12 @@ class GroupShard:
         """Handle ConsumerGroupHeartbeat: a member of the consumer protocol joins, stays or leaves.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, there is no such group, or it has another type and cannot be
-                converted; GROUP_MAX_SIZE_REACHED, the group is full; UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
-                FENCED_INSTANCE_ID or UNRELEASED_INSTANCE_ID, the ids or the epoch do not fit the members;
-                INVALID_REGULAR_EXPRESSION, the subscribed expression cannot be compiled.
+            KafkaError: GROUP_ID_NOT_FOUND, the group does not exist and the member does not join, or the
+                group has another type and cannot be converted; GROUP_MAX_SIZE_REACHED, the group is full;
+                UNKNOWN_MEMBER_ID, no member has the request's member id or instance id; FENCED_MEMBER_EPOCH,
+                the member must not use the request's epoch; FENCED_INSTANCE_ID, another member has the
+                instance id; UNRELEASED_INSTANCE_ID, a member joins with an instance id whose member has not
+                left; INVALID_REGULAR_EXPRESSION, the subscribed expression cannot be compiled.
         """
         return self._consumers.heartbeat(request, caller)
 
@@ -279,12 +282,16 @@ class GroupShard:
     def join(self, request: JoinGroupRequest, caller: Caller) -> Result[JoinGroupResponse]:
         """Handle JoinGroup. In a classic group the response can wait until the join phase completes.
 
+        Two errors are in the response, and not raised. MEMBER_ID_REQUIRED: a dynamic member joins for the
+        first time, and gets an id. GROUP_MAX_SIZE_REACHED: a classic group is full.
+
         Raises:
             KafkaError: INCONSISTENT_GROUP_PROTOCOL, the group has another type, or no protocol in common with
                 the member; UNKNOWN_MEMBER_ID, no member has the id in the request; FENCED_INSTANCE_ID,
                 another member has the instance id; INVALID_REQUEST, a static member uses the id of a dynamic
-                one; COORDINATOR_NOT_AVAILABLE or UNKNOWN_SERVER_ERROR, the members' metadata is too large;
-                GROUP_MAX_SIZE_REACHED, only in a group of the consumer protocol.
+                one; UNKNOWN_SERVER_ERROR, the member's metadata is too large for a record;
+                COORDINATOR_NOT_AVAILABLE, the metadata of all members together is too large;
+                GROUP_MAX_SIZE_REACHED, a group of the consumer protocol is full.
         """
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
@@ -426,14 +433,15 @@ class GroupShard:
         return self.commits.commit_in_transaction(request, topic_ids)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Check that the sender may read a group's offsets. A member of a consumer group must send its epoch.
+        """Check that the sender of a request may read a group's offsets.
 
-        A sender that is not a member sends None as `member_id` and a negative `epoch`. It may always read the
-        offsets. In a group of another type, every sender may read them.
+        Only a member of a consumer group is checked: it must send its epoch. A sender that is not a member
+        passes None as `member_id` and a negative `epoch`, and may read the offsets. If the group is not a
+        consumer group, or does not exist, do nothing.
 
         Raises:
-            KafkaError: the errors of `ConsumerGroup.check_fetch`: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or
-                ILLEGAL_GENERATION.
+            KafkaError: UNKNOWN_MEMBER_ID, no member has the id `member_id`; STALE_MEMBER_EPOCH, `epoch` is
+                not the member's epoch; ILLEGAL_GENERATION instead, if the member uses the classic protocol.
         """
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -442,9 +450,8 @@ class GroupShard:
     def delete_offsets(self, group_id: str, keys: list[OffsetKey]) -> Result[dict[OffsetKey, ErrorCode]]:
         """Handle OffsetDelete: delete offsets, and return an error code for each key.
 
-        The code is NONE for success, and for a key without an offset.
-
-        Offsets of topics that members subscribe to get GROUP_SUBSCRIBED_TO_TOPIC, and stay.
+        The code is NONE for success, and for a key without an offset. The code GROUP_SUBSCRIBED_TO_TOPIC
+        means that the offset was not deleted, because a member subscribes to its topic.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, there is no such group, or it is a share group. NON_EMPTY_GROUP, a
@@ -463,7 +470,10 @@ class GroupShard:
     # --- groups as a whole ---
 
     def delete_group(self, group_id: str) -> Result[None]:
-        """Delete an empty group with its offsets. The states of a share group must be deleted before.
+        """Delete an empty group with its offsets.
+
+        For a share group, the caller must first delete the states of the group's share partitions. This
+        method does not check that.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, there is no such group; NON_EMPTY_GROUP, the group has members.

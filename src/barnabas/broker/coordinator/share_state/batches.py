@@ -1,12 +1,13 @@
 """Combines the stored state batches of a share partition with newer ones.
 
-If a record is in an older and in a newer batch, the one with the higher delivery count remains, as in Kafka.
-At equal counts the later delivery state remains, in the order available, archiving, acknowledged, archived. A
-record's count and state never fall. So a late duplicate of a write changes nothing.
+An older and a newer batch can contain the same record. The record then gets the state and the count of the
+batch with the higher delivery count, as in Kafka. At equal counts, the record gets the later of the two
+delivery states, in the order available, archiving, acknowledged, archived. A record's count and state never
+fall. So a late duplicate of a write changes nothing.
 
-Unlike in Kafka, acknowledged comes after archiving. When a member rejects a record, the state archiving can
-be stored although the member gets an error. The member then still has the record, and can accept it. The
-broker must not write an accepted record to a dead letter queue.
+Unlike in Kafka, acknowledged comes after archiving. An example: a member rejects a record. The state
+archiving is stored, but the member gets an error. The member then still has the record, and accepts it. The
+state must become acknowledged, because the broker must not write an accepted record to a dead letter queue.
 """
 
 from __future__ import annotations
@@ -57,9 +58,10 @@ def combine(
 
 
 def _laid_over(older: Sequence[StateBatch], newer: Sequence[StateBatch]) -> Iterator[StateBatch]:
-    """Yield the batches of both arguments, ordered by offset.
+    """Yield the batches of both arguments, ordered by offset and cut so that they do not overlap.
 
-    Where two batches overlap, yield the one with the higher delivery count, or else with the later state.
+    Offsets in two batches are yielded once: with the higher delivery count or, at equal counts, with the
+    later delivery state in `_ORDER`.
     """
     olds, news = iter(older), iter(newer)
     old, new = next(olds, None), next(news, None)

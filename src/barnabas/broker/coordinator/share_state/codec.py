@@ -85,7 +85,10 @@ class UpdateRecord(NamedTuple):
 
 
 def decode_record(key: bytes, value: bytes | None) -> SnapshotRecord | UpdateRecord | None:
-    """Decode a record. Return None if its kind is unknown, or if the record is an update with a null value.
+    """Decode a record.
+
+    A snapshot with a null value gives a `SnapshotRecord` whose `snapshot` is None: it deletes the state.
+    Return None if the record's kind is unknown, or if the record is an update with a null value.
 
     Raises:
         ProtocolError: the record cannot be decoded, or its value has an unknown later version.

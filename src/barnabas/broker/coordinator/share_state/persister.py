@@ -59,8 +59,9 @@ class SharePersister(Protocol):
     """
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> None:
-        """Replace the state by a new one without batches.
+        """Replace the state of a share partition by a new one without batches.
 
+        The new state has the state epoch `state_epoch`, so that later writes with a lower state epoch fail.
         If `start_offset` is -1, the partition's leader chooses the start offset. Repeating a call with the
         same arguments succeeds.
 
@@ -106,7 +107,8 @@ class SharePersister(Protocol):
         """Delete the state of a share partition. If there is none, do nothing."""
 
     async def summary(self, key: SharePartitionKey, leader_epoch: LeaderEpoch = -1) -> ShareState:
-        """Return the state without its batches, or `ShareState()` if there is none. Fence no leader.
+        """Return the state without its batches. If there is no state, return `ShareState()`.
 
-        A caller that is not the partition's leader passes -1 as the epoch.
+        Unlike `read`, this method does not fence earlier leaders. A caller that is not the partition's leader
+        passes -1 as `leader_epoch`.
         """

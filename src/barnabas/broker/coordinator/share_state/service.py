@@ -139,11 +139,12 @@ class ShareCoordinator(Coordinator[ShareShard]):
     ) -> MaybeAwaitable[None]:
         """Run `ShareShard.write`, and count the call in `writes`.
 
-        The arguments are those of `SharePersister.write`.
+        The arguments are those of `SharePersister.write`. Return None if the state is stored already; if not,
+        an awaitable that completes when it is.
 
         Raises:
-            KafkaError: the errors of `ShareShard.write`; NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS,
-                this broker does not serve the key; the errors of a failed append.
+            KafkaError: INVALID_REQUEST, `key` is not valid; the errors of `ShareShard.write` and
+                `CoordinatorRuntime.write`.
         """
         self.writes += 1
         return self._write_state(
@@ -153,10 +154,11 @@ class ShareCoordinator(Coordinator[ShareShard]):
     summary = reading(ShareShard.summary, _checked)
 
     def last_pruned(self) -> list[tuple[int, Offset]]:
-        """Return the partitions that `prune` has shortened, with their new start offsets.
+        """Return (partition, offset) for the partitions of `__share_group_state` that `prune` has shortened.
 
-        Partitions that this broker no longer leads are left out. A partition that this broker has loaded
-        again is left out until `prune` has shortened it.
+        The records below the offset are deleted. The result is in the order of the partitions. Partitions
+        that this broker no longer leads are left out. A partition that this broker has loaded again is left
+        out until `prune` has shortened it.
         """
         led = set(self.partitions())
         return [(partition, offset) for partition, offset in sorted(self._pruned.items()) if partition in led]
@@ -174,8 +176,8 @@ class ShareCoordinator(Coordinator[ShareShard]):
     async def repeat_snapshots(self) -> None:
         """Write old snapshots again at the end of the log, so that `prune` can delete records before them.
 
-        Skip a shard in which every share partition has been idle: such a shard has no other records to
-        delete.
+        Skip a shard in which the last snapshot of every share partition was itself written by this method.
+        The log of such a shard has little else to delete.
         """
         for partition, shard in self.active_shards():
             if all(held.is_repeated for held in shard.states.values()):

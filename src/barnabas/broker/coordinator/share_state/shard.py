@@ -1,9 +1,9 @@
 """The share partitions of one partition of `__share_group_state`, and the operations on them (KIP-932).
 
-Each method is an operation of the coordinator runtime: it reads the state, and returns the records to append
-and the response. Most changes are stored as update records. After
-``share.coordinator.snapshot.update.records.per.snapshot`` updates the next change is stored as a snapshot. A
-snapshot supersedes all earlier records of its share partition.
+The methods of `ShareShard` for requests are operations of the coordinator runtime. An operation reads the
+shard, and returns a `Result`: the records to append and the response. Most changes are stored as update
+records. After ``share.coordinator.snapshot.update.records.per.snapshot`` updates the next change is stored as
+a snapshot. A snapshot supersedes all earlier records of its share partition.
 """
 
 from __future__ import annotations

@@ -4,19 +4,22 @@ In a prepared state the coordinator answers CONCURRENT_TRANSACTIONS for any epoc
 producer retries. A v2 producer with the raised epoch gets this error, too. This producer may abort its next,
 empty transaction before the markers of the last one are written (KAFKA-18464).
 
-Up to v1 a producer keeps its epoch, so a repeated EndTxn has the same epoch as the first one. An EndTxn with
-the decision of a complete transaction is a repeat, and succeeds. The other decision, and any EndTxn in Empty,
-gets INVALID_TXN_STATE. With v2 the first EndTxn has raised the epoch:
+Up to v1 a producer keeps its epoch, so a repeated EndTxn has the same epoch as the first one. If the
+transaction is complete, an EndTxn with the same decision is a repeat: it succeeds and changes nothing. An
+EndTxn with the other decision, and any EndTxn in Empty, gets INVALID_TXN_STATE.
+
+With v2 the first EndTxn has raised the epoch. In the table, "ends" means that the coordinator ends a
+transaction. "Repeats" means that the request succeeds and changes nothing:
 
                      the producer's epoch is      abort                 commit
     Empty            current                      ends                  INVALID_TXN_STATE
     CompleteAbort    current                      ends                  INVALID_TXN_STATE
-                     one behind (a repeat)        done                  PRODUCER_FENCED
+                     one behind (a repeat)        repeats               PRODUCER_FENCED
     CompleteCommit   current                      ends                  INVALID_TXN_STATE
-                     one behind (a repeat)        INVALID_TXN_STATE     done
+                     one behind (a repeat)        INVALID_TXN_STATE     repeats
 
-"Ends" also applies to a transaction without partitions: a v2 producer that aborts may not know whether its
-first write has arrived. All other producers are fenced.
+An abort with the current epoch ends a transaction without partitions: a v2 producer that aborts may not know
+whether its first write has arrived. A producer with any other epoch is fenced.
 
 If the coordinator has aborted a transaction, the producer's later commit gets PRODUCER_FENCED (KAFKA-20785):
 the producer can begin anew. Kafka 4.2.1 answers INVALID_TXN_STATE, which is fatal for the producer.

@@ -60,8 +60,8 @@ class MarkerQueue:
         writer: sends markers to the leaders of partitions.
         timers: the timers of the shard.
         epoch: returns the leader epoch in which this broker coordinates the shard.
-        done: called with the transactional id when all markers are written. This function must store the
-            completion, and then call `completed` or `retry`.
+        done: called with the transactional id when all markers are written. This function must start to store
+            the completion. It must then call `completed`, or `retry` if the completion could not be stored.
     """
 
     def __init__(
@@ -131,10 +131,13 @@ class MarkerQueue:
         return backoff_ms(failures)
 
     def write(self, transactional_id: str) -> None:
-        """Write the missing markers of a transaction, and retry until all are written. Then call `done`.
+        """Begin to write the missing markers of a transaction, and return at once.
 
-        If the transaction is not in the queue, do nothing. If a partition rejects the marker, because a newer
-        coordinator or producer has fenced it, log an error and stop. The transaction then stays prepared.
+        The queue retries until all markers are written, and then calls `done`. If the leaders answer at once,
+        `done` is called before this method returns. If the transaction is not in the queue, do nothing.
+
+        If a partition rejects the marker, because a newer coordinator or producer has fenced it, log an error
+        and stop. The transaction then stays prepared.
         """
         left, marker = self._left.get(transactional_id), self._markers.get(transactional_id)
         if left is None or marker is None:

@@ -131,8 +131,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
         Raises:
             KafkaError: INVALID_REQUEST, the id is empty or too long; INVALID_TRANSACTION_TIMEOUT,
-                `timeout_ms` is not between 1 and ``transaction.max.timeout.ms``; the errors of
-                `TransactionShard.init_producer`.
+                `timeout_ms` is not between 1 and ``transaction.max.timeout.ms``;
+                COORDINATOR_LOAD_IN_PROGRESS, there is no unused producer id now; the errors of
+                `TransactionShard.init_producer` and `CoordinatorRuntime.write`.
         """
         _checked(transactional_id)
         longest = self._view.config.transaction_max_timeout_ms
@@ -162,7 +163,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
         Raises:
             KafkaError: INVALID_REQUEST, the id is empty or too long; the errors of
-                `TransactionShard.add_partitions`.
+                `TransactionShard.add_partitions` and `CoordinatorRuntime.write`.
         """
         add = partial(self._add_partitions, transactional_id, producer, partitions, version)
         try:
@@ -182,11 +183,13 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     ) -> MaybeAwaitable[ProducerIdentity]:
         """Handle EndTxn: run `TransactionShard.end`, with an unused producer id if the operation needs one.
 
-        `version` is the version of transactions that the producer uses.
+        Return the producer id and the epoch that the producer must use in its next transaction. `version` is
+        the version of transactions that the producer uses.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the id is empty or too long; the errors of `TransactionShard.end`;
-                COORDINATOR_LOAD_IN_PROGRESS, there is no unused producer id now.
+            KafkaError: INVALID_REQUEST, the id is empty or too long; COORDINATOR_LOAD_IN_PROGRESS, there is
+                no unused producer id now; the errors of `TransactionShard.end` and
+                `CoordinatorRuntime.write`.
         """
         end = partial(self._end, transactional_id, producer, commit=commit, version=version)
         if version < EPOCH_BUMP_VERSION:

@@ -1,8 +1,9 @@
 """The transactional ids of one partition of `__transaction_state`, and the operations on them.
 
-Each method is an operation of the coordinator runtime: it reads the state, and returns the records to append
-and the response. `replay` applies committed records. The runtime replays the records of an operation before
-the next operation on the same id, so each operation sees a complete state.
+The methods of `TransactionShard` for requests are operations of the coordinator runtime. An operation reads
+the shard, and returns a `Result`: the records to append and the response. `replay` applies committed records.
+The runtime replays the records of an operation before the next operation on the same id, so each operation
+sees a complete state.
 """
 
 from __future__ import annotations
@@ -131,12 +132,14 @@ class TransactionShard:
             transactional_id: the id.
             timeout_ms: transaction timeout, in milliseconds.
             expected: the identity of a producer that continues after an error (KIP-360); None for a new one.
-            fresh: an unused producer id if `needs_producer_id`; NO_PRODUCER_ID if not.
+            fresh: an unused producer id if `needs_producer_id(transactional_id)` is True; NO_PRODUCER_ID if
+                not.
 
         Raises:
-            KafkaError: PRODUCER_FENCED, `expected` may no longer use the id; CONCURRENT_TRANSACTIONS, the
-                last transaction must end first, or a new producer id is necessary and `fresh` is
-                NO_PRODUCER_ID. If the last transaction is still open, this operation aborts it.
+            KafkaError: PRODUCER_FENCED, another producer has used the transactional id after `expected`;
+                CONCURRENT_TRANSACTIONS, the last transaction is prepared, or is open (this operation begins
+                to abort it), or a new producer id is necessary and `fresh` is NO_PRODUCER_ID. The producer
+                retries after CONCURRENT_TRANSACTIONS.
         """
         now = self._clock.now_ms()
         transaction = self.transactions.get(transactional_id) or new_transaction(fresh, timeout_ms, now)
@@ -265,12 +268,15 @@ class TransactionShard:
             producer: the producer id and epoch in the request.
             commit: whether to commit.
             version: version of transactions that the producer uses.
-            fresh: an unused producer id if `needs_producer_id`; NO_PRODUCER_ID if not, or before version 2.
+            fresh: an unused producer id if `needs_producer_id(transactional_id)` is True; NO_PRODUCER_ID if
+                not, or before version 2.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_ID_MAPPING, the transactional id is unknown; the errors of
-                `must_end`; CONCURRENT_TRANSACTIONS, a new producer id is necessary and `fresh` is
-                NO_PRODUCER_ID.
+            KafkaError: INVALID_PRODUCER_ID_MAPPING, the transactional id is unknown or has another producer
+                id; PRODUCER_FENCED, the producer has another epoch, or wants to commit a transaction that the
+                coordinator has aborted; INVALID_TXN_STATE, the state does not allow the decision;
+                CONCURRENT_TRANSACTIONS, the markers of the last transaction are being written, or a new
+                producer id is necessary and `fresh` is NO_PRODUCER_ID.
         """
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
@@ -354,7 +360,7 @@ class TransactionShard:
     def describe(self, transactional_id: str) -> tuple[Transaction, Collection[TopicPartition]]:
         """Return a transactional id's state, and the partitions of its transaction.
 
-        If the transaction is prepared, these are only the partitions to which no marker was written yet.
+        If the transaction is prepared, return only the partitions to which no marker was written yet.
 
         Raises:
             KafkaError: TRANSACTIONAL_ID_NOT_FOUND, there is no such transactional id.
@@ -413,9 +419,12 @@ class TransactionShard:
 def _may_go_on(transaction: Transaction, expected: ProducerIdentity) -> bool:
     """Whether a producer with the producer id of `expected` may use the transactional id.
 
-    The function does not check the epoch; its caller does. A new transactional id accepts any producer. When
-    the epochs of a producer id are used up, InitProducerId assigns another one. A producer that repeats this
-    request still has the previous producer id, and may use it.
+    The caller checks the epoch. The producer may use the transactional id in three cases:
+
+    - The transactional id is new.
+    - `expected` has the present producer id of the transactional id.
+    - `expected` has the previous producer id, and its last epoch. InitProducerId has then assigned a new
+      producer id, and a producer that got no response repeats InitProducerId with the previous producer id.
     """
     return (
         transaction.epoch == NO_PRODUCER_EPOCH

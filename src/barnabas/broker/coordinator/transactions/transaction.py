@@ -133,10 +133,11 @@ class Transaction(NamedTuple):
         )
 
     def fenced(self, server_version: int, now_ms: int) -> Transaction:
-        """Return the state after the coordinator itself decides to abort, for example after a timeout.
+        """Return the PrepareAbort state of a transaction that the coordinator itself aborts.
 
-        The higher epoch of this state fences the producer. `server_version` is the version of transactions
-        that the cluster uses: the state stores it as the version of the producer.
+        The coordinator does so, for example, after a timeout. The new state has a higher epoch, which fences
+        the producer. `server_version` is the finalized level of ``transaction.version``, and becomes the
+        `client_version` of the new state.
         """
         prepared = self.prepared(commit=False, client_version=server_version, now_ms=now_ms)
         return prepared._replace(epoch=min(self.epoch + 1, MAX_EPOCH))

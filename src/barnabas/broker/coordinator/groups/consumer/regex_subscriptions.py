@@ -56,7 +56,8 @@ async def resolve(
         regexes: each expression, with its current topics. If the search for an expression takes too long, the
             result has the current topics.
         names: the names of all topics.
-        may_see: returns whether the client may describe a topic. The result leaves out all other topics.
+        may_see: called with a matching topic's name; returns whether the client that caused the search may
+            describe the topic. The result leaves out topics that the client may not describe.
     """
     found = {}
     names = list(names)
@@ -148,12 +149,14 @@ class RegexSubscriptions:
         return RegexChange.RESOLVED if new in group.regexes else RegexChange.PENDING
 
     def refresh(self, group: ConsumerGroup, may_see: Callable[[str], bool]) -> None:
-        """Start a search for the group's topics in the background.
+        """Start a search for the topics of the group's expressions in the background, if necessary.
 
-        Do nothing while a search runs for the group, while its last results are new enough, or during the
-        pause after a failure.
+        A search is necessary if, since the last one, a topic was created, an expression was added or removed,
+        or ``group.consumer.regex.refresh.interval.ms`` has passed. Do nothing while a search runs for the
+        group, shortly after the last one (`_LEAST_INTERVAL_MS`), and during the pause after a failure.
 
-        The search finds only topics that the client may describe (`may_see`).
+        `may_see` is called with a topic's name. It returns whether the client of the present request may
+        describe the topic. The search leaves out topics that the client may not describe.
         """
         if group.group_id in self._under_way:
             return

@@ -55,15 +55,16 @@ class ConsumerAssignmentInputs(NamedTuple):
 
 
 class ConsumerTargetAssigner(TargetAssigner[ConsumerGroup, GroupDraft]):
-    """Raises epochs and computes target assignments of one shard's consumer groups, and advances members.
+    """Computes the target assignments of one shard's consumer groups, and moves members towards them.
 
-    The assigner writes its decisions into drafts.
+    The assigner also raises group epochs. It changes only a draft of a group, and the caller stores the
+    draft's records.
 
     Args:
         topics: the topics of the cluster.
         assignors: returns the names of the enabled assignors, the default first.
-        put_off: called with the id of a large group. It begins to compute the group's target assignment, and
-            stores it later.
+        put_off: called with the id of a large group. This function must start a task that computes and stores
+            the group's target assignment, and return at once.
     """
 
     def __init__(

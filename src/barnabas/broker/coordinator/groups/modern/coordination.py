@@ -52,7 +52,7 @@ class ModernGroups(Generic[G, D]):
         """Return the group with this id.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, there is none of this type.
+            KafkaError: GROUP_ID_NOT_FOUND, no group of this type has the id.
         """
         group = self._find(group_id)
         if isinstance(group, self._group_class):
@@ -61,10 +61,11 @@ class ModernGroups(Generic[G, D]):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
 
     def _under_lock(self, group_id: str, operation: Callable[[G], Result[None]]) -> None:
-        """Start `operation`, and return at once. It is called with the group, under the group's lock.
+        """Start `operation` under the group's lock, and return at once.
 
-        The runtime stores the records of the result of `operation`, and logs a failure. If no group of this
-        type has the id when the lock is free, `operation` is not called.
+        When the lock is free, the runtime calls `operation` with the group, and stores the records of its
+        result. The runtime logs a failure. If no group of this type has the id at that time, `operation` is
+        not called.
         """
 
         def run(_shard: Any) -> Result[None]:

@@ -48,10 +48,11 @@ class DelayedAssignments(Generic[G, D]):
     """Computes and stores the target assignments of one shard's large groups, in a thread.
 
     Args:
-        find: returns the group with an id; None if it does not exist.
+        find: called with a group id; returns the group, or None if it does not exist.
         inputs: called with a group; returns the data from which its next target assignment is computed.
-        store: called with a group id and a function that changes a draft of the group. It applies the change
-            and stores it, or raises KafkaError.
+        store: called with a group id and a function that changes a draft of the group. `store` must call this
+            function with a draft under the group's lock, and store the draft's records. If that fails, it
+            raises KafkaError.
         thread: computes the target assignments.
     """
 
@@ -97,10 +98,9 @@ class DelayedAssignments(Generic[G, D]):
             await self._stored(group_id, partial(_put_epoch, epoch))
 
     async def _settled(self, group_id: str) -> G | None:
-        """Wait until the group's epoch has not changed for `DELAY` seconds.
+        """Wait until the group's epoch has not changed for `DELAY` seconds. Wait at most `_LONGEST_DELAY` s.
 
-        If it changes all the time, wait for `_LONGEST_DELAY` seconds. Return the group; None if it does not
-        exist.
+        Return the group; None if the group does not exist.
         """
         epoch = None
         for _ in range(round(_LONGEST_DELAY / DELAY)):

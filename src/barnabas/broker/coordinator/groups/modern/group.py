@@ -1,8 +1,8 @@
 """The state that consumer groups and share groups have in common. Only `replay` changes it.
 
 Records can be replayed in any order. Every change of the members, their subscriptions or the subscribed
-topics raises the group epoch. The coordinator computes the target assignment for a group epoch (the
-assignment epoch), and each member moves towards it.
+topics raises the group epoch. The coordinator computes a target assignment for a group epoch, which is then
+the assignment epoch. Each member moves step by step to its partitions in the target assignment.
 """
 
 from __future__ import annotations

@@ -69,9 +69,9 @@ class TargetAssigner(Generic[G, D]):
     def _facts(self, group: G) -> tuple[int, object, object]:
         """Return the values on which the result of `is_outdated` depends.
 
-        They are the group's metadata hash, the topic names, and an object of the group type (None if it has
-        none). Each change of a topic gives a new object of topic names. While all three values stay the same,
-        `is_outdated` need not compute the hash of the topics again.
+        They are the group's metadata hash, the topic names, and, for a share group, its share partitions
+        (None for a consumer group). Each change of a topic gives a new object of topic names. While all three
+        values stay the same, `is_outdated` need not compute the hash of the topics again.
         """
         return group.metadata_hash, self._topics.names, None
 

@@ -27,10 +27,14 @@ _AT_ONCE = 100
 
 
 class Shards(Protocol):
-    """Finds the shard of a share group, and gives access to the share groups in this shard.
+    """Gives access to the share groups of a shard of the group coordinator.
 
-    `read` returns these share groups. `write` runs an operation on them, stores its records, and returns its
-    response. Both raise KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+    Both methods find the shard that coordinates the group. `read` returns the `ShareGroups` of this shard.
+    `write` calls `operation` with the `ShareGroups` under the group's lock, stores the records of its result,
+    and returns its response.
+
+    Both methods raise KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS if this broker does not
+    serve the shard. `write` also raises the other errors of `CoordinatorRuntime.write`.
     """
 
     def read(self, group_id: str) -> ShareGroups: ...

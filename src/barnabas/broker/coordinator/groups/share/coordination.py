@@ -107,9 +107,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
     # --- states ---
 
     def begin_alteration(self, group_id: str) -> Result[int]:
-        """Raise the group epoch, and return it: it is the state epoch for new start offsets.
+        """Raise the group epoch, and return the new epoch.
 
-        If the group does not exist, create it.
+        The caller then initializes states with new start offsets, with this epoch as their state epoch. If
+        the group does not exist, create it.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, the group has another type; NON_EMPTY_GROUP, the group has
@@ -177,7 +178,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         return Result(records=_forgetting(group, gone).records)
 
     def delete(self, group_id: str) -> Result[None]:
-        """Delete an empty group. The states of its partitions must be deleted before.
+        """Delete an empty group.
+
+        The caller must first delete the states of the group's share partitions (`begin_deletion`). This
+        method does not check that.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, there is no such share group; NON_EMPTY_GROUP, the group has
@@ -198,7 +202,11 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         return Result(records=_forgetting(group, group.partitions.names().keys() & set(topics)).records)
 
     def _numbers(self, group: ShareGroup, topic_id: TopicId) -> frozenset[int]:
-        """Return the partitions of a topic that can have a state: the known ones, or all if none is known."""
+        """Return the partition numbers of a topic for which the group can have states.
+
+        They are the partitions that the group's record has as initialized or initializing. If the record has
+        none of the topic, return all partitions of the topic.
+        """
         topic = self._view.image.topic_by_id(topic_id)
         known = group.partitions.known(topic_id)
         # A topic that is deleting already has no known partitions.

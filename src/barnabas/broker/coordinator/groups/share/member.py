@@ -25,11 +25,16 @@ class ShareMember(NamedTuple):
     assigned: Partitions = NOTHING
 
     def reconciled(self, target: Partitions, target_epoch: int, subscribed: Set[TopicId]) -> ShareMember:
-        """Return the member after its next heartbeat. Without changes, return this object.
+        """Return the member with the epoch and the partitions that it gets in the next response.
 
-        If the member has not reached `target_epoch` yet, it gets `target`, its partitions in the target
-        assignment. If it has, it keeps its partitions. In both cases it gets only topics in `subscribed`.
-        Members share partitions, so a member never waits until another member revokes a partition.
+        If nothing changes, return this object.
+
+        - If the member's epoch is not `target_epoch`: the member gets `target_epoch`, and `target`, its
+          partitions in the target assignment.
+        - If the member's epoch is `target_epoch`: the member keeps its partitions.
+
+        In both cases partitions of topics that are not in `subscribed` are left out. Members share
+        partitions, so a member never waits until another member revokes a partition.
         """
         if self.epoch != target_epoch:
             assigned = _only(target, subscribed)

@@ -60,8 +60,9 @@ class ShareMembership:
         `draft` is a draft of the group. It collects the changes, and the records that store them.
 
         Raises:
-            KafkaError: GROUP_MAX_SIZE_REACHED, the group is full; UNKNOWN_MEMBER_ID, there is no such member;
-                FENCED_MEMBER_EPOCH, the epoch is neither the current nor the previous.
+            KafkaError: GROUP_MAX_SIZE_REACHED, the group is full; UNKNOWN_MEMBER_ID, no member has the
+                request's member id; FENCED_MEMBER_EPOCH, the request's epoch is neither the member's current
+                nor its previous one.
         """
         group_id, group = draft.group_id, draft.group
         self._check_room(group, request.member_id)
@@ -171,11 +172,11 @@ class ShareMembership:
 
 
 def _find(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
-    """Return the member as it was before the request; a new one if the member joins.
+    """Return the member as it was before the request. If a new member joins, return a new `ShareMember`.
 
     Raises:
-        KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_MEMBER_EPOCH, the epoch is neither the
-            current nor the previous.
+        KafkaError: UNKNOWN_MEMBER_ID, the request does not join, and no member has its member id;
+            FENCED_MEMBER_EPOCH, the request's epoch is neither the member's current nor its previous one.
     """
     member_id, epoch = request.member_id, request.member_epoch
     if epoch == JOIN_EPOCH:

@@ -43,9 +43,10 @@ class ShareStates:
     Args:
         view: has the broker's image of the metadata.
         persister: sends the requests to the share coordinator.
-        find: returns the share group with an id; None if there is none.
-        change: called with a group id and a function that changes a draft of this group. It applies the
-            change under the group's lock and stores it, or raises KafkaError.
+        find: called with a group id; returns the share group, or None if there is none.
+        change: called with a group id and a function that changes a draft of this group. `change` must call
+            this function with a draft under the group's lock, and store the draft's records. If that fails,
+            it raises KafkaError.
         began: called with a draft in which partitions have become initialized. This function must raise the
             group epoch.
     """
@@ -83,9 +84,10 @@ class ShareStates:
 
     @asynccontextmanager
     async def conversation(self, group_id: str) -> AsyncIterator[None]:
-        """Return a context in which no other task sends requests about the group to the share coordinator.
+        """Return a context manager for requests about the group to the share coordinator.
 
-        To enter the context, wait until no other task is in one for this group.
+        Only one task at a time is in such a context for the group. A task that enters it waits until the
+        other task has left.
         """
         lock = self._conversations.setdefault(group_id, asyncio.Lock())
         self._speakers[group_id] += 1
@@ -98,10 +100,14 @@ class ShareStates:
                 del self._speakers[group_id], self._conversations[group_id]
 
     async def initialize(self, offsets: Mapping[SharePartitionKey, Offset], state_epoch: int) -> Failures:
-        """Initialize the states of partitions with these start offsets. Return the errors by partition.
+        """Initialize the states of partitions. Return an error for each partition that failed.
 
         The caller must be in a `conversation`. An earlier group of the same name may have left a state with a
-        higher state epoch. This call replaces such a state, with a state epoch that is still higher.
+        higher state epoch. The new state then gets the epoch after that one.
+
+        Args:
+            offsets: the partitions, with the new start offsets.
+            state_epoch: the new state epoch.
         """
         return await self._each(offsets, lambda key: self._initialize(key, state_epoch, offsets[key]))
 
