@@ -85,8 +85,10 @@ class ShareOffset(NamedTuple):
     """A share group's start offset and lag in a partition.
 
     Attributes:
-        start: offset below which all records are finished; None before the partition's leader has chosen one.
-        lag: number of records that are not finished yet; None if the coordinator does not know it.
+        start: the share-partition start offset: all records before it are acknowledged or archived. None
+            before the partition's leader has chosen this offset.
+        lag: number of records that are neither acknowledged nor archived; None if the coordinator does not
+            know this number.
     """
 
     start: int | None

@@ -13,8 +13,9 @@ These rules prevent lost and repeated records, without transactions:
 Transactions would fence the crashed process at once. But its uncommitted records would be aborted and shipped
 again. Readers of uncommitted records, the default of Kafka and Spark, would read them twice.
 
-The timestamp of a record is the time of shipping. Retention counts from it, so lines of last year would
-otherwise be deleted at once. The line's own time is in the value.
+The timestamp of a record is the time of shipping, because the topic's retention counts from this timestamp.
+With the line's own time as the timestamp, retention would delete lines of last year at once. The line's own
+time is in the record's value.
 """
 
 from __future__ import annotations
@@ -96,19 +97,19 @@ class Shipper:
 
     Args:
         bootstrap: addresses of brokers, `host:port,...`
-        topic: topic to ship to. If it is missing, it is created with the broker's defaults, if the broker
-            allows that.
+        topic: topic to ship to. If it does not exist, the broker creates it with its defaults, unless the
+            broker's settings forbid that.
         files: paths, or a mapping of paths to the names of their sources. Without a mapping, the name is the
-            absolute path. Rotated files that are given together with their base (`app.log.1` with `app.log`)
-            belong to its source, and are read first.
-        follow: whether to wait for new lines until `stop`. If false, `run` ends when everything is
-            acknowledged.
+            absolute path. If `files` has `app.log.1` and `app.log`, the rotated file `app.log.1` belongs to
+            the source of `app.log`, and is read first.
+        follow: whether to wait for new lines until `stop`. If false, `run` ends when all records of the files
+            are acknowledged.
         state_dir: folder of the state files; by default in `$XDG_STATE_HOME/barnabas/ship`.
         on_progress: called a few times a second in `run`, always with the same `Progress` object.
         poll_interval: seconds between checks of quiet files, above 0.
         flush_after: seconds after which a record that might continue (a stack trace) is complete.
-        settings: more producer settings of librdkafka, e.g. {"compression.type": "zstd"}. They cannot change
-            the client id, the idempotence, and the endless wait for a broker.
+        settings: more producer settings of librdkafka, e.g. {"compression.type": "zstd"}. Values for the
+            client id, idempotence, and ``message.timeout.ms`` (0) have no effect.
 
     `run` can be called once.
 
@@ -150,12 +151,15 @@ class Shipper:
         self._stopped.set()
 
     def run(self) -> Progress:
-        """Ship the files: until `stop` if `follow` is true, to their end if it is false. Return the progress.
+        """Ship the files, and return the progress.
+
+        With `follow`, the call returns after `stop`. Without it, the call returns after the ends of the
+        files.
 
         Raises:
-            ClientError: no broker answers, a file cannot be read, another shipper is active, or the broker
-                refused a record.
-            KafkaError: the broker answers with an error.
+            ClientError: no broker answers, a file cannot be read, another shipper ships one of the sources,
+                or the broker permanently rejected a record.
+            KafkaError: the broker answers another request with an error.
         """
         settings = {
             "linger.ms": 20,

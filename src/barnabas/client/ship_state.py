@@ -2,9 +2,9 @@
 
 Every shipped record has the header `barnabas.ship`: ``<number>@<position>@<host>``. The number counts the
 records of the source. The position is the place in the file after the record's lines. So the topic shows
-exactly what has been shipped. With the state file the shipper need not read the whole topic, and knows the
-position after retention has removed a record. The name of the state files' folder has the topic's id, because
-a topic that is deleted and created again is a new one.
+exactly what has been shipped. With the state file, the shipper need not read the whole topic. It also knows
+where to continue if retention has removed the last record from the topic. The name of the state files' folder
+has the topic's id, because a topic that is deleted and created again is a new topic.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ class Shipped:
 
     Attributes:
         number: number of the record in its source, from 1.
-        position: position in the file after the record's last line; None to begin with the oldest rotated
-            file.
+        position: position in the file after the record's last line. Before the first record, the position at
+            which to begin; None for the oldest rotated file.
         partition: partition of the topic to which the source's records go.
         offset: offset of the record. If there is no record, or the source's partition has changed because
-            partitions were added to the topic, the last offset of `partition` when the shipper started.
+            partitions were added to the topic: the end offset of `partition` when the shipper started, minus
+            one.
         time_ms: timestamp of the record, in milliseconds since 1970.
     """
 
@@ -55,13 +56,13 @@ def decode_header(value: bytes) -> tuple[int, Position, str]:
 
 
 class SourceState:
-    """The state file of one source. It is locked while it is open.
+    """The state file of one source, with a lock from the constructor until `close`.
 
-    It is JSON with the fields of `Shipped`, and with `clean`: whether all sent records were acknowledged.
+    The file is JSON. It has the fields of `Shipped`, and `clean`: whether all sent records were acknowledged.
 
     Raises:
-        ClientError: another process ships this source to this topic, or the file is damaged.
-        OSError: the file of the lock cannot be created, or the state file cannot be read.
+        ClientError: another process ships this source to this topic, or the state file is damaged.
+        OSError: the lock file beside the state file cannot be created, or the state file cannot be read.
     """
 
     def __init__(self, directory: Path, source: str) -> None:

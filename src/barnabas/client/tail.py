@@ -66,13 +66,13 @@ class FileTail:
 
     Args:
         path: path of the file. After a rotation, another file has this path.
-        position: position at which an earlier reader stopped. None begins with `history`, or with the present
-            file.
+        position: `position` of an earlier `FileTail`, from which to continue. If None, begin with the oldest
+            file of `history`. If there is no `history` either, begin with the present file at `path`.
         since_ns: time at which the position was reached, in ns since the epoch. If the position's file no
             longer exists, rotated files that were written after this time are read.
-        history: rotated files to read before the file itself, if nothing was read before.
-        grace_polls: number of polls without new lines before a renamed file counts as complete, because a
-            writer may still have it open.
+        history: rotated files to read before the file itself; used only if `position` is None.
+        grace_polls: after a file is renamed, a writer may still have it open. The file counts as complete
+            after this number of calls of `next_line` that find nothing new in it.
     """
 
     def __init__(

@@ -79,7 +79,9 @@ def new_topic(
 def delete_topic(brokers: Brokers, name: str) -> None:
     """Delete a topic with all its records.
 
-    Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) if there is no such topic.
+    Raises:
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, there is no such topic; or the controller rejects the request.
+        ClientError: no broker answers in time.
     """
 
     def delete(connection: BrokerConnection) -> None:

@@ -26,9 +26,11 @@ def not_a_name(topic: str) -> ClientError:
 
 
 def ensure_topic(producer: confluent_kafka.Producer, topic: str, servers: str) -> int:
-    """Return the number of the topic's partitions. The broker creates a missing topic if it allows that.
+    """Return the number of the topic's partitions. Wait up to three seconds for a topic that does not exist.
 
-    Without this check, librdkafka would wait half a minute for a topic that does not exist.
+    The request also lets the broker create the topic, if the broker's settings allow that. Without this
+    check, librdkafka would wait half a minute for a topic that does not exist. `servers` has the addresses of
+    brokers, for the texts of errors.
 
     Raises:
         ClientError: no broker answers, the name is not valid, or the topic does not exist after three

@@ -207,13 +207,15 @@ class Transactions:
     def hanging(
         self, partitions: Iterable[TopicPartition], *, longer_than_ms: int, now_ms: int
     ) -> list[ProducerDescription]:
-        """Return the producers whose open transaction in one of `partitions` no coordinator will end.
+        """Return the producers with a hanging transaction in `partitions`, once for each of these partitions.
 
-        Such a transaction has had no records for longer than the longest transaction timeout. Its coordinator
-        does not know the transaction, or does not know that it has written to the partition.
+        A transaction hangs in a partition if both are true, because no coordinator will end it there:
+
+        - The transaction is open, and its last record is more than `longer_than_ms` old.
+        - The coordinator does not know the transaction, or does not know that it includes the partition.
 
         Args:
-            longer_than_ms: longest transaction timeout.
+            longer_than_ms: longest transaction timeout in the cluster, in ms.
             now_ms: current time in ms since 1970.
         """
         silent = [

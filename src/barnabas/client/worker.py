@@ -69,18 +69,22 @@ class Job(Record):
 
 
 class Worker:
-    """Iterates over the jobs of topics without end, as a member of a share group (KIP-932).
+    """Iterates over the records of topics without end, as a member of a share group (KIP-932).
 
-    The members share the records, not the partitions: each record goes to one of them. So there can be more
-    members than partitions. A job is done when the caller takes the next one, or when the `with` block ends
-    without an error. The brokers deliver a job that is not done again, to this member or to another one. That
-    happens after an error in the block, after `Job.release`, and when a member has had the job for longer
-    than ``share.record.lock.duration.ms`` (30 s). After ``share.delivery.count.limit`` deliveries (5), or
-    after `Job.reject`, they do not deliver it again.
+    Each record is a `Job`. The members share the records, not the partitions, so there can be more members
+    than partitions. A job is done when the caller takes the next job, or when the `with` block ends without
+    an error. In these cases, the brokers deliver a job again, to any member of the group:
 
-    librdkafka 2.16 cannot extend a lock (KIP-1222). A fetch locks 10 jobs (the setting `max_poll_records`),
-    or more if a batch of the producer has more. So the lock duration of the group must be longer than all of
-    these jobs take together.
+    - An error ended the `with` block.
+    - The caller called `Job.release`.
+    - The member has had the job for longer than ``share.record.lock.duration.ms`` (30 s).
+
+    After ``share.delivery.count.limit`` deliveries (5), or after `Job.reject`, the brokers do not deliver the
+    job again.
+
+    librdkafka 2.16 cannot extend a lock (KIP-1222). A fetch locks 10 jobs (the setting `max_poll_records`).
+    It locks more jobs if a producer's batch has more records. Set the group's lock duration to more than the
+    time that all jobs of a fetch take together.
 
     Args:
         bootstrap_servers: `host:port,...`

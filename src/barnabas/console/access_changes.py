@@ -64,7 +64,7 @@ def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
     """Return the change that deletes exactly one ACL.
 
     `wanted` has the fields of the ACL in a page's form, as for `create_rule`. This function raises QueryError
-    if one is missing or invalid. The change itself raises QueryError if the ACL does not exist.
+    if a field is missing or invalid. The change itself raises QueryError if the ACL does not exist.
     """
     rule = _rule(wanted)
     resource, entry = rule

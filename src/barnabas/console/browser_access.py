@@ -1,8 +1,8 @@
 """Access control of the console: by a link that works once and then a cookie, or by user and password.
 
-Pages of other sites have no access. They cannot send the cookie (SameSite). They cannot pretend to be this
-host: the console checks the Host header, against DNS rebinding. They cannot make the browser change anything:
-the console checks the Origin header and the content type.
+Pages of other sites have no access. They cannot send the cookie (SameSite). They cannot reach the console
+through a host name of their own (DNS rebinding), because the console checks the Host header. They cannot make
+the browser change anything, because the console checks the Origin header and the content type.
 """
 
 from __future__ import annotations

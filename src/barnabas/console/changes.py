@@ -21,10 +21,11 @@ _LAST_MS = 253_402_300_799_999
 
 
 def change(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Change:
-    """Return the change that a page requests, not made yet.
+    """Return the change that a page requests, without making it.
 
-    `wanted` has the fields of a page's form. ``do`` is the kind of the change, such as "create-topic"; the
-    other fields depend on it.
+    `wanted` has the fields of a page's form. The field ``do`` is the kind of the change, such as
+    "create-topic"; the other fields depend on the kind. `registry` is None if the console has no schema
+    registry. A change of schemas then raises QueryError.
 
     Raises:
         QueryError: a field is missing or invalid.

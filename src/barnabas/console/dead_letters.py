@@ -18,10 +18,12 @@ Headers = Iterable[tuple[str, bytes | None]]
 
 
 def origin(headers: Headers) -> str | None:
-    """Return the topic to which a dead letter can be sent again; None if there is none.
+    """Return the topic to which a dead letter can be sent again. `headers` are the dead letter's headers.
 
-    This is the topic of the original record, or the topic to which a pipeline's sink could not write. There
-    is none for other records, and for a row that a table has rejected.
+    - If a pipeline's sink could not write the record to a topic: the topic of the sink.
+    - If a pipeline's sink could not write the row to a table: None.
+    - For other dead letters: the topic of the original record.
+    - If the headers are not those of a dead letter: None.
     """
     given = list(headers)
     if sink_of(given) is not None:

@@ -63,9 +63,9 @@ class TopicReader:
     def look(self) -> dict[str, Any]:
         """Return the topic's present state and its records since the last call, as JSON data for a page.
 
-        The first call returns only the newest records. If a partition gets more than `_COUNTED` records
-        between two calls, later calls return only its offsets. They return its records again when fewer
-        arrive.
+        The first call returns only the newest records. If a partition gets more than 60 records between two
+        calls, later calls return only the range of offsets of its new records. When the partition
+        gets fewer records again, later calls return its records again.
 
         Raises:
             BarnabasError: the cluster does not answer, or has no such topic.
@@ -160,12 +160,14 @@ class TopicReader:
     def _queue(
         self, group: str, hands: list[str], led: dict[TopicPartition, int]
     ) -> dict[int, dict[str, Any]]:
-        """Return a share group's records in flight in the partitions `led`, by partition number.
+        """Return a share group's records in flight, by partition number.
 
-        Each partition has ``start``, the counts of `queue.counts`, and ``batches``: its last `_MOST_RANGES`
-        ranges. A range is [first offset, last offset, delivery state, deliveries, member]. The member that
-        has locked the range is its position in `hands`, from 1; None if the range is not locked. New members
-        are added to `hands`.
+        `led` has the partitions and their leaders. For each partition, the result has ``start`` (the start
+        offset), the numbers that `queue.counts` returns, and ``batches``: the last `_MOST_RANGES` ranges of
+        records. A range is [first offset, last offset, delivery state, deliveries, member].
+
+        `hands` is a list of member ids, to which the function adds new members. The member in a range is a
+        position in this list, from 1; None if no member has locked the range.
         """
         described = in_flight(self._view.brokers, group, led, led) or {}
         shown = {}
@@ -244,8 +246,10 @@ class TopicReader:
 
         The first result is a list [offset, hue, timestamp, kind] for each record or marker. The hue is a hash
         of the key from 0 to 359; -1 without a key. The kind of a marker is "commit", "abort" or "control".
-        The kind of a record is "aborted" or "open" if its transaction is aborted or open, else "". The other
-        results are the next offset, and whether records can be read from there.
+        The kind of a record is "aborted" or "open" if its transaction is aborted or open, else "".
+
+        The second result is the offset after these records. The third result is False if the batch at that
+        offset cannot be decoded.
         """
         cells: list[list[Any]] = []
         next_one = first
@@ -288,7 +292,9 @@ Run = Callable[..., Any]
 
 
 class Live:
-    """The watched topics and their watchers. Only the event loop should use this object.
+    """Reads topics that pages watch, and passes each event to all watchers of the topic.
+
+    One `TopicReader` reads a topic for all of its watchers. Only the event loop should use this object.
 
     Args:
         view: cluster of the topics.

@@ -121,10 +121,11 @@ def cell(value: Any) -> str | None:
 
 
 def exported(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:
-    """Convert the bytes of a key, a value or a header for a line of JSON: text, or base64 if not UTF-8.
+    """Convert the bytes of a key, a value or a header to a JSON value, for a line of JSON.
 
-    With `masks`, the result is the masked JSON as text. It is None if the value is not JSON, because masks
-    then hide it completely.
+    Without `masks`, the result is a text, ``{"base64": "..."}`` if the bytes are not UTF-8, or None for None.
+    With `masks`, the result is the masked JSON as a text. For this, `decode` decodes bytes of a registered
+    schema. If the value is not JSON, the result is None, because masks then hide it completely.
     """
     if data is not None and masks:
         value = compared(data, decode, masks)

@@ -51,12 +51,14 @@ class DirectoryTotals(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """The results of a survey.
+    """The results of a `Survey`, which counts all topics again and again.
 
     Attributes:
-        topics: totals of each topic that the survey has counted so far, by name.
-        directories: totals of each log directory, by broker and path, from the last count of all topics.
-        age_s: seconds since the last count of all topics began; None until the first one has ended.
+        topics: records and bytes of each topic that the survey has counted so far, by name.
+        directories: replicas and bytes of each log directory, by broker id and path, from the last complete
+            count of all topics. Empty before the first complete count.
+        age_s: seconds since the last complete count of all topics began; None before the first such
+            count has ended.
     """
 
     topics: Mapping[str, TopicTotals] = field(default_factory=dict)
@@ -67,9 +69,10 @@ class Totals:
 class Survey:
     """Counts the records and bytes of all topics, and passes end offsets to `rates`. Any thread can use it.
 
-    In a small cluster, `look` requests all data. In a large cluster, `look` starts a thread, which works as
-    long as pages call `look`. The thread counts all topics again and again. The first time, it hardly pauses.
-    Later, after each step, it pauses nineteen times as long as the step took.
+    In a small cluster, `look` requests all data. In a large cluster, `look` starts a thread, which counts all
+    topics again and again. The thread ends when no page has called `look` for 30 seconds. During the first
+    count, the thread hardly pauses. In later counts, it pauses after the requests for each group of topics:
+    nineteen times as long as these requests took.
     """
 
     def __init__(
@@ -80,9 +83,9 @@ class Survey:
         Args:
             brokers: connections to the cluster.
             metadata: returns the MetadataResponse for all topics.
-            rates: gets the end offsets of the topics.
-            log_dirs: gets names of topics; returns, by broker, the log directories in a DescribeLogDirs
-                response with these topics, or the text of an error.
+            rates: receives the end offsets of the topics.
+            log_dirs: called with names of topics. For each broker id, it returns the log directories of a
+                DescribeLogDirs response about these topics, or the text of an error.
         """
         self._brokers = brokers
         self._metadata = metadata

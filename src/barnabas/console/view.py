@@ -199,7 +199,8 @@ class ClusterView:
 
         While `ask` runs, other callers with this name wait for its answer. An answer is fresh for `fresh_s`
         seconds. If `ask` was slow, its answer is fresh for nine times as long as `ask` took, but at most for
-        `longest_s` seconds.
+        `longest_s` seconds. If `ask` raises an error, only its own caller gets the error, and the next caller
+        calls `ask` again.
         """
         with self._lock:
             lock = self._asking.setdefault(name, threading.Lock())

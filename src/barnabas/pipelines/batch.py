@@ -25,12 +25,12 @@ class _Progress:
 
 
 class BatchRun:
-    """A write of static rows in its own thread, which the constructor starts.
+    """Writes the rows of a DataFrame that is not a stream, once, in a thread that the constructor starts.
 
     Args:
         rows: the rows to write.
-        prepare: called once, by the constructor, with a DataFrame. This DataFrame has the same rows, and
-            Spark counts them while they are written. `prepare` returns the function that writes it.
+        prepare: the constructor calls it once, with a DataFrame that has the rows of `rows` and also counts
+            them. `prepare` returns a function that writes this DataFrame. The thread calls that function.
     """
 
     def __init__(self, rows: DataFrame, prepare: Callable[[DataFrame], Callable[[], None]]) -> None:

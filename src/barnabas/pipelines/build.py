@@ -304,9 +304,10 @@ class _Builder:
         return exists(self._spark, f"{self._run.checkpoints}/{shared}/{_OUTPUTS}/{output}")
 
     def _step_of(self, step: Step, frames: Mapping[str, DataFrame], session: SparkSession) -> DataFrame:
-        """Run a step for a batch, on `frames`, and return its rows. Also register them as a view.
+        """Run a step for one batch. Return the step's rows, and register them as a view with its name.
 
-        `session` is the batch's session, with its own views.
+        `frames` has the batch's DataFrames by the names of sources and steps. `session` is the batch's Spark
+        session, with its own views.
         """
         name = str(step.name)
         if isinstance(step.body, Transform):

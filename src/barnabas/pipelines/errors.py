@@ -48,11 +48,15 @@ class Location:
 
 
 def explain(error: BaseException) -> str:
-    """Return the one line of a Spark exception that describes the error.
+    """Return one line that describes the error of a Spark exception.
 
-    The text of the exception can repeat several errors. The last error of Barnabas in it has priority. Next
-    comes the error of a Python traceback, with its type and line, then the last line with the class of an
-    error. If there is none of these, the result is the first line, or the error's class if it has no text.
+    The text of the exception can contain several errors. The result is the first of these that exists:
+
+    - the text of the last error of Barnabas;
+    - the error of the last Python traceback: its type, its text, and the line of the user's code;
+    - the text of the last error whose class is in the text, such as ``java.io.IOException: ...``;
+    - the first line of the exception's text;
+    - the name of the exception's class.
     """
     lines = [line for line in str(error).splitlines() if line.strip()]
     named = [match for line in lines if (match := _NAMED.match(line))]

@@ -1,9 +1,11 @@
-"""Writes files with one partition each for partitioned Iceberg tables, and checks the files.
+"""Writes files for partitioned Iceberg tables, so that each file has rows of only one partition.
 
-PyIceberg derives a file's partition from the lowest and the highest value in the file's footer. So Spark
-writes the rows of each partition to separate files, by a column that is only in the names of folders. If a
-footer lacks these values, PyIceberg would treat the file as a partition of NULLs, and readers would miss its
-rows. This module rejects such a file.
+PyIceberg derives a file's partition from the lowest and the highest value of a column in the file's footer.
+So Spark writes the rows of each partition to separate files. It divides the rows by the column `FOLDER`,
+which is in the names of folders, but not in the files.
+
+If a footer lacks the lowest and the highest value, PyIceberg would treat the file as a partition of NULLs.
+Readers would then miss the file's rows. This module rejects such a file.
 """
 
 from __future__ import annotations

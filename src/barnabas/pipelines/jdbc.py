@@ -4,15 +4,16 @@ With Spark's JDBC writer, each task writes its part of a batch to a staging tabl
 Spark's driver moves the rows to the target table and stores the number of the batch. The table
 ``barnabas_jdbc_batches`` has a row for each query: its last batch, and the staging table of the last attempt.
 
-Each attempt has its own staging table, and stores the table's name before it creates the table. So an older
-Spark driver that still runs, or one of its tasks, cannot add rows to the next attempt. When the older driver
-claims the batch, it finds another name, and changes nothing. Each attempt drops the table of the attempt
-before.
+Each attempt to write a batch has its own staging table. It stores the table's name in
+``barnabas_jdbc_batches`` before it creates the table. So an older Spark driver that still runs, or one of its
+tasks, cannot add rows to the next attempt. The last transaction of the older driver finds the name of another
+staging table, and changes nothing. Each attempt drops the staging table of the previous attempt.
 
-If the database rejects a batch and the sink has dead letters, the sink tries parts of the batch, down to
-single rows. It tries them first in the staging table, then in the target table, and undoes these trials. Then
-it writes the batch without the rejected rows. In the same transaction, it stores the dead letters in the
-table ``barnabas_jdbc_rejected``, until it has sent them.
+If the database rejects a batch and the sink has dead letters, the sink searches for the rejected rows. It
+tries to write parts of the batch, down to single rows, and undoes these trials. It uses the table that
+rejected the batch: the staging table or the target table. Then it writes the batch without the rejected rows.
+In the same transaction, it stores the dead letters in the table ``barnabas_jdbc_rejected``. After it has sent
+them, it deletes them there.
 
 The query's id, not the sink's name, identifies the batches. The id exists as long as the checkpoint that
 numbers the batches.
@@ -192,8 +193,11 @@ class _Attempt:
     def fill(self) -> None:
         """Let Spark's tasks write the rows to the staging table.
 
-        Call this also for a batch that is written already. Spark then runs the operators before the sink,
-        which would lose their state if they did not run.
+        Also call this for a batch that is written already, because it makes Spark run the operators before
+        the sink. If stateful operators did not run, they would lose their state.
+
+        Raises:
+            Py4JError, PySparkException: Spark fails, or the database rejects a row.
         """
         self._stage(self._accepted())
 

@@ -96,7 +96,7 @@ def _keep_secret(jvm: JVMView) -> None:
 def is_of_a_row(error: Exception, classes: tuple[str, ...]) -> bool:
     """Whether a single row has caused the error, so that the database can accept other rows.
 
-    This is so if an SQLSTATE of the error has one of `classes` (its first two characters).
+    True if the first two characters (the class) of an SQLSTATE in the error are in `classes`, such as "23".
     """
     return any(state[:2] in classes for state in _states(error))
 

@@ -75,10 +75,11 @@ class Statements:
     def create(self) -> list[str]:
         """Return the statements that create the staging table and its indexes.
 
-        The table has the target's columns and types, but all columns are nullable, because a row that deletes
-        has only a key. So the statement selects the columns from an outer join, which makes them nullable in
-        every database. A unique index rejects rows that a repeated task writes again. Then the batch fails,
-        and the next attempt writes all of it to another table.
+        The staging table has the target's columns and types. But all of its columns are nullable, because a
+        row that deletes a stored row has values only in the key columns. So the table is created from an
+        outer join, whose columns are nullable in every database. If a repeated Spark task writes its rows
+        again, a unique index rejects them. Then the batch fails, and the next attempt writes the whole batch
+        to another staging table.
         """
         alike = [name for name in self.columns if name not in self.as_clob]
         listed = ", ".join(f"shape.{self.quote(name)}" for name in alike)

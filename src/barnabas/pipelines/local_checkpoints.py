@@ -1,9 +1,10 @@
 """Writes checkpoints on a local disk without starting a process for each file.
 
-By default, Spark renames a file with Hadoop's FileContext, which on a local disk starts the program ``stat``.
-Hadoop's FileSystem only calls rename(2), which is as atomic. But it writes and renames a second file, with a
-checksum. If a process is killed between the two renames, a file can have the checksum of another one. So this
-module makes Spark use FileSystem, without checksum files. Spark has its own checksums of checkpoint files.
+By default, Spark renames a file with Hadoop's FileContext. On a local disk, FileContext starts the program
+``stat`` for this. Hadoop's FileSystem only calls rename(2), which is also atomic. But for each file,
+FileSystem writes and renames a second file, with a checksum. If the process is killed between the two
+renames, the checksum does not fit the file. So this module makes Spark use FileSystem without checksum files.
+Spark has its own checksums of checkpoint files.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ BY_RENAME = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBa
 def settings_for(pipeline: Pipeline, master: str, checkpoints: str) -> dict[str, str]:
     """Return the Spark setting that makes checkpoints use FileSystem, if it is safe; an empty dict if not.
 
-    It is safe on POSIX with a `master` of one JVM (local, local[N]), if all checkpoints are on a local disk.
-    The folders of Parquet sinks must be local too, because Spark writes the list of their files like a
-    checkpoint. The result is also empty if `pipeline` is not complete. Then its Python file was read only up
-    to the first line that needs Spark, so some sinks are unknown.
+    `checkpoints` is the path or the URI of the folder of all checkpoints. The setting is safe on POSIX with a
+    `master` of one JVM (local, local[N]), if this folder is on a local disk. The folders of Parquet sinks
+    must be local too, because Spark writes the list of their files like a checkpoint.
+
+    The result is also empty if `pipeline` is not complete. Then its Python file was read only up to the first
+    line that needs Spark, so some sinks are unknown.
     """
     if not pipeline.complete:
         return {}

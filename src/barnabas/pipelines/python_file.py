@@ -104,8 +104,8 @@ def sink(**options: Any) -> Callable[[F], F]:
 def read_python(path: Path, text: str, parameters: Parameters) -> Pipeline:
     """Run the pipeline file `path`, which contains `text`, and return its declarations.
 
-    `parameters` has the values that a run gives. If Spark does not run, the file runs up to the first line
-    that needs Spark. If the file has such a line, `complete` of the result is False.
+    `parameters` has the values that a run gives. If Spark does not run, a line that needs Spark ends the run
+    of the file. Then the result has only the declarations before this line, and its `complete` is False.
 
     Raises:
         PipelineError: the file raises an error, or a declaration is not allowed.

@@ -1,8 +1,8 @@
 """Reads static sources again from time to time, while streams are joined with them.
 
-Spark runs the plan of a static source again for each batch of a stream. But when the source is opened, the
-plan fixes the offsets of a topic, and the files of a folder. This module replaces both in the plan, so that
-the next batch of each query reads the present rows.
+Spark runs the plan of a static source again for each batch of a stream. But the plan contains the offsets of
+a topic, or the list of a folder's files, from the time when the source was opened. This module replaces these
+offsets and lists in the plan, so that the next batch of each query reads the present rows.
 """
 
 from __future__ import annotations

@@ -89,12 +89,14 @@ def local_path(place: str) -> Path | None:
 
 
 def _queries(pipeline: Pipeline, place: Path | None) -> Iterator[tuple[str, SinkOptions | None]]:
-    """Yield the names of a pipeline's queries, each with the options of its sink.
+    """Yield the name of each query of a pipeline, and the options of the query's sink.
 
-    `place` is the local folder of the checkpoints; None if they are not local. A source can have a query for
-    its dead letters. A shared source has the query ``NAME.shared``, which writes all of its outputs. For
-    these queries the options are None. If a source is not shared any more, ``NAME.shared`` is included while
-    `place` has its checkpoint.
+    - A sink: its name and its options.
+    - A source with dead letters: ``SOURCE.dead_letter`` and None.
+    - A shared source: ``SOURCE.shared``, the query that writes all outputs of the source, and None. A source
+      that is no longer shared also has this query while `place` has the query's checkpoint.
+
+    `place` is the local folder of the checkpoints; None if they are not local.
     """
     for source in pipeline.sources:
         name = f"{source.name}.shared"

@@ -1,11 +1,12 @@
 """Reads and parses a source once for several outputs: one query writes each batch to all of them.
 
-This query replaces the query for the source's dead letters, and the queries of sinks whose rows come from
-this source alone, without state. Spark calls a function with each micro-batch. The function calls the steps
-again, with the rows of the batch as the source. It caches the batch until it has written all outputs.
+This query replaces the query for the source's dead letters. It also replaces the queries of some sinks: those
+whose rows come from this source alone, by steps that keep no state. Spark calls a function with each
+micro-batch. The function runs these steps on the rows of the batch. It caches the batch until it has written
+all outputs.
 
-Each output has its own name, and gets the number of the batch. So an exactly-once output recognizes a batch
-that is repeated because another output has failed.
+The function writes each output with the output's own name and the number of the batch. If one output fails,
+Spark repeats the batch for all outputs. An exactly-once output then recognizes a batch that it has written.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ class Fanout:
 
 
 def can_share(options: SinkOptions) -> bool:
-    """Whether one query can write a sink with these options together with other outputs of a source.
+    """Whether a sink with these options can be one of several outputs that one query writes.
 
-    The sink's kind must allow it. The sink must not have the mode complete or its own trigger.
+    The kind of the sink must allow this. The sink must not have the mode complete, and no trigger of its own.
     """
     return sink_kind(options.kind).shares and options.mode != "complete" and not options.trigger

@@ -1,10 +1,10 @@
-"""Sends each row that a table rejects to the sink's dead-letter topic once.
+"""Makes dead letters of the rows that a table rejects, and sends each of them once to the dead-letter topic.
 
-A batch and its dead letters go to two systems, and both must be written or neither. So the transaction of a
-batch stores the dead letters in the database, as one value. After the commit, the sink sends them to the
-topic and deletes the value. If the driver dies in between, the next attempt of the batch finds the value, and
-sends the dead letters. The exactly-once writer skips a batch whose number it has already written, so each
-dead letter is sent once.
+A batch goes to the database, and its dead letters go to Kafka. Both must be written, or neither. So the
+transaction of a batch also stores the dead letters in the database, as one value. After the commit, the sink
+sends them to the topic and deletes the value. If the driver dies in between, the next attempt of the batch
+finds the value, and sends the dead letters. The exactly-once writer of the topic skips a batch whose number
+it has already written, so each dead letter is sent once.
 """
 
 from __future__ import annotations

@@ -41,9 +41,11 @@ class Opened:
 class Parsed:
     """The records of a shared source, which one query reads and parses for several outputs.
 
-    Call the functions `rows` and `dead_letters` with `records`, or with one batch of them. `rows` returns the
-    rows of the records that can be parsed, and `dead_letters` returns dead letters for the others.
-    `dead_letters` is None if the source has no dead-letter topic.
+    Call the functions `rows` and `dead_letters` with `records`, or with one batch of these records:
+
+    - `rows` returns the rows of the records that can be parsed.
+    - `dead_letters` returns a dead letter for each record that cannot be parsed. It is None if the source has
+      no dead-letter topic.
     """
 
     records: DataFrame

@@ -12,8 +12,8 @@
     */
     CREATE TEMPORARY VIEW dear_orders AS SELECT * FROM orders WHERE price > 100;
 
-``${name}`` in a text of the header or in a statement is a parameter. The table ``[parameters]`` has the
-defaults.
+``${name}`` in a string of the header, or in a statement, is a parameter. The header's table ``[parameters]``
+has the defaults.
 """
 
 from __future__ import annotations

@@ -79,7 +79,10 @@ def _shortened(query: QueryStatus) -> QueryStatus:
 
 
 class StatusTopic:
-    """Writes a status to the topic in its own thread, so that a failure never delays the pipeline.
+    """Writes the status of a pipeline to a topic.
+
+    `publish` and `forget` return at once: a thread of this object sends the record. So a failure never delays
+    the pipeline.
 
     Args:
         topic: name of the topic, which the thread creates if it does not exist.

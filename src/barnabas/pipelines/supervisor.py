@@ -154,9 +154,12 @@ class Supervisor:
             each.status.state = RUNNING
 
     def _measure(self, each: _Watched, active: bool) -> None:
-        """Set `busy_s` of the query's status: the seconds that a stream has spent at its present batch.
+        """Set `busy_s` in the status of the query `each`.
 
-        Set it to None if the query is not active, waits for data, or is a write of static rows.
+        - If the query is a stream that processes a batch: the seconds since this method first saw that batch.
+        - If the query is not active, waits for data, or writes static rows: None.
+
+        `active` is whether the query is active.
         """
         if not active or isinstance(each.handle, BatchRun) or not _is_busy(each.handle):
             each.busy_since = each.status.busy_s = None

@@ -78,14 +78,14 @@ class SchemaRegistry:
     """A client of one registry. Any thread can use it.
 
     Args:
-        url: address. ``http://user:password@host:8081`` logs in; other characters than letters and digits are
-            percent-encoded in the user and password.
+        url: address. ``http://user:password@host:8081`` logs in. In this user and this password,
+            percent-encode each character that is not a letter or digit.
         login: a cluster with security settings. The client trusts the certificate authorities of these
-            settings, and logs in as their user unless the URL has a user. None uses no such settings.
+            settings, and logs in as their user unless the URL has a user. None: no such settings.
         patience: time limits and number of attempts of each request; by default one attempt.
 
     Raises:
-        ConfigError: the URL is malformed. The text does not contain its password.
+        ConfigError: the URL is malformed. The text of the error does not contain the password.
     """
 
     def __init__(self, url: str, login: Servers | None = None, patience: Patience = ONCE) -> None:
@@ -121,7 +121,7 @@ class SchemaRegistry:
         The request has `body` as JSON; None sends no body.
 
         Raises:
-            RegistryRefused: the registry refuses the request, or does not have the item.
+            RegistryRefused: the registry refuses the request, or does not have what `path` names.
             RegistryError: the registry does not answer, or fails.
         """
         return self._ask(method, path, body, self._patience.change_s)
@@ -146,7 +146,12 @@ class SchemaRegistry:
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float) -> Any:
         """Send a request, and return the JSON of the response.
 
-        The request is repeated if the registry fails or does not answer, but not if it refuses.
+        If the registry fails or does not answer, send the request again, after a pause. `patience` has the
+        number of attempts. `timeout` is in seconds, for each attempt.
+
+        Raises:
+            RegistryRefused: the registry refuses the request. It is not sent again.
+            RegistryError: the registry fails or does not answer, also at the last attempt.
         """
         left, pause = self._patience.attempts, _FIRST_PAUSE_S
         while True:

@@ -140,8 +140,12 @@ def _moves(view: ClusterView) -> tuple[list[dict[str, Any]], str | None]:
 def broker(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     """Return the data of a broker's page: its partitions, and its settings with their sources.
 
+    `name` is the broker's id. If the broker is not live, ``settings`` is empty, and ``settings_problem``
+    says why.
+
     Raises:
-        KafkaError: there is no live broker with this id, and no replica on such a broker.
+        QueryError: `name` is not a whole number.
+        KafkaError: no live broker has this id, and no partition has a replica on a broker with this id.
     """
     number = whole({"id": name}, "id", 0, most=2**31 - 1)
     metadata = view.metadata()
@@ -165,9 +169,11 @@ def broker(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
 
 
 def _partitions(metadata: Any, broker: int) -> tuple[list[str], list[str], list[str]]:
-    """Return a broker's partitions, by name: those that it leads, all of them, and those whose ISR lacks it.
+    """Return the names of a broker's partitions, such as ``orders-0``, as three lists.
 
-    Partitions of internal topics come last.
+    The first list has the partitions that the broker leads. The second list has all partitions with a replica
+    on the broker. The third list has the partitions of the second list whose ISR lacks the broker. In each
+    list, partitions of internal topics come last.
     """
     led, held, behind = [], [], []
     for topic in sorted(metadata.topics, key=lambda topic: (bool(topic.is_internal), str(topic.name))):

@@ -32,7 +32,8 @@ def download_value(view: ClusterView, topic: str, query: Query) -> Download:
     """Return the bytes of a record's key or value. Query: ``partition``, ``offset``, ``part`` (value, key).
 
     Raises:
-        QueryError: the record does not exist, its part is null, or the console hides at least a part of it.
+        QueryError: the record does not exist, the wanted part is null, or the console hides this part or
+            fields in it.
         KafkaError, ClientError: the record cannot be read.
     """
     part = choice(query, "part", ("value", "key"))

@@ -48,7 +48,9 @@ def choice(query: Query, name: str, allowed: Collection[str]) -> str:
 
 
 def numbers(query: Query, name: str) -> list[int] | None:
-    """Return the first 10,000 numbers in the parameter `name`, such as ``0-3,7``; None if there is none.
+    """Return the first 10,000 numbers in the parameter `name`; None if the parameter is missing or empty.
+
+    For example, the parameter ``0-3,7`` gives [0, 1, 2, 3, 7].
 
     Raises:
         QueryError: the text does not consist of whole numbers and ranges.

@@ -19,11 +19,12 @@ _DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 
 
 def queue(view: ClusterView, group: str, members: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return a share group's lag, and the numbers, ranges and dead letters of its records, for a page.
+    """Return the data of a share group's queue for a page: its lag, records in flight, and dead letters.
 
     `members` has a dict with ``id`` for each member; the function adds ``locked``, the number of records that
-    the member has acquired. The numbers of records of a partition are None if no member reads it, or if its
-    leader does not answer. In a cluster of Apache Kafka, all of them are None.
+    the member has acquired. A partition's numbers of records in flight are None if no member reads the
+    partition, or if its leader does not answer. Brokers of Apache Kafka do not tell which records are in
+    flight. Then these numbers are None for all partitions, and ``locked`` is 0.
     """
     offsets = view.admin.share_offsets(group)
     told = view.admin.share_records(group, offsets)

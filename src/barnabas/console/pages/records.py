@@ -31,14 +31,17 @@ _BEGINNINGS = ("end", "start", "offset", "time")
 def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     """Return the data of the records page: the records that the query selects, sorted by time.
 
-    Raises QueryError or FilterError if a part of the query is invalid, or needs values that the console
-    hides. Raises KafkaError if there is no such topic.
+    `name` is the name of the topic. Raises QueryError or FilterError if a part of the query is invalid, or
+    needs values that the console hides. Raises KafkaError if there is no such topic.
+
+    A time is 2026-03-01T12:00:00Z, for example, or milliseconds since 1970.
 
     | query | value |
     |---|---|
     | partitions | 0-3,7 |
     | from | end, start, offset or time |
-    | at, until | an offset, or a time as 2026-03-01T12:00:00Z or in milliseconds; ``until`` is a time |
+    | at | with ``from=offset``, the first offset; with ``from=time``, the first time |
+    | until | the last time |
     | limit | 1 to 500 |
     | filter | as `barnabas.console.filters` parses it |
     | format | auto, text, json or hex |
@@ -119,15 +122,16 @@ def _positions(
     ends: dict[TopicPartition, int],
     limit: int,
 ) -> dict[TopicPartition, int]:
-    """Return the offset from which to read each partition, by ``next``, ``from`` and ``at`` of the query.
+    """Return the offset from which to read each partition, for ``next``, ``from`` and ``at`` of the query.
 
-    If ``from`` is "end", this is `limit` offsets before the end offset, but not below the log start offset.
+    A partition whose offsets are not known is left out. If the query has ``next``, ``from`` and ``at`` have
+    no effect. If ``from`` is "end", the offset is `limit` below the end, but not below the log start offset.
 
     Args:
         led: partitions with a leader, and their leaders.
         starts: known log start offsets.
-        ends: known high watermarks. A partition whose offsets are not known is left out.
-        limit: number of offsets before the end.
+        ends: known high watermarks.
+        limit: number of offsets before the end, for "end".
     """
     begin = choice(query, "from", _BEGINNINGS)
     if query.get("next"):
@@ -203,10 +207,11 @@ class Search(Generic[T]):
         positions: dict[TopicPartition, int],
         ends: dict[TopicPartition, int],
     ) -> None:
-        """Read records from `positions` to `ends`, until there are enough or a limit is reached.
+        """Read records from `positions` to `ends`, and add those that the query selects to `rows`.
 
-        Set each of `positions` to the offset after the last record read. `led` has the partitions' leaders.
-        Partitions that still have records are in `left` of this object.
+        Stop when `rows` has enough records, or after a maximum of bytes or seconds. Set each of `positions`
+        to the offset after the last record read. Set `left` to the partitions that have more records to read.
+        `led` has the partitions' leaders.
         """
         give_up = time.monotonic() + _MOST_SECONDS
         left = [p for p in positions if positions[p] < ends.get(p, 0)]
@@ -267,7 +272,7 @@ class Search(Generic[T]):
 
 
 def record(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """Return the data of one record, with up to `MOST_SHOWN` characters of each part.
+    """Return the data of one record of the topic `name`, with up to `MOST_SHOWN` characters of each part.
 
     Query: ``partition``, ``offset``, ``format``.
 
@@ -280,7 +285,7 @@ def record(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
 
 
 def record_of(view: ClusterView, name: str, query: Query) -> Record:
-    """Return the record that ``partition`` and ``offset`` of a query select.
+    """Return the record that ``partition`` and ``offset`` of a query select in the topic `name`.
 
     The record may belong to an aborted transaction.
 
@@ -295,9 +300,10 @@ def record_of(view: ClusterView, name: str, query: Query) -> Record:
 def record_at(
     view: ClusterView, name: str, partition: int, offset: int, *, with_aborted: bool = False
 ) -> Record:
-    """Return the record at an offset.
+    """Return the record at an offset of a partition of the topic `name`.
 
-    If `with_aborted` is false, a record of an aborted transaction counts as missing.
+    If `with_aborted` is false, a record of an aborted transaction counts as missing. A transaction marker
+    always counts as missing.
 
     Raises:
         QueryError: there is no such record, or its partition has no leader.
@@ -316,10 +322,14 @@ def record_at(
 
 
 def content(view: ClusterView, record: Record, how: str, masks: Masks, most: int = PREVIEW) -> dict[str, Any]:
-    """Return the key, the value and the headers of a record for a page, at most `most` characters of each.
+    """Return the data of a record for a page: ``key``, ``value``, ``headers`` and ``origin``.
 
-    If the console hides values, key and value are `HIDDEN`, and there are no headers. `how` is "auto",
-    "text", "json" or "hex"; `masks` hide parts of the value.
+    ``headers`` has [name, value] for each header. The key, the value and the headers' values are results of
+    `shown`, each with at most `most` characters. ``origin`` is the topic to which a dead letter can be sent
+    again; None for other records. If the console hides values, key and value are `HIDDEN`, and there are no
+    headers and no origin.
+
+    `how` is "auto", "text", "json" or "hex". `masks` are paths in the value's JSON to hide.
     """
     if view.privacy.hide_values:
         return {"key": HIDDEN, "value": HIDDEN, "headers": [], "origin": None}

@@ -82,9 +82,10 @@ def _led(metadata: Any, rows: Collection[str]) -> dict[TopicPartition, int]:
 
 
 def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) -> None:
-    """Count the records, bytes and rates of the topics in `rows`, and set them there.
+    """Request the records, bytes and rates of the topics in `rows`, and add these numbers to the rows.
 
-    `rows` has a row for each topic, by name. The requests are only about these topics.
+    `rows` has a row for each topic, by name. In each row, ``records`` and ``bytes`` are 0 before the call.
+    The function requests no data of other topics.
     """
     led = _led(metadata, rows)
     starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)

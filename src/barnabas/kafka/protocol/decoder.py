@@ -3,11 +3,12 @@
 Three things make the function fast, the largest gain first:
 
 - one `struct` read for each run of fixed-size fields and the length byte that follows it;
-- slots stored inline on a bare `object.__new__`;
+- instances made by `object.__new__`, whose slots the function sets itself, without ``__init__``;
 - nested structs inlined into loops.
 
-The function does not check that each slice ends inside the buffer. After a slice that does not, every later
-read fails, and so does the final comparison of position and length.
+The function does not check that each slice, such as a string, ends inside the buffer. If a slice would end
+after the buffer, the position is also after the buffer. Then every later read fails, or, at the end of the
+message, the comparison of the position with the buffer's length.
 """
 
 from collections.abc import Callable
@@ -246,7 +247,7 @@ class _Compiler(FunctionBuilder):
             self.emit(f"{items}.append({item})")
 
     def nested(self, cls: type[Struct], target: str, nullable: bool, *, is_tagged: bool) -> None:
-        """Emit code that decodes a struct.
+        """Emit code that decodes a struct of the class `cls`, and assigns it to `target`, a piece of source.
 
         A nullable struct has a byte 1 before it. Null is a byte below 0; in a tagged field also 0.
         """

@@ -40,12 +40,14 @@ _header = tuple.__new__
 
 
 class FrameDecoder:
-    """Splits a stream, which arrives in pieces of any size, into frames.
+    """Splits the stream of one connection into frames. Pass each piece of the stream to `feed`.
 
-    A decoder belongs to one connection, and buffers at most one incomplete frame. The buffer of a small frame
-    has the size of the received bytes. If more than 128 KiB of a frame are missing, its buffer is a
-    `LargeFrame`. Such a buffer has at most four times the size of the received bytes, or 512 KiB if that is
-    more.
+    The decoder buffers at most one incomplete frame. The buffer of a small frame has the size of the received
+    bytes. If more than 128 KiB of a frame are missing, its buffer is a `LargeFrame`. Such a buffer has at
+    most four times the size of the received bytes, or 512 KiB if that is more.
+
+    Args:
+        max_size: largest size of a frame, in bytes. After a larger frame, `feed` raises ProtocolError.
     """
 
     def __init__(self, max_size: int) -> None:
@@ -165,9 +167,12 @@ def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
 def parse_counted(frame: Readable, most: int) -> tuple[RequestHeader, Request, int]:
     """Return the header and the message of a request frame, and the number of the message's elements.
 
-    The number is 0 for a small frame, whose elements are not counted. Raises ProtocolError if the frame is
-    not exactly one request of a known API and version, and TooManyElements if it has more than `most`
-    elements.
+    The elements of all arrays and the tagged fields count. In a frame of at most `SMALL_FRAME` bytes, they
+    are not counted: the number is 0.
+
+    Raises:
+        ProtocolError: the frame is not exactly one request of a known API and version.
+        TooManyElements: the message has more than `most` elements.
     """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)

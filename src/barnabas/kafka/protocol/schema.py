@@ -55,9 +55,9 @@ class Field(NamedTuple):
     """One field of a struct, from which the codecs are compiled.
 
     Attributes:
-        type: type of the field, or of the elements if it is an array.
-        since, until: the first and the last version that have the field.
-        nullable_since: first version in which the field may be null.
+        type: type of the field, or of the elements if the field is an array.
+        since, until: first and last version of the message that have the field.
+        nullable_since: first version of the message in which the field may be null; ``LATEST + 1`` if none.
         tag: number of a tagged field; None for other fields.
     """
 

@@ -83,7 +83,7 @@ def _assembled(fields: tuple[int, ...], payload: bytes) -> bytes:
 
 
 def batch_payload(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
-    """Return the records of one batch, decompressed but not decoded.
+    """Return the records of one batch, decompressed but not decoded. `batch` begins with its header.
 
     Args:
         limit: maximum size of decompressed records, in bytes. It does not apply to an uncompressed batch.

@@ -118,10 +118,11 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
 def _into_growing_buffer(
     decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit: int
 ) -> bytes:
-    """Decompress into larger and larger buffers, because these formats do not state the decompressed size.
+    """Decompress LZ4 or zstd data, which need not state its decompressed size. Return the result.
 
     `decompress_into` writes to the bytearray, and returns the number of bytes. If the bytearray is too small,
-    it raises cramjam.DecompressionError with the text `_NO_ROOM`. It is then called with a larger one.
+    `decompress_into` raises cramjam.DecompressionError with the text `_NO_ROOM`. Then this function calls it
+    again with a larger bytearray.
 
     Raises OverflowError if the result has more than `limit` bytes, and DecompressionError for damaged data.
     """

@@ -1,7 +1,9 @@
 """Control batches: the markers that end a transaction in a partition (KIP-98).
 
-A marker is a transactional control batch of one record. Its key is version (int16, 0) and type (int16,
-0 abort, 1 commit), its value version (int16, 0) and the transaction coordinator's epoch (int32).
+A marker is a transactional control batch of one record:
+
+    key: version (int16, 0), type (int16: 0 abort, 1 commit)
+    value: version (int16, 0), epoch of the transaction coordinator (int32)
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def encode_end_transaction(
 
 
 def decode_end_transaction(header: BatchHeader, batch: Buffer) -> EndTransaction | None:
-    """Return the marker in a control batch; None if it has another type, or compaction has removed it.
+    """Return the transaction marker in a control batch.
+
+    Return None if compaction has removed the marker, or if the control record is neither commit nor abort.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, the batch is damaged or its record is too short;

@@ -1,8 +1,8 @@
-"""Message indexes: the message of a registered Protobuf schema that a payload contains.
+"""Message indexes: they tell which message type of a registered Protobuf schema a payload contains.
 
 In a payload, the indexes follow the id of the schema. First comes their number, then the index of a top-level
-message, then the index of a message nested in that message, and so on. All are zigzag varints. A single 0
-means the first message.
+message, then the index of a message nested in that message, and so on. All are zigzag varints. For example,
+2, 1, 0 means the first message in the second top-level message. A single 0 means the first top-level message.
 
 Source: Confluent's wire format, https://docs.confluent.io/platform/current/schema-registry/fundamentals/
 serdes-develop/index.html#wire-format

@@ -33,9 +33,12 @@ def scram(
 ) -> ClientExchange:
     """Yield the client's messages of a login with SCRAM-SHA-256 or SCRAM-SHA-512.
 
-    Both sides prove that they know the password. Deriving the proof takes milliseconds of CPU time.
+    Pass the server's response to each message with the generator's ``send``. The generator ends when the
+    login has succeeded. Both sides prove that they know the password. Deriving the proof takes milliseconds
+    of CPU time.
 
     Args:
+        mechanism: SCRAM-SHA-256 or SCRAM-SHA-512.
         nonce: at least 18 random bytes, which were never used before.
         is_token: whether the name is a delegation token's id, and the password its HMAC in base64 (KIP-48).
 

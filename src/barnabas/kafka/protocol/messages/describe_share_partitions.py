@@ -4,8 +4,8 @@ This API is Barnabas' own. Kafka's keys are below 100, and clients ignore keys t
 Kafka has no API that tells who has locked which records, and until when.
 
 A response has a limited number of ranges of records. Partitions beyond the limit are left out, and the last
-partition can have a `next_offset`. The client then requests the partitions that are left out, and this one
-from `next_offset` on. v0, of Barnabas 0.2.0, had no limit.
+partition in the response can have a `next_offset`. The client then sends another request: for the partitions
+that were left out, and for that last partition from `next_offset` on. v0, of Barnabas 0.2.0, had no limit.
 """
 
 from barnabas.kafka.protocol.schema import Int8, Int16, Int32, Int64, Request, Response, String, Struct

@@ -55,11 +55,11 @@ _NO_PRINCIPALS: Map[str, Map[ResourcePattern, None]] = Map()
 
 
 class Acls:
-    """The rules by resource pattern.
+    """The rules (ACLs) by resource pattern.
 
-    For a decision about a resource, the authorizer reads the rules of the resource's name and of `*`. It also
-    reads the rules of prefixes of this name, but only of lengths that some prefixed pattern has. So the cost
-    does not grow with the number of rules.
+    For a decision about the resource ``orders``, the authorizer reads the rules of the patterns ``orders``
+    and ``*``, and of prefixed patterns such as ``ord``. If all prefixed patterns have 3 or 4 characters, for
+    example, it looks up only ``ord`` and ``orde``. So the cost does not grow with the number of rules.
     """
 
     __slots__ = ("_by_principal", "_lengths", "_lengths_of", "rules")

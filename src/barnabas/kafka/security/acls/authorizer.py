@@ -43,9 +43,9 @@ class Access:
     acls: Acls | None = None
 
     def catch_up(self) -> None:
-        """If the rules have changed, clear `known`, which has the names on which operations are allowed.
+        """Clear the cached decisions in `known` if the ACLs have changed since the last call.
 
-        The base class has no rules, so its method does nothing.
+        `Access` allows everything, so here the method does nothing. A subclass with ACLs overrides it.
         """
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:

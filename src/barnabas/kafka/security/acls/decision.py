@@ -101,15 +101,14 @@ def decide_any(
 ) -> bool:
     """Whether a principal may perform an operation on at least one possible resource of a type (KIP-679).
 
-    Super users (`subjects`) may. Any other principal needs an ALLOW in `acls`, and no DENY may cover all
-    resources of this ALLOW. These rules count:
+    Return True in each of these cases:
 
-    - a DENY of the operation or of ALL;
-    - an ALLOW of the operation or of ALL, for some resources;
-    - an ALLOW for all resources (`*`) of an operation that implies this one, as in `decide`.
-
-    If no rule is about all resources of the type, the setting ``allow.everyone.if.no.acl.found`` also allows
-    the operation.
+    - The principal is a super user (`subjects`).
+    - An ALLOW for all resources (``*``) allows the operation, or another operation that implies it (see
+      `decide`). No DENY for ``*`` denies the operation.
+    - An ALLOW of the operation, or of ALL, is for a name or a prefix. No DENY of the operation, or of ALL, is
+      for the same pattern, for a prefix of the name or prefix, or for ``*``.
+    - No rule is about all resources (``*``), and ``allow.everyone.if.no.acl.found`` (`subjects`) is true.
     """
     if decide(acls, subjects, principal, host, operation, kind, _NO_NAME).is_allowed:
         return True
