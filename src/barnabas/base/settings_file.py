@@ -32,10 +32,10 @@ class Given(NamedTuple):
 
 
 def read_unchecked(path: Path) -> dict[str, str]:
-    """Return the settings in a file by name, unchecked.
+    """Return the settings in a file as text by name, unchecked.
 
-    A file whose name ends in ``.toml`` is TOML; any other file has the format of Java's properties. If a name
-    occurs several times in properties, its last value is used.
+    A file whose name ends in ``.toml`` is TOML; any other file has the format of Java's properties. If a
+    properties file has a name several times, the last value counts.
 
     Raises:
         ConfigError: the file cannot be read, or a line is not a setting. The message has the file and, if it

@@ -1,7 +1,7 @@
 """Runs tasks in the background. The event loop's exception handler receives all their errors.
 
-Asyncio alone reports the error of a task when the task is collected. It reports nothing while something
-refers to the task, and nothing after something has awaited it.
+Asyncio alone reports a task's error only when the garbage collector frees the task. Asyncio reports nothing
+while an object refers to the task, and nothing after other code has awaited the task.
 """
 
 from __future__ import annotations

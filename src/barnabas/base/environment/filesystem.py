@@ -1,4 +1,4 @@
-"""The file system of logs behind an interface, so that a test can use one that loses or refuses writes.
+"""The file system of logs behind an interface: a test can use a file system that loses or refuses writes.
 
 All methods raise OSError as the system does. A file's bytes are durable after `File.sync`; its name is
 durable after `sync_directory` of its folder.

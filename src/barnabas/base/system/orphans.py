@@ -1,4 +1,4 @@
-"""Ends the child processes of this process when it ends, even by SIGKILL (Linux only).
+"""Ends the child processes of this process when this process ends, even by SIGKILL (Linux only).
 
 A test run that is killed cannot stop its brokers. Each broker is in its own process session, so a signal to
 the run's process group does not reach it. Linux's parent-death signal depends on the thread that started a

@@ -52,10 +52,10 @@ def describe_client_metrics(layers: Sequence[Layer]) -> Iterator[Description]:
 
 
 def describe_broker(layers: Sequence[Layer]) -> Iterator[Description]:
-    """Describe every setting of a broker with values from `layers`, then each setting of a single listener.
+    """Describe every setting of a broker, then each setting for a single listener that a layer has.
 
-    The first layer that sets a value has precedence. As in Apache Kafka, a layer sets a value only by the
-    setting's own name. If no layer has this name, the value is None, even if a layer has a synonym.
+    The first of the `layers` that sets a value has precedence. As in Apache Kafka, a layer sets a value only
+    by the setting's own name. If no layer has this name, the value is None, even if a layer has a synonym.
     """
     for setting in BrokerConfig.declared.values():
         found = tuple(entries(setting.names, layers))

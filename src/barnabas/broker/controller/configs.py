@@ -188,7 +188,7 @@ class ConfigControl:
         configs: resolves the effective settings.
         broker_id: id of this broker.
         try_keys: called with this broker's new settings. Loads the keys and certificates of its listeners,
-            and raises ConfigError if they cannot be used. None accepts all of them.
+            and raises ConfigError if they cannot be used. None: new keys and certificates are not tried.
     """
 
     def __init__(

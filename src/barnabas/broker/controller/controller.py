@@ -337,8 +337,9 @@ class Controller:
     def _lacks_nodes(self, image: ClusterImage) -> bool:
         """Whether `image` shows that the metadata store lacks a node that this broker must create.
 
-        This is the node of the broker's registration or of the controller. If this broker is the controller,
-        the cluster's ``min.insync.replicas`` is such a node, too.
+        - Every broker must create its registration node and, if there is no controller, the controller's
+          node.
+        - The controller must create its node, and the node of the cluster's ``min.insync.replicas``.
         """
         if image.controller_id == NO_BROKER or self._broker.id not in image.brokers:
             return True

@@ -29,7 +29,7 @@ _RETRY = 5.0
 
 
 class DeletionNotes:
-    """Removes this broker from the notes of deleted topics when it has none of their folders any more.
+    """Removes this broker from the notes of deleted topics when it has no folders of these topics any more.
 
     A deletion note is a node of the metadata store. It has a deleted topic's id, and the brokers that may
     still have folders of the topic. A broker deletes the logs of a topic only if there is a note for the

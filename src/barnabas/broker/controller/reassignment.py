@@ -91,11 +91,11 @@ def finish(state: PartitionState, min_isr: int, electable: Container[BrokerId]) 
 
 
 def _in_new_epoch_if_smaller(before: PartitionState, after: PartitionState) -> PartitionState:
-    """Return `after`, in a new leader epoch if a replica was removed.
+    """Return `after`, in a new leader epoch if it lacks a replica that `before`, the previous state, has.
 
     The removed replica may come back with an empty log before the leader learns of the removal. Without a new
-    epoch, the leader would then count the replica's earlier fetches, or a late one, for the empty log. Apache
-    Kafka does the same since KRaft.
+    epoch, the leader would count earlier or delayed fetches of the replica for the empty log. Apache Kafka
+    does the same since KRaft.
     """
     if set(before.replicas) <= set(after.replicas):
         return after

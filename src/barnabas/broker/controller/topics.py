@@ -153,9 +153,10 @@ class TopicControl:
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> dict[str, KafkaError]:
-        """Add partitions to different topics. Return the error of each topic that got none, by its name.
+        """Add partitions to topics. Return the errors of topics that got no new partitions, by topic name.
 
-        With `validate_only`, change nothing, and return the errors that the checks find.
+        The errors are those of `_grow`, or the error of the failed write. `requests` must be for different
+        topics. With `validate_only`, change nothing, and return the errors that the checks find.
 
         Raises:
             KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR; POLICY_VIOLATION, the requests together add more
@@ -228,7 +229,7 @@ class TopicControl:
         return _place_replicas(image, count, factor, self._random)
 
     def _grow(self, request: NewPartitions, image: ClusterImage) -> tuple[TopicImage, int]:
-        """Return the topic with its new partitions, and its present number of partitions.
+        """Return the topic with its present and new partitions, and the number of its present partitions.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, there is no such topic; INVALID_PARTITIONS, the topic does

@@ -117,7 +117,7 @@ class _Draft:
         return owned, holders
 
     def _quotas(self, total: int, owned: Mapping[int, set[_Partition]]) -> dict[int, int]:
-        """Return the number of partitions for each member of `owned`.
+        """Return the number of partitions that each member of `owned` gets.
 
         The sum is `total`, and the numbers differ by at most one. The members that get one partition more are
         those with the most partitions in `owned`. At equal numbers, members with the fewest partitions of
