@@ -57,8 +57,8 @@ class FinalizedFeatures(NamedTuple):
     def level(self, name: str) -> int:
         """Return the level at which the cluster uses a feature.
 
-        It is the feature's default if the cluster has no level for it. Raises KeyError if this software does
-        not support the feature.
+        If the cluster has no level for the feature, return the feature's default level. Raises KeyError if
+        this software does not support the feature.
         """
         return self.levels.get(name, SUPPORTED[name].default)
 

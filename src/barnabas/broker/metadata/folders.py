@@ -19,12 +19,13 @@ SHARED = "cluster.json"
 
 
 def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Reject log directories below which several brokers have their data.
+    """Check that none of `folders` is the folder of a whole cluster.
 
+    Such a folder contains the log directories of several brokers, which one ``barnabas start`` command runs.
     Call this before a broker with an embedded store starts.
 
     Raises:
-        StoreUnavailableError: several brokers have their data below one of `folders`.
+        StoreUnavailableError: one of `folders` is the folder of a cluster.
     """
     for folder in folders:
         if _has(fs, folder, SHARED):

@@ -181,8 +181,9 @@ class ClusterImage(NamedTuple):
     def is_deleted_from(self, broker: BrokerId, partition: TopicPartition, topic_id: TopicId) -> bool:
         """Whether a broker must delete its log of a partition.
 
-        It must if the topic is in `deleted_topics`, or if other brokers have replaced the replica. If the
-        topic is only missing from this image, the broker keeps the log.
+        The result is True if the topic is in `deleted_topics`, or if the broker is no longer a replica of the
+        partition (`PartitionState.has_left`). If the topic is only missing from this image, the result is
+        False: the broker keeps the log.
         """
         if topic_id in self.deleted_topics:
             return True

@@ -67,17 +67,19 @@ async def persistently(store: MetadataStore, attempt: Callable[[], Awaitable[T]]
 
 
 async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, patience: float) -> StoreNode:
-    """Create an ephemeral node at `path`, or take over the one that this session already has there.
+    """Create an ephemeral node at `path`. Wait until this session owns a node there.
 
-    This session already has a node if the answer to an earlier creation was lost. The node then gets the new
-    `data`. A node of another session can be from before a crash of this broker. ZooKeeper deletes it when
-    that session ends, and this function waits for that. It also waits while the store cannot be reached.
+    - If this session already owns a node at `path`, write `data` to this node. This happens if the response
+      to an earlier creation was lost.
+    - If another session owns a node at `path`, wait until ZooKeeper deletes the node at the end of the other
+      session. This happens after a crash of this broker.
+    - If the store cannot be reached, wait for the next connection without a time limit.
 
     Args:
         store: store of the node.
         path: path of the node.
-        data: returns the data for the node; called again for each session.
-        patience: seconds to wait for the node of another session to go.
+        data: returns the data for the node; called before each attempt.
+        patience: seconds after which to give up if another session owns the node.
 
     Returns:
         The node. `StoreNode.created` is the number of the transaction that created it.

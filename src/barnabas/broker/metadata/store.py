@@ -272,6 +272,9 @@ class MetadataStore(Protocol):
         This is ZooKeeper's persistent recursive watch. It ends when the returned function is called. The
         store reports a write of this session before the method that writes returns. Changes while the session
         is not CONNECTED are not reported: see `SessionListener`.
+
+        Raises:
+            StoreUnavailableError: the store cannot be reached; nothing is watched.
         """
 
     async def sync(self) -> None:

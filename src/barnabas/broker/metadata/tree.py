@@ -96,7 +96,9 @@ class Tree:
     def apply_in_steps(
         self, operations: Sequence[Operation], session: int, versions: list[int], changes: list[Change]
     ) -> Iterator[None]:
-        """Apply a transaction, and yield after each few hundred operations. Read the tree only after the end.
+        """Apply a transaction, and yield after each few hundred operations.
+
+        Do not read the tree until the generator has ended: it has only a part of the transaction until then.
 
         Args:
             operations: operations of the transaction.
@@ -104,7 +106,8 @@ class Tree:
             versions, changes: lists to which the results of `apply` are appended.
 
         Raises:
-            StoreError, ValueError: as `apply`.
+            StoreError: an operation is not allowed; the nodes of the tree have not changed.
+            ValueError: a path is invalid; the nodes of the tree have not changed.
         """
         self.transaction += 1
         try:

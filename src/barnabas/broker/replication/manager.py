@@ -137,9 +137,10 @@ class ReplicaManager:
     def note_refused(self, topic: TopicKey, index: int, records: Buffer, code: ErrorCode) -> None:
         """Record that a batch was rejected, because its partition is not open or has another leader.
 
-        The client will send the batch again. Until then the partition accepts no later batch of its producer
-        (see `refused`). Do nothing if the batch is invalid, is a control batch, or has no producer id. If the
-        partition is open, also do nothing if its log knows the producer, or if `code` is KAFKA_STORAGE_ERROR.
+        The client will send the batch again. Until then, the partition accepts no later batch of the same
+        producer (see `refused`). Do nothing if the batch is invalid, is a control batch, or has no producer
+        id. If the partition is open, also do nothing if its log knows the producer, or if `code` is
+        KAFKA_STORAGE_ERROR.
 
         Args:
             topic: name or id of the topic.

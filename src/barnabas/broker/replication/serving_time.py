@@ -19,11 +19,11 @@ _TOLERANCE = 0.1
 
 
 class ServingTime:
-    """Counts the event loop's time without stalls, and calls a check at intervals of that time.
+    """Counts the seconds in which the event loop was not stalled, and calls a function at intervals.
 
-    While a broker stalls (a stopped process, a disk that hangs, an overloaded machine), its followers cannot
-    catch up, and must not leave the ISR. A timer that fires late shows the length of a stall. The interval is
-    half of ``replica.lag.time.max.ms``.
+    The interval is half of ``replica.lag.time.max.ms``, without the time of stalls. While a broker stalls (a
+    stopped process, a disk that hangs, an overloaded machine), its followers cannot catch up. They must not
+    leave the ISR because of a stall. A timer that fires late shows the length of a stall.
     """
 
     def __init__(self, view: BrokerView) -> None:

@@ -3,7 +3,8 @@
 Topics name their throttled replicas in ``leader.replication.throttled.replicas`` and in
 ``follower.replication.throttled.replicas``. Each broker has a rate for each side,
 ``leader.replication.throttled.rate`` and ``follower.replication.throttled.rate``. Throttles never delay
-in-sync replicas, because acknowledgements wait for them. But their bytes count, too.
+in-sync replicas, because acknowledgements wait for these replicas. But the bytes of throttled replicas count
+towards the rate even while the replicas are in sync.
 """
 
 from __future__ import annotations

@@ -297,10 +297,10 @@ class ReplicaFetcher:
         self._event.set()
 
     def _put_off(self, followed: Followed, error: KafkaError) -> None:
-        """Leave the partition out of the requests until a pause is over, because its copying has failed.
+        """Leave a partition out of the requests for a while, because its copying has failed with `error`.
 
-        If its log accepts no more writes, leave the partition out until the broker's next start. `error` is
-        the reason. Log it at the first failure, unless it is a transient one.
+        The pause grows with each failure. If the partition's log accepts no more writes, leave the partition
+        out until the broker's next start. Log `error` at the first failure, unless `error` is transient.
         """
         partition = followed.partition
         is_over = partition.unwritable is not None or partition.log.is_offline  # until the next start

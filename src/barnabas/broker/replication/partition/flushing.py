@@ -196,8 +196,8 @@ class FlushSchedule(Generic[P]):
     def cancel(self) -> None:
         """Stop the timer for flushes, because the log accepts no more writes.
 
-        Nothing waits for an fsync any more. So the future that `durable` has returned is done, and so is each
-        future that it returns later.
+        Complete the future that `durable` has returned. Futures that `durable` returns later are complete at
+        once. So nothing waits for an fsync any more.
         """
         self._is_cancelled = True
         if self._timer is not None:

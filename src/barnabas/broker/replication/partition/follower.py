@@ -110,7 +110,7 @@ class Follower:
     def truncate_to(self, offset: Offset, truncation: Truncation | None = None) -> None:
         """Truncate the log to `offset`.
 
-        Do not use the log before it `is_durable`: until then the truncation is not on disk.
+        The truncation is not on disk yet. Do not use the log before this follower `is_durable`.
 
         Args:
             offset: first offset to remove.
@@ -133,7 +133,7 @@ class Follower:
 
     @property
     def is_durable(self) -> bool:
-        """Whether all records that require an fsync are on disk."""
+        """Whether all records that require an fsync, and any truncation, are on disk."""
         return self._flushes.is_durable
 
     def durable(self) -> asyncio.Future[None]:

@@ -1,4 +1,4 @@
-"""Tracks the followers of one leadership: which are in sync, and which ISR to propose (KIP-497).
+"""Tracks a leader's followers in one leader epoch: which are in sync, and which ISR to propose (KIP-497).
 
 Only the controller changes the ISR. When the leader proposes to add a replica, the leader treats it as in
 sync at once. The reason is that the controller may accept the proposal long before its answer arrives. So the

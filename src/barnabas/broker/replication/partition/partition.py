@@ -231,16 +231,16 @@ class Partition:
     def followed(
         self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset = UNKNOWN_OFFSET
     ) -> None:
-        """Record that a follower has this leader's log up to `offset`, because it fetches from there.
+        """Record the progress of a follower: it has all records of this leader's log before `offset`.
 
-        Call it after `check_leader` with the follower's leader epoch, and only if the follower's log does not
-        diverge from this one. The high watermark may move.
+        Before this call, call `check_leader` with the follower's leader epoch. Also make sure that the
+        follower's log does not diverge from this log. The high watermark may move.
 
         Args:
             replica: broker id of the follower.
             broker_epoch: broker epoch of the follower (KIP-903).
-            offset: end of its log.
-            log_start: start of its log; -1 if the request does not contain it.
+            offset: fetch offset of the follower, which is the end of the follower's log.
+            log_start: start of the follower's log; -1 if the fetch request does not contain the start.
 
         Raises:
             KafkaError: UNKNOWN_LEADER_EPOCH, this broker does not know the follower as a replica;

@@ -165,9 +165,14 @@ def _scalar(name: str, value: object, codes: _Codes) -> Json:
 def _coded(struct: Struct, labels: JsonObject, budget: list[int]) -> Iterator[tuple[JsonObject, int]]:
     """Yield (names, error code) for `struct` and each struct in it that has the field ``error_code``.
 
-    The code is 0 if there was no error. "Names" are the names and ids in the struct, and in the structs that
-    contain it (`labels`). `budget[0]` is the number of array items that may still be read. The
-    function subtracts the items that it reads, and reads no more after 0.
+    For example, a CreateTopics response yields ``({"name": "orders"}, 36)`` for a topic that already exists.
+    The code is 0 if there was no error.
+
+    Args:
+        struct: the response, or a struct in it.
+        labels: names and ids from the structs that contain `struct`. The yielded names include them.
+        budget: `budget[0]` is the number of array items that may still be read. The function subtracts the
+            items that it reads. At 0, it reads no further items.
     """
     own = dict(labels)
     arrays = []

@@ -283,10 +283,11 @@ class _WaitingFetch:
         return encode_response(RequestHeader(_KEY, VERSION, self._number, None), response)
 
     def _read_all(self, targets: Iterable[FetchTarget], may_wait: bool) -> int:
-        """Read `targets`, as far as the limit of the response allows. Return the number of bytes.
+        """Read `targets` in order, up to the size limit of the response. Return the number of record bytes.
 
-        Also report each new position of the follower to its partition. If `may_wait` is false, read from
-        memory only.
+        If the follower's position in a partition is new, first report the position to this partition. If
+        `may_wait` is False, read from memory only. If `may_wait` is True, the event loop may wait for the
+        disk.
 
         Raises:
             _UnusualError: this broker does not lead a partition in the follower's epoch, or the logs may
