@@ -38,10 +38,13 @@ def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
 def belong_to_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:
     """Whether the files in log directories show that they belong to a broker of a cluster.
 
-    When a broker of a cluster starts, it writes ``metadata.store=zookeeper`` to ``meta.properties``. But this
-    file may be damaged, or the broker may not have started yet. So two other files also make the result true:
-    a metadata backup, and a file that ``barnabas cluster import`` has renamed. These two count only if no
-    folder has a file of the embedded store.
+    The result is True in each of these cases:
+
+    - A ``meta.properties`` has ``metadata.store=zookeeper``. A broker of a cluster writes this line when it
+      starts.
+    - No folder has a file of the embedded store, and a folder has a metadata backup or a file that
+      ``barnabas cluster import`` has renamed. This case helps if ``meta.properties`` is damaged, or if the
+      broker has not started since the import.
     """
     if any(map(_is_marked, [fs] * len(folders), folders)):
         return True

@@ -1,4 +1,4 @@
-"""Creates permanent nodes of the store again that a user has deleted. A broker's image has their values.
+"""Creates permanent nodes of the store again after a user has deleted them, from the image of a broker.
 
 Examples of these nodes are ``/cluster/id`` and ``/controller_epoch``. Without them, no controller can be
 elected, no broker can register and no topic can be created.

@@ -1,8 +1,8 @@
 """Copies partitions from one leader, in one fetch session.
 
-A request names only the partitions whose log end or log start here has changed. A response has only the
-partitions with changes at the leader, for example new records. So a partition without changes needs no work,
-neither here nor at the leader (`barnabas.broker.server.fetching`).
+A request names only new partitions, and partitions whose log end or log start here has changed. A response
+has only the partitions with changes at the leader, for example new records. So a partition without changes
+needs no work, neither here nor at the leader (`barnabas.broker.server.fetching`).
 
 While a request waits at the leader, the fetcher may send a second request, for other partitions. The leader
 then answers the first request at once.

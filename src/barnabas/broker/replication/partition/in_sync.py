@@ -199,7 +199,10 @@ class InSyncReplicas:
     def welcome(self, replica: BrokerId) -> bool:
         """Whether to propose the follower `replica`, which has just fetched, for the ISR.
 
-        If the result is true, the high watermark waits for this follower from now on. Without this wait, the
+        The result is False if the follower is in the ISR already, if it may not join yet, or while a proposal
+        is pending.
+
+        If the result is True, the high watermark waits for this follower from now on. Without this wait, the
         follower on a busy partition could be behind the high watermark again when the proposal is sent.
         """
         if (

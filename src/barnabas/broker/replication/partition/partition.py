@@ -331,10 +331,11 @@ class Partition:
     def leave_in_sync(self) -> None:
         """Request an ISR without this replica, because its log accepts no writes. Return at once.
 
-        The next `propose` returns this ISR for the controller. After the change, another in-sync replica
-        leads if this one led; if not, the leader no longer waits for this replica. Do nothing if this replica
-        is not in the ISR, or if it is the only replica there. When the replica can write again, it catches up
-        and joins the ISR again.
+        The next `propose` returns this ISR for the controller. If this replica leads, the controller then
+        elects another in-sync replica. If another broker leads, that leader no longer waits for this replica.
+        When this replica can write again, it catches up and joins the ISR again.
+
+        Do nothing if this replica is not in the ISR, or is the last replica in the ISR.
         """
         if self._may_leave and self.unavailable is None:
             self._is_leaving = True

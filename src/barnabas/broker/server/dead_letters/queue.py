@@ -241,7 +241,8 @@ class LetterWriter:
         """Write one batch of dead letters for the first records of `due`, and wait for its acknowledgement.
 
         After a failover, first read the former leader's last batch. If that batch has dead letters of `due`,
-        write nothing, and return their records. After an error, a later call continues.
+        write nothing, and return their records. After an error, call again with the records that are still
+        due: the next call sends the same batch again, or makes a new one.
 
         Args:
             due: ranges of offsets whose records the group has given up, in ascending order.

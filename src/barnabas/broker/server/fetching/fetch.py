@@ -365,12 +365,13 @@ class Fetch:
     def _read_later(
         self, target: FetchTarget, cold: ColdRead, max_bytes: int, min_one: bool
     ) -> PartitionData | None:
-        """Add `cold` to the cold reads (at most `_COLD_READS`), and return None.
+        """Add `cold` to `cold_reads` if there are fewer than `_COLD_READS`, and return None.
 
         The next attempt reads `target` again.
 
-        If a thread already read these records into memory, but the system evicted them, read them from disk
-        now. Then return the partition's data.
+        If a thread has already read these records into memory, but the system has evicted them, do not wait
+        for a thread again. Read the records from the disk at once, and return the partition's data. The event
+        loop then waits for the disk.
 
         Args:
             target: the partition to read.
