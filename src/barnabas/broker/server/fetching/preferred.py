@@ -17,9 +17,12 @@ def replica_in_rack(
 ) -> BrokerId:
     """Return the follower from which a consumer in `rack` should fetch; -1 to stay with this broker.
 
-    The follower is in sync, has `offset`, and has the highest log end offset in the rack. The consumer stays
-    if the leader is in the rack too, or if the rack has no such follower. The consumer also stays if this
-    broker is itself a follower.
+    The follower is in sync and has `offset`. If `rack` has several such followers, it is the one with the
+    highest log end offset. The consumer stays with this broker in these cases:
+
+    - The leader is in `rack`.
+    - No such follower is in `rack`.
+    - This broker does not lead the partition.
 
     Args:
         brokers: live brokers.

@@ -2,7 +2,8 @@
 
 The errors are those of Kafka's controller. Each result has the partition's state after the request, or an
 error. After an error, the leader's own metadata image later shows the changes that the leader has missed. In
-addition to Kafka's rules, a replica whose disk accepts no writes can propose an ISR without itself.
+addition to Kafka's rules, a leader or a follower whose disk accepts no writes can propose an ISR without
+itself.
 """
 
 from __future__ import annotations

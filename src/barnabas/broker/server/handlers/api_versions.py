@@ -3,7 +3,8 @@
 The response lists the telemetry APIs (KIP-714) only while there is a client-metrics resource. It lists the
 APIs of a feature only while the feature's level is above 0.
 
-A feature whose lowest level is 0 is listed from v4 on, because older clients do not expect it (KIP-1022).
+A feature whose lowest level is 0 is listed from v4 on, because older clients do not expect a level of 0
+(KIP-1022).
 """
 
 from __future__ import annotations

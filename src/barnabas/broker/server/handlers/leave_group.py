@@ -54,6 +54,7 @@ def leave_group(
 def _single(answer: LeaveGroupResponse) -> LeaveGroupResponse:
     """Convert a response to the form of versions below v3, which has only an error.
 
-    The error is the one of the whole response `answer`. If there is none, it is the error of the only member.
+    The error is the error of the whole response `answer`. If the whole response has no error, it is the error
+    of the only member.
     """
     return LeaveGroupResponse(error_code=answer.error_code or answer.members[0].error_code)

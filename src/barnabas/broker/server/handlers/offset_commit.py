@@ -54,9 +54,10 @@ def offset_commit(
 def _take_unknown(
     image: ClusterImage, request: OffsetCommitRequest, by_id: bool
 ) -> list[OffsetCommitResponseTopic]:
-    """Remove unknown topics and partitions from a request, and return their errors.
+    """Remove unknown topics and partitions from a request, and return results with errors for them.
 
-    Also set the topics' missing names or ids in the request.
+    The error is UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID for a topic with an unknown id. In the topics
+    that are left in the request, set the missing name or id.
 
     Args:
         image: cluster image with the topics.

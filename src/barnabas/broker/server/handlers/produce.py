@@ -138,8 +138,8 @@ def _append_all(
         ports: the parts of the broker.
         context: context of the request.
         request: the request.
-        refused: errors of the batches that must not be appended.
-        results: results of batches of the first topic that the caller has already appended.
+        refused: errors of the batches that must not be appended, by topic name (or id) and partition number.
+        results: results of the first topic's batches that are already appended; empty if there are none.
         waiting: the batches in `results` that still need acknowledgements. This function adds the other
             batches that need acknowledgements, or that a thread must validate.
     """
@@ -195,8 +195,8 @@ def _append_in_slices(
         refused: errors of the batches that must not be appended, by topic name (or id) and partition number.
             The function uses these errors only until the first yield.
         response: gets the results of all topics.
-        results: results of batches of the first topic that the caller has already appended; gets the
-            topic's other results.
+        results: results of the first topic's batches that are already appended. The function adds the
+            topic's other results to this list.
         waiting: gets the batches that need acknowledgements, or that a thread must validate.
     """
     now, clock = ports.long_work.now, ports.view.clock

@@ -1,8 +1,8 @@
 """ShareFetch v1-2: acquires records for a member of a share group, and acknowledges earlier ones (long poll).
 
 The API supports share sessions (KIP-932), the strict limit of records (KIP-1206), and renewals of locks
-(KIP-1222). A request with renewals fetches nothing. A request that waits for `min_bytes` acquires no records
-until then: other members can acquire them.
+(KIP-1222). A request with renewals fetches nothing. While a request waits for `min_bytes`, it acquires no
+records: other members can acquire them.
 """
 
 from __future__ import annotations

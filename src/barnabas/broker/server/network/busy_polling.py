@@ -25,10 +25,11 @@ class BusyPolling:
 
     Use it only in a process without other busy threads, because polling keeps the GIL from them.
 
-    If more than about a third of the polls end without a request, polling pauses for 64 requests. Then about
-    32 polls try again. Each try that fails doubles the pause, up to 8,192 requests. A single poll does not
-    show whether polling helps. A client on the same core cannot run during the poll, and the operating system
-    needs some time to move it to another core.
+    If more than about a third of the polls end without a request, polling pauses for 64 requests. Then a
+    trial of about 32 polls begins. Each trial that fails doubles the pause, up to 8,192 requests.
+
+    A single poll does not show whether polling helps. A client on the same core cannot run during the poll,
+    and the operating system needs some time to move the client to another core.
 
     Args:
         call_soon: method of the event loop; a scheduled callback keeps the loop awake until its next

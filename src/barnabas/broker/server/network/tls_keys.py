@@ -124,10 +124,10 @@ class TlsKeys:
         return self._now.certificate
 
     def shown_by(self, context: ssl.SSLContext) -> None:
-        """Make each later `check` that finds a new key load it into `context`, too.
+        """Register a TLS context that must always have the same key as new connections of the listener.
 
-        The broker uses `context` for its connections to other brokers. This call does not load the present
-        key into it.
+        When a later `check` finds a new key, it also loads the key into `context`. This call does not load
+        the present key. The broker uses `context` for its connections to other brokers.
         """
         self._as_client.append(context)
 

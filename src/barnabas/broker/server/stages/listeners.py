@@ -183,9 +183,12 @@ def _isolation_watch(stages: Stages) -> IsolationWatch:
 async def _announce_stop(stages: Stages) -> None:
     """Ask the controller to move this broker's leaderships to other brokers, and wait for that.
 
-    Meanwhile this broker still serves requests. The wait ends after ``controlled.shutdown.max.retries`` times
-    ``controlled.shutdown.retry.backoff.ms``. If controlled shutdown is disabled, the wait ends after
-    `_ANNOUNCING_SECONDS`.
+    Meanwhile this broker still serves requests. The wait ends in these cases:
+
+    - This broker leads no partition that another broker can lead.
+    - The metadata store cannot be reached.
+    - The time limit is over. It is ``controlled.shutdown.max.retries`` times
+      ``controlled.shutdown.retry.backoff.ms``, or `_ANNOUNCING_SECONDS` if controlled shutdown is disabled.
     """
     stages.foundation.health.state = SHUTTING_DOWN
     config = stages.foundation.view.config
