@@ -1026,9 +1026,10 @@ def check_acknowledgements(acknowledgements: Sequence[Acknowledgement]) -> Seque
 
 
 def _parts_of(acknowledgements: Sequence[Acknowledgement], start: Offset) -> list[tuple[Offset, Offset, int]]:
-    """Return the acknowledged records from `start` on: first offset, last offset, and their type.
+    """Return the acknowledged records from `start` on, as tuples (first offset, last offset, type).
 
-    Neighbours with the same type are one part.
+    Adjacent records with the same type share a tuple, even if they come from two acknowledgements. The tuples
+    are in the order of the offsets, as the acknowledgements must be.
     """
     parts: list[tuple[Offset, Offset, int]] = []
     first, end, kind = -1, -1, -1  # the part that may still grow

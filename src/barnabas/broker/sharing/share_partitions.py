@@ -108,10 +108,11 @@ class SharePartitions:
         return found
 
     def find_in_use(self, group: str, topic: TopicKey, index: int) -> SharePartition | None:
-        """Return a share partition; None if it is not in use.
+        """Return a share partition; None if it is not in use. Unlike `find`, create none.
 
         Raises:
-            KafkaError: the errors of `find`.
+            KafkaError: the errors of `ReplicaManager.find`; NOT_LEADER_OR_FOLLOWER, this broker does not lead
+                the partition.
         """
         key = SharePartitionKey(group, self._led(topic, index).log.topic_id, index)
         return self._groups.get(group, {}).get(key)

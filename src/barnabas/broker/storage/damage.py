@@ -54,7 +54,10 @@ def read_small_file(fs: FileSystem, path: str) -> bytes:
 
 
 def keep_damaged(fs: FileSystem, path: str) -> None:
-    """Rename a damaged file with the suffix ``.damaged``, so that a new one can replace it. Log a failure."""
+    """Rename a damaged file with the suffix ``.damaged``, so that a new file can replace it.
+
+    If the file cannot be renamed, log a warning, and raise nothing.
+    """
     try:
         fs.rename(path, path + DAMAGED)
     except OSError as error:

@@ -511,8 +511,10 @@ class PartitionLog:
     def prepare_flush(self) -> Flush | None:
         """Return a task that makes the log durable up to its end; None if everything is durable.
 
-        If many sealed segments are not durable, it is the first of several tasks (`Flush.is_partial`).
-        Run the task in any thread, then call `complete_flush` before you prepare the next task.
+        Run the task in any thread. Then call `complete_flush` before you prepare the next task.
+
+        If many sealed segments are not durable, the task makes only the first of them durable, and its
+        `is_partial` is true. Later calls then return the tasks for the rest.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log or its directory is offline; UNKNOWN_TOPIC_OR_PARTITION,
@@ -598,10 +600,11 @@ class PartitionLog:
     # --- other files ---
 
     def take_files(self, copy: PartitionLog) -> LogFiles:
-        """Switch to the files of a copy that has the same batches. Return the old files.
+        """Switch to the files of `copy`, a copy of this log in another log directory. Return the old files.
 
-        The log also writes, beside the new files, the state that its batches do not contain: producers
-        without batches, and leader epochs without records.
+        The copy must have all batches of this log. Some state is not in the batches: producers without
+        batches, and leader epochs without records. This call writes a producer snapshot beside the new files.
+        The next flush writes the leader epochs.
 
         Raises:
             OSError: nothing has changed.

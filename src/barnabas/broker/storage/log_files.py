@@ -628,7 +628,10 @@ def _pin(files: list[LogFile], others: list[LogFile]) -> list[LogFile]:
 
 
 def empty_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
-    """Return a new segment at `offset`. Its first write creates its file."""
+    """Return a new segment at `offset` for the log in the folder `directory`.
+
+    This call does not touch the disk: the first write to the segment creates its file.
+    """
     jitter = env.random.randrange(config.segment_jitter_ms) if config.segment_jitter_ms else 0
     return LogSegment(env.files, directory, offset, now_ms=env.clock.now_ms(), roll_jitter_ms=jitter)
 
@@ -639,7 +642,8 @@ def new_segment(env: LogEnvironment, directory: str, offset: Offset, config: Top
     After a restart, the name of this file shows where the log ends.
 
     Raises:
-        OSError: the file could not be created; TornError, it could not be removed again.
+        OSError: the file could not be created. If an incomplete file could not be removed either, the error
+            is a TornError.
     """
     segment = empty_segment(env, directory, offset, config)
     try:

@@ -220,7 +220,11 @@ def _load_epochs(env: LogEnvironment, path: str, segments: Segments, *, read_thr
 
 
 def _problem_at_the_end(active: LogSegment, recovery_point: Offset) -> str | None:
-    """Return how the log's end differs from the log's end at the clean stop; None if it does not differ.
+    """Return a text that says how the log's end differs from its end at the clean stop; None if it does not.
+
+    Args:
+        active: active segment of the log.
+        recovery_point: recovery point in the checkpoint, which was the log's end at the clean stop.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, a batch at the end is damaged.

@@ -732,10 +732,13 @@ class LogSegment:
         return end, offset
 
     def truncate(self, cut: Cut) -> None:
-        """Remove the batches after the cut from the segment and its indexes.
+        """Remove the batches after a position from the segment and its indexes.
 
-        If more than `_CUT_AT_ONCE` bytes are after the cut, they stay in the file, because their removal can
-        take long. `cut_some`, `cut_surplus` or the next write removes them.
+        If more than `_CUT_AT_ONCE` bytes are after the position, they stay in the file, because their removal
+        can take long. `cut_some`, `cut_surplus` or the next write removes them.
+
+        Args:
+            cut: the position, and the state of the part of the segment that stays.
 
         Raises:
             OSError: the disk failed.

@@ -92,7 +92,8 @@ def _first_in(
 class LongSearch(Exception):
     """Raised by a search that takes too long for one turn of the event loop.
 
-    Call `find` in a thread. If it returns None, repeat the search for the same timestamp from the offset
+    The caller must continue the search: call `find` in a thread. If `find` returns a record, this is the
+    result of the search. If `find` returns None, repeat the search for the same timestamp from the offset
     `next_offset` on, in a later turn of the event loop.
     """
 

@@ -82,7 +82,12 @@ def _is_proven(segment: LogSegment, entry: Entry | None, checksums: Mapping[Offs
 def _compare(files: LogFiles, segment: LogSegment, entry: Entry | None) -> None:
     """Compare a segment's transaction index with its batches, and rewrite it if it differs.
 
-    `entry` is the index file's entry in the log's folder; None if the file is missing.
+    `entry` is the index file's entry in the log's folder; None if the file is missing. A folder with the name
+    of the index file is renamed.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, a batch of the segment is damaged.
+        OSError: the disk failed.
     """
     index = segment.aborted
     aborted = find_aborted(files, segment)

@@ -42,7 +42,7 @@ class ClientInstance:
         asked_ms, pushed_ms: times of its last request for subscriptions and its last push, in milliseconds of
             the monotonic clock.
         is_ending: whether the client has announced its last push.
-        error: error code of its last answer.
+        error: error code of the broker's last response to the client.
         series: latest value of each series.
     """
 
@@ -143,10 +143,13 @@ class TelemetryClients:
         return client
 
     def keep(self, client: ClientInstance, pushed: Pushed) -> None:
-        """Store the values of a push.
+        """Store the values of a client's push.
 
-        A value that is a difference is added to the known value of its series. If the limit of series is
-        reached, a value of a new series is not stored: `dropped` counts it.
+        A value that is a difference from the last push is added to the stored value of its series. Other
+        values replace the stored value.
+
+        The series of one client, and of all clients together, have a limit. At the limit, values of new
+        series are not stored; `dropped` counts these values.
 
         Raises:
             KafkaError: UNKNOWN_SUBSCRIPTION_ID, the client was removed meanwhile.
