@@ -18,10 +18,10 @@ NOT_REGISTERED = -1
 class BrokerView(ABC):
     """The present settings, cluster image and broker epoch.
 
-    Read an attribute each time it is needed: it changes.
+    The values change. So do not store an attribute's value: read the attribute again for each use.
 
     The event loop owns all values. The view is the first listener of the metadata loader. So when the loader
-    calls its other listeners, they find the new image and the new settings in the view.
+    calls another listener, the view already has the new image and the new settings.
     """
 
     __slots__ = ()

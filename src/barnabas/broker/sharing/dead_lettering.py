@@ -57,7 +57,8 @@ class DeadLettering:
         name: the share partition, for logs.
         flight: the records in flight.
         writer: writes the dead letters.
-        counts: returns the counts of the group's dead letters, called when some are due.
+        counts: called without arguments when dead letters are due; returns the counts of the group's dead
+            letters.
         has_queue: returns whether the group has a dead-letter queue now.
         on_change: called after each archived batch: `flight` has changes to store, and may have room for more
             records.

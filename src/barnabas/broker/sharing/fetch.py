@@ -36,7 +36,7 @@ class ShareFetch:
     A fetch that waits has acquired no records, so nothing must be released if its client disconnects.
 
     If `min_bytes` is above 1, the fetch acquires records only when all share partitions together have that
-    many bytes. When one share partition changes, the fetch updates only the bytes of this one. At the time
+    many bytes. When one share partition changes, the fetch counts only its bytes again. At the time
     limit, `end_wait` acquires what is available.
 
     Args:
@@ -179,8 +179,8 @@ class ShareFetch:
         Args:
             on_result: called without arguments when `results` has got an entry. It is also called after
                 `end_wait`, even if `results` is empty.
-            run: called with an iterator of work that is not done yet. It must take all steps of the iterator,
-                in later turns of the event loop. Only a fetch that waits for `min_bytes` calls it.
+            run: called with an iterator. `run` must take all steps of the iterator, in later turns of the
+                event loop. Only a fetch that waits for `min_bytes` calls `run`.
         """
         self._on_result, self._run = on_result, run
         for source in self._sources:

@@ -198,8 +198,8 @@ class InFlight:
     Args:
         start: the start offset.
         limits: the limits of the group; the attribute can be replaced at any time.
-        batches: the stored states of records from the start offset on, in order. Records between them are
-            available.
+        batches: the stored states of records from the start offset on, in the order of their offsets. Records
+            between two of these batches are available.
     """
 
     def __init__(self, start: Offset, limits: Limits, batches: Iterable[StateBatch] = ()) -> None:

@@ -111,7 +111,7 @@ class SharePartition:
     The constructor begins to load the stored state, and fetches wait until it is loaded. After a retriable
     error, the share partition loads the state again after a back-off, while a fetch waits. If no fetch waits,
     or after any other error, the share partition ends. Acknowledgements are answered when they are stored.
-    One write is in progress at a time. The next write contains all changes that are made during this one.
+    One write is in progress at a time. The next write contains all changes that are made in the meantime.
 
     Args:
         key: group, topic id and partition index.
@@ -449,8 +449,9 @@ class SharePartition:
     def is_left(self) -> bool:
         """Whether no member uses this share partition any more, and all of its changes are stored.
 
-        It then exists only until its dead letters are written. An administrator may change the stored state
-        meanwhile. So if `is_left` is true, `SharePartitions.find` creates a new share partition.
+        The share partition then exists only until its dead letters are written. An administrator may change
+        the stored state meanwhile. So if `is_left` is true, `SharePartitions.find` creates a new share
+        partition.
         """
         return self._is_leaving and self._writing is None
 

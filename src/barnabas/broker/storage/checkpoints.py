@@ -17,8 +17,8 @@ The other files:
 
 - `barnabas-segment-sizes`, which only Barnabas has, is text with the same two first lines. It has a line for
   every segment as of the last clean stop: "topic partition base-offset size index-bytes timeindex-bytes
-  latest-timestamp latest-offset". The last two fields are those of the first batch
-  that has the largest timestamp.
+  latest-timestamp latest-offset". The latest offset is the last one of the first batch that has the latest
+  timestamp.
 - `meta.properties` identifies the owner of the directory: version=1, cluster.id, node.id and directory.id
   (KIP-858). In a broker of a cluster it also has metadata.store=zookeeper, which only Barnabas writes.
 - `.kafka_cleanshutdown` exists between a clean stop and the next start.

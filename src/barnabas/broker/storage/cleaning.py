@@ -281,9 +281,9 @@ class Cleaning:
         ]
 
     def _kept_empty(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """Return the batch without records if the log still needs it; None if the log does not.
+        """Return the batch without its records if the log still needs an empty batch; if not, return None.
 
-        The log needs it if it is the last batch of its producer, or the last batch of the cleaned part.
+        The log needs the empty batch if `batch` is the last batch of its producer, or of the cleaned part.
         """
         last_offset, epoch = self._producers.get(header.producer_id, _NOTHING)
         is_last_of_producer = header.producer_id != NO_PRODUCER_ID and (

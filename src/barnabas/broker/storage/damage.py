@@ -74,7 +74,7 @@ def keep_cut_off(files: LogFiles, segment: LogSegment, size: int, end: Offset) -
         files: files of the log.
         segment: the segment. `segment.size` is the size of its undamaged part, in bytes.
         size: size of the segment's file in bytes.
-        end: offset after the undamaged part. Batches that begin before it do not count.
+        end: offset after the undamaged part. Batches that begin before `end` do not count.
 
     Raises:
         OSError: the disk failed.

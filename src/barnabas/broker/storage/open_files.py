@@ -22,10 +22,12 @@ SLICE_BYTES = 64 * 1024
 
 
 class OpenFiles:
-    """The open log files of one broker. Only one thread may use the object, usually the event loop's.
+    """The open log files of one broker. Only one thread may use this object, usually the event loop's.
 
-    If more than `capacity` files are open, not counting pinned ones, it closes some of them. `fs` is the file
-    system.
+    Args:
+        fs: the file system.
+        capacity: largest number of open files, not counting pinned ones. If more are open, this object closes
+            files that were not used lately.
     """
 
     def __init__(self, fs: FileSystem, capacity: int = 1024) -> None:

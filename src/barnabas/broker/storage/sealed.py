@@ -1,6 +1,6 @@
 """A file that lists a log's sealed segments on disk, so that a start after a crash need not read them.
 
-A flush appends an entry for each sealed segment that it has made durable. After a crash recovery trusts a
+A flush appends an entry for each sealed segment that it has made durable. After a crash, recovery trusts a
 segment whose files have the sizes of its entry, even beyond the checkpoint's recovery point. The checkpoint
 can be `log.flush.offset.checkpoint.interval.ms` old. Recovery reads and checks a segment without an entry.
 

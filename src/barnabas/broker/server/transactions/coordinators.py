@@ -53,8 +53,8 @@ class TransactionCoordinators:
 
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE, there is no coordinator, or the coordinator does not
-                respond; any other code, the coordinator rejects the partitions. If the result is an awaitable,
-                the awaitable can raise the error.
+                respond; any other code, the coordinator rejects the partitions. If the result is an
+                awaitable, the awaitable can raise the error.
         """
         remote = self._remote(transactional_id)
         if remote is None:

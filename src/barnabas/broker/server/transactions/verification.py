@@ -87,7 +87,7 @@ class Coordinators(Protocol):
         """Add partitions to the producer's transaction.
 
         If the coordinator is on another broker, or must still store the change, return an awaitable that
-        waits for this.
+        waits until the change is stored.
 
         Args:
             transactional_id: transactional id of the producer.
