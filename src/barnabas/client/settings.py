@@ -58,7 +58,7 @@ def create_client(
 
     Raises:
         ClientError: an address is not HOST:PORT.
-        SettingError: librdkafka does not know the setting, or rejects its value.
+        SettingError: librdkafka does not know one of the settings, or rejects its value.
     """
     import confluent_kafka  # takes a tenth of a second, and commands that only administer do without it
 

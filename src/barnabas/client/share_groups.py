@@ -164,13 +164,15 @@ def in_flight(
     leaders: Mapping[TopicPartition, BrokerId],
     deadline: float | None = None,
 ) -> dict[TopicPartition, InFlight] | None:
-    """Return the records in flight that the leaders of partitions describe, page by page.
+    """Request the records in flight of partitions from their leaders. Return them by partition.
 
-    Partitions that no member uses, or whose leader does not answer, are not in the result.
+    Partitions that no member uses, or whose leader does not answer, are not in the result. If there are many
+    records, each leader is asked several times, for one page of its answer at a time.
 
     Args:
         leaders: the leader of each existing partition; `NO_BROKER` for a partition without a leader.
-        deadline: monotonic seconds; None for the timeout of the `Brokers`, for each page.
+        deadline: end of the wait for all pages, as a value of ``time.monotonic()``. None: for each page, the
+            timeout of `brokers`.
 
     Returns:
         None if the leaders do not serve the request.

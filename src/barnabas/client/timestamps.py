@@ -40,9 +40,11 @@ _FORMS = tuple(
 
 
 def take_timestamp(text: str, start: int = 0) -> tuple[str, int] | None:
-    """Return the timestamp that begins at `start`, converted to ISO 8601, and the position after its end.
+    """Return the timestamp at `start` of a log line, converted to ISO 8601, and the position after it.
 
-    Return None if there is no timestamp, or it is not a real date.
+    For example, ``10/Oct/2025:13:55:36 +0200`` becomes ``2025-10-10T13:55:36+02:00``. The result has a time
+    zone only if the text has one. Return None if no timestamp of a known form begins at `start`, or if the
+    timestamp is not a real date.
     """
     for form in _FORMS:
         match = form.match(text, start)

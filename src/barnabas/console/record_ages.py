@@ -38,7 +38,7 @@ class Ages:
     def seconds_behind(
         self, brokers: Brokers, metadata: Any, committed: Mapping[TopicPartition, int], now: float
     ) -> dict[TopicPartition, float]:
-        """Return the age of the record at the committed offset, by partition, in seconds.
+        """Return, by partition, the age in seconds of the first record that the group has not committed.
 
         Args:
             brokers: connections to the cluster.

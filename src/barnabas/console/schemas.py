@@ -30,9 +30,9 @@ class Schemas(SchemaRegistry):
     """A client of a schema registry, with decoders of its schemas. Any thread can use this object.
 
     Args:
-        url: URL of the registry, as for clients.
+        url: URL of the registry. It can contain a user and a password, as for `SchemaRegistry`.
         login: a cluster. The registry client trusts the certificate authorities of the cluster's settings,
-            and logs in as their user. None uses no such settings.
+            and logs in as their user unless the URL has a user. None: no such settings.
     """
 
     def __init__(self, url: str, login: Servers | None = None) -> None:

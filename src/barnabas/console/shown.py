@@ -91,7 +91,7 @@ def shown(
 
 
 def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:
-    """Return the value of bytes for filters; None for null.
+    """Return the value that a filter compares, from the bytes of a key, a value or a header; None for null.
 
     If the bytes begin with the id of a registered schema, `decode` gives the value. Other bytes are parsed as
     JSON. If they are not JSON either, the result is the bytes as text. With `masks`, the function replaces

@@ -117,9 +117,10 @@ class ClusterView:
         return live_leaders(self.metadata(topics).topics)
 
     def groups(self) -> tuple[list[Any], str | None]:
-        """Return all groups sorted by name, and the error text of a broker that does not list its groups.
+        """Return the groups of all brokers, sorted by name, and the text of an error.
 
-        A group is its part of a ListGroups response. The error is None if every broker has listed its groups.
+        Each group is an entry of a ListGroups response. If a broker does not list its groups, the result
+        lacks them, and the text says why. The text is None if every broker has listed its groups.
         """
         return self.shared("groups", 1.0, self._listed_groups)
 

@@ -139,7 +139,7 @@ def _parquet_files(files: Any, path: Any, within: str = "") -> Iterator[str]:
 def _commit(options: SinkOptions, table: Table, files: list[str], query: str, number: int) -> bool:
     """Add the files of batch `number` of `query` to the table, in one commit.
 
-    Return False if another attempt has written the batch.
+    Return True after the commit; False if another attempt has written the batch.
 
     Raises:
         CommitStateUnknownException: the catalog did not say whether the commit succeeded.

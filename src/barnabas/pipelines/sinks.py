@@ -71,15 +71,16 @@ def static_writer(
     name: str,
     number: int = 0,
 ) -> Callable[[], None]:
-    """Return a function that writes static rows.
+    """Return a function that writes the rows of a DataFrame that is not a stream. Write nothing yet.
 
-    Tables, and topics with exactly-once delivery, skip a batch with a `name` and a `number` that they have
-    written. Batches with the same name need rising numbers.
+    A table, or a topic with exactly-once delivery, skips a batch if it has already written a batch with this
+    `name` and this `number`. Batches with the same name need rising numbers.
 
     Args:
         client: ``kafka.*`` options of the pipeline.
         registry: URL of the schema registry.
         rejections: counts the rows that the sink rejects.
+        name: id of the query whose batch the rows are, or an id of this single write.
 
     Raises:
         ConfigError: the columns do not fit the sink.

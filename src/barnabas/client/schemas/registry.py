@@ -129,7 +129,7 @@ class SchemaRegistry:
     def curl(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> list[str]:
         """Return the words of the curl command that sends the same request as `send`.
 
-        It contains no password: curl asks for it.
+        The command contains no password: curl asks for the password.
         """
         data = [] if body is None else ["--header", f"Content-Type: {_TYPE}", "--data", _json(body)]
         request = ["--request", method, *data, *self._login, self._url + path]

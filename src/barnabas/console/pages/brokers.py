@@ -37,7 +37,7 @@ def members_of(brokers: Brokers, metadata: Any, holders: Iterable[int] | None = 
     """Return the live brokers, and the brokers that hold replicas and are not live, sorted by id.
 
     Args:
-        brokers: connections to the cluster, which know earlier addresses.
+        brokers: connections to the cluster. They know the last addresses of brokers that are not live.
         metadata: response to a Metadata request for all topics.
         holders: brokers that hold replicas; None to find them in `metadata`.
     """

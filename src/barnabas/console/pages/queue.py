@@ -74,9 +74,9 @@ def _row(place: TopicPartition, batch: StateBatch) -> dict[str, Any]:
 
 
 def _dead_letters(view: ClusterView, group: str) -> dict[str, Any] | None:
-    """Return ``topic``, the topic of the group's dead letters, and ``records``, its number of records.
+    """Return ``topic``, the name of a share group's dead-letter topic, and ``records``, the topic's size.
 
-    Return None if the group has no such topic, or its settings cannot be read.
+    Return None if the group has no dead-letter topic, or if the group's settings cannot be read.
     """
     try:
         settings = view.admin.configs("group", group)

@@ -8,10 +8,10 @@ from barnabas.kafka.protocol.schema import Message
 
 
 class FunctionBuilder:
-    """The source of a function for one version of a message, and the names that it uses.
+    """Collects the source of a function for one version of a message, and compiles this source.
 
-    A run is a sequence of fixed-size fields that one `struct` layout can read or write. Each field is a pair
-    (struct code, expression).
+    `namespace` has the global names that the function uses. A run is a sequence of fixed-size fields that one
+    `struct` layout can read or write. Each field is a pair (struct code, expression).
     """
 
     def __init__(self, message: type[Message], version: int, names: dict[str, Any]) -> None:

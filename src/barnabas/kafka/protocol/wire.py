@@ -45,8 +45,8 @@ class IntWriters(dict[int, Callable[..., bytes]]):
     """Functions that encode an array of integers, and the fixed-size fields before it, in one call.
 
     The key is the array's length on the wire: the number of integers, plus one if the array is compact. A
-    function takes the values of the fields, the key, and the integers. A missing function is created at first
-    use.
+    missing function is created at first use. ``writers[key](*fields, key, *integers)`` returns the bytes of
+    the fields, the length and the integers.
 
     Args:
         before: `struct` codes of the fields.

@@ -116,7 +116,9 @@ def batch_records(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT
 def batch_keys_and_values(
     header: BatchHeader, data: bytes, position: int
 ) -> list[tuple[bytes | None, bytes | None]]:
-    """Return the key and the value of each record of the batch at `position`; None for a null one.
+    """Return the key and the value of each record of the batch that begins at `position` in `data`.
+
+    A null key or a null value is None.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.

@@ -285,9 +285,10 @@ def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
 
 
 def shifted(payload: bytes, span: RecordSpan, shift: int) -> bytes:
-    """Return the bytes of the record at `span` for a batch whose base timestamp is `shift` ms later.
+    """Return the bytes of the record at `span`, for a batch whose base timestamp is `shift` ms later.
 
-    The record keeps its timestamp, so its timestamp delta changes.
+    `payload` has the decompressed records of the record's present batch. The record keeps its timestamp, so
+    its timestamp delta changes.
     """
     delta = encode_varint(span.timestamp_delta - shift)
     body = b"\x00" + delta + payload[span.rest : span.end]

@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: the state of a transactional id; a null value deletes it.
+"""Records of `__transaction_state`: the states of transactional ids. A null value deletes a state.
 
 Key and value each begin with their version as an int16, which the classes of this module do not declare. The
 broker writes version 1 of the value if the feature `transaction.version` is 1 or higher (KIP-890).
