@@ -81,9 +81,9 @@ class Target:
         to_datetime: str | None,
         by_duration: str | None,
     ) -> Target:
-        """Return the target of the options.
+        """Return the target that the one given option selects.
 
-        Raises click.UsageError if there is not exactly one, or if its time or duration is malformed.
+        Raises click.UsageError if not exactly one option is given, or its time or duration is malformed.
         """
         given = []
         if to_earliest:
@@ -108,13 +108,14 @@ class Target:
     def offsets(
         self, admin: Admin, partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return each partition's new offset: at least its first offset, and at most its end offset.
+        """Return each partition's new offset, from its log start offset to its high watermark.
 
-        If a limit changes an offset, a line on stderr says so. A time after the last record means the end
-        offset.
+        If the target is outside this range, the new offset is the nearer limit, and a line on stderr says so.
+        For a time after the last record, the new offset is the high watermark.
 
         Raises:
             click.UsageError: the target is a shift, and a partition has no committed offset.
+            KafkaError, ClientError: a leader rejects the request, or does not answer.
         """
         earliest = admin.offsets(partitions, "earliest")
         latest = admin.offsets(partitions, "latest")

@@ -285,7 +285,7 @@ def _begin_in_brokers(moves: Moves, log_dirs: Mapping[Replica, str]) -> None:
 def _astray(moves: Moves, log_dirs: Mapping[Replica, str]) -> dict[TopicPartition, bool]:
     """Return the partitions with a replica that is not in its planned log directory.
 
-    The value is True if all these replicas are moving to their planned directories.
+    A partition's value is True if each such replica is moving to its planned directory now, else False.
     """
     from barnabas.client.log_dirs import ReplicaLogDir, replica_log_dirs
 

@@ -151,7 +151,8 @@ class Brokers:
     def ask_controller(self, call: Callable[[BrokerConnection], T]) -> T:
         """Run `call` with a connection to the controller. Return its result.
 
-        If `call` gets no answer, or the broker is not the controller any more, it runs again (see `insist`).
+        If `call` gets no answer, or the broker is not the controller any more, `call` runs again with the
+        new controller (see `insist`).
         """
 
         def attempt(deadline: float) -> T:
@@ -166,7 +167,7 @@ class Brokers:
     def ask_broker(self, broker: BrokerId, call: Callable[[BrokerConnection], T]) -> T:
         """Run `call` with a connection to one broker. Return its result.
 
-        If `call` gets no answer, it runs again (see `insist`).
+        If `call` gets no answer, `call` runs again (see `insist`).
 
         Raises:
             UnknownBrokerError: the cluster has no live broker with this id. The call is not repeated.
@@ -188,7 +189,8 @@ class Brokers:
     ) -> T:
         """Run `call` with a connection to a coordinator and with that broker's id. Return its result.
 
-        If `call` gets no answer, or the broker is not the coordinator any more, it runs again (see `insist`).
+        If `call` gets no answer, or the broker is not the coordinator any more, `call` runs again with the
+        new coordinator (see `insist`).
 
         Args:
             key: group or transactional id that the broker coordinates.
@@ -220,8 +222,8 @@ class Brokers:
         A broker that does not answer is in the `failures` of the result, and raises nothing.
 
         Args:
-            requests: by broker, a request, or a `Repeated` one, whose response is decoded only if it has
-                changed.
+            requests: a request for each broker. An unchanged response to a `Repeated` request is the same
+                object as the last.
             at_most: the highest version of the requests; None for the highest that both sides support.
             patience: seconds for each answer at most; None for all the time that is left.
             deadline: monotonic seconds; `timeout` from now if it is None.
@@ -257,7 +259,7 @@ class Brokers:
         """Send a request to a broker without waiting for the response. Return an object that receives it.
 
         Args:
-            request: a request, or a `Repeated` one, whose response is decoded only if it has changed.
+            request: a request. An unchanged response to a `Repeated` request is the same object as the last.
             at_most: the highest version of the request; None for the highest that both sides support.
             deadline: monotonic seconds; `timeout` from now if it is None.
 

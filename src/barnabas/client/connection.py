@@ -144,8 +144,8 @@ class BrokerConnection:
     def ask(self, request: Request | Repeated, *, at_most: int | None = None) -> Any:
         """Send a request in version `at_most` or lower, and return the response.
 
-        If `at_most` is None, the request has the highest version that both sides support. The response to a
-        `Repeated` request is decoded only if it differs from the last one.
+        If `at_most` is None, the request has the highest version that both sides support. For an unchanged
+        response to a `Repeated` request, the method returns the same object as the last time.
         """
         self.send(request, at_most=at_most)
         return self.receive()

@@ -2,7 +2,8 @@
 
 librdkafka removes a consumer from its group if no thread polls it for `max.poll.interval.ms`, and a rebalance
 waits for the next poll. A caller polls only between two records, so a slow record would delay the next poll.
-Therefore a thread polls while the caller does not. It keeps a few records, and then pauses the partitions.
+Therefore a thread polls while the caller does not. The thread keeps at most `_KEPT` records. Then it pauses
+the partitions.
 
 A rebalance drops the buffered records of removed partitions at once. It waits until the caller has processed
 its current record, but at most two thirds of `max.poll.interval.ms`. The coordinator waits for the member for
@@ -103,7 +104,7 @@ class KeepAlive:
 
     @contextmanager
     def reading(self) -> Iterator[list[confluent_kafka.Message]]:
-        """Return a context in which only the caller polls. Its value is the list of arrived messages.
+        """Return a context manager. Within it only the caller polls; it gives the list of arrived messages.
 
         The caller adds the messages of its poll to the list, and removes those that it takes. A rebalance
         removes the messages of partitions that move to other members.
@@ -136,8 +137,8 @@ class KeepAlive:
 
         A rebalance that waits for this record continues.
 
-        The next poll passes the offset to librdkafka. It is not passed here, because a rebalance callback may
-        run at the same time.
+        The next poll passes the offset to librdkafka. This method does not pass it, because a rebalance
+        callback may run at the same time.
         """
         with self.changed:
             self._in_hand = None

@@ -35,8 +35,9 @@ class ReplicaLogDir(NamedTuple):
 def describe_log_dirs(brokers: Brokers, broker: BrokerId) -> list[dict[str, Any]]:
     """Return the log directories of a broker, each as a dict.
 
-    The dict has "path", "error" (the name of an error code, or None), and "replicas" (their number). It also
-    has "bytes", the size of the replicas, and "free_bytes" of the volume, which is None if unknown.
+    The dict has "path", "error" (the name of an error code, or None), and "replicas" (the number of replicas
+    in the directory). It also has "bytes" (the size of these replicas in total) and "free_bytes" (of the
+    volume; None if unknown).
 
     Raises:
         KafkaError: the broker rejected the request.

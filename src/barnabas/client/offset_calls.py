@@ -33,11 +33,12 @@ def list_offsets(
         times: `EARLIEST` (the log start), `LATEST` (the high watermark), or a time in ms since 1970, by
             partition. A time gives the offset of the first record at this time or later; -1 if there is
             none.
-        skip_failed: leave out partitions without a leader, and those whose leader rejects the request or does
-            not answer.
+        skip_failed: leave out partitions that do not exist or have no leader, and those whose leader rejects
+            the request or does not answer.
 
     Raises:
-        KafkaError: a partition does not exist, or a leader rejects it. ClientError: a leader does not answer.
+        KafkaError: a partition does not exist or has no leader, or its leader rejects the request for it.
+        ClientError: a leader does not answer.
     """
 
     def request_of(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
@@ -65,6 +66,9 @@ def offsets_at(
             after it.
         committed: if True, `LATEST` is the last stable offset, below which no transaction is open. If False,
             it is the high watermark.
+
+    Raises:
+        AuthenticationError: a leader rejects the client, or the client rejects a leader.
     """
 
     def request_of(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:

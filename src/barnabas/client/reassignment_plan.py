@@ -26,6 +26,8 @@ def plan_spread(
 ) -> Placement:
     """Return the partitions that must move so that brokers share the load evenly, with their new replicas.
 
+    The result is empty if no partition must move. The preferred leader is the first of the new replicas.
+
     Args:
         current: the replicas of each partition, the preferred leader first.
         racks: brokers for the replicas, with their racks. Replicas on other brokers move to these.
@@ -46,7 +48,9 @@ def plan_drain(
     racks: Mapping[BrokerId, str | None],
     broker: BrokerId,
 ) -> Placement:
-    """Return the partitions that must move so that `broker` holds none, with their new replicas.
+    """Return the partitions that must move so that `broker` holds no replica, with their new replicas.
+
+    The result is empty if `broker` holds none. The preferred leader is the first of the new replicas.
 
     Args:
         current: the replicas of each partition, the preferred leader first.

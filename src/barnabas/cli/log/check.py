@@ -231,10 +231,11 @@ def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[lis
 def _check_small_files(
     path: Path, findings: list[Finding], topics: Mapping[str, znodes.Assignment]
 ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-    """Check checkpoints, stored segment sizes and meta.properties of a log directory: append to `findings`.
+    """Check checkpoints, stored segment sizes and meta.properties of the log directory `path`.
 
-    Return the recovery points, and the partitions that were ever compacted. If a topic was deleted, and
-    `topics` has a new topic with the same name, both results leave out the entries of the deleted topic.
+    Append the findings about these files to `findings`. Return the recovery points, and the partitions that
+    were ever compacted. If a topic was deleted, and `topics` has a new topic with the same name, both results
+    leave out the entries of the deleted topic.
     """
     compacted: set[TopicPartition] = set()
     points: dict[TopicPartition, int] = {}

@@ -43,10 +43,10 @@ class Segment:
     """A segment's file: its undamaged batches, and its ranges of damaged bytes.
 
     Attributes:
-        size: bytes of the file.
+        size: size of the file in bytes.
         batches: position and header of each undamaged batch.
-        damaged: for each range of damaged bytes, its first byte, the first byte after it, and the offset that
-            was expected at its first byte.
+        damaged: three numbers for each range of damaged bytes: the position where it begins, the position
+            after it, and the offset that was expected where it begins.
         end: offset after the last undamaged batch.
     """
 
