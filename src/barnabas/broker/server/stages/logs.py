@@ -31,10 +31,12 @@ class Logs:
 async def open_logs(closing: Closing, foundation: Foundation, binding: Binding, metadata: Metadata) -> Logs:
     """Open the logs of all partitions that the cluster image assigns to this broker.
 
-    After a stop that was not clean, also recover the logs.
+    After a stop that was not clean, also recover the logs. If only some of the log directories cannot be
+    opened, the broker starts without these directories.
 
     Raises:
-        ConfigError: a log directory cannot be used.
+        ConfigError: another broker uses or owns a log directory, the `meta.properties` of one is damaged, or
+            no log directory can be opened.
     """
     environment, view, clock = foundation.environment, foundation.view, foundation.view.clock
     config = view.configs.static

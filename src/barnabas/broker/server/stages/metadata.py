@@ -41,7 +41,8 @@ async def open_metadata(
     Create the users in `first_users` if the cluster does not have them.
 
     Raises:
-        ConfigError: a setting is invalid, or the cluster needs a later version of Barnabas.
+        ConfigError: a setting is invalid, the cluster needs a later version of Barnabas, or the user of this
+            broker may not send requests to other brokers.
         StoreError: the metadata store cannot be used.
     """
     environment, view, health = foundation.environment, foundation.view, foundation.health
