@@ -86,7 +86,8 @@ class DurableTree:
         Args:
             environment: file system, threads and random numbers.
             folders: log directories of the broker.
-            on_changes: called on the event loop with changes, in their order, when they are on disk.
+            on_changes: called on the event loop with changes that are on disk, in the order of the
+            transactions.
             before_new: called in a thread before new files are created; it can raise to prevent this.
 
         Raises:

@@ -180,7 +180,7 @@ class MetadataLoader:
         self._apply(delta.narrowed() if is_whole else delta)
 
     def _take_changed(self, most: int) -> dict[str, None]:
-        """Remove the paths of the oldest changes, at most `most` of them, and return them in their order.
+        """Remove the paths of the `most` oldest changes, and return these paths, the oldest change first.
 
         The limit keeps each turn of the event loop short if many nodes have changed.
         """

@@ -30,11 +30,12 @@ _PARTITION_FOLDER = re.compile(r"[a-zA-Z0-9._-]{1,249}-[0-9]{1,10}")
 
 
 async def open_store(config: BrokerConfig, environment: Environment) -> MetadataStore:
-    """Open the store that the settings select, and create its permanent nodes.
+    """Open the store that the settings select. If the store has no cluster, create a new cluster in it.
 
     Raises:
-        ConfigError: the settings contradict one another.
-        StoreUnavailableError: the store cannot be opened; the text contains the cure.
+        ConfigError: settings are invalid or contradict one another; or there is no cluster at
+            ``zookeeper.connect``, but the log directories belong to a broker of a cluster.
+        StoreUnavailableError: the store cannot be opened. The text of the error says what to do.
     """
     check_store(config)
     store = await _open(config, environment)

@@ -105,7 +105,9 @@ class Member:
 
 
 class ZooKeeperServer:
-    """A ZooKeeper server that this process starts and ends. It can be used as a context manager.
+    """A ZooKeeper server that this process starts (`start`) and ends (`stop`).
+
+    As a context manager, it starts at the beginning of the ``with`` block and ends at the end of the block.
 
     Args:
         folder: folder for its files; it is created if it is missing.

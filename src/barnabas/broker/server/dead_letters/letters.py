@@ -83,6 +83,9 @@ def make_batch(
 ) -> LetterBatch:
     """Make a batch of dead letters for the first records that are due, as many as one batch may have.
 
+    If `found` does not have an offset of `due`, the log no longer has the record. The record gets no dead
+    letter, but `LetterBatch.spans` contains its offset.
+
     Args:
         source: the share partition.
         due: ranges of offsets whose records the group has given up, in ascending order.
