@@ -74,7 +74,7 @@ def _row(place: TopicPartition, batch: StateBatch) -> dict[str, Any]:
 
 
 def _dead_letters(view: ClusterView, group: str) -> dict[str, Any] | None:
-    """Return ``topic``, the name of a share group's dead-letter topic, and ``records``, the topic's size.
+    """Return a share group's dead-letter topic (``topic``), and how many records the topic has (``records``).
 
     Return None if the group has no dead-letter topic, or if the group's settings cannot be read.
     """
