@@ -104,7 +104,7 @@ class KeepAlive:
 
     @contextmanager
     def reading(self) -> Iterator[list[confluent_kafka.Message]]:
-        """Return a context manager. Within it only the caller polls; it gives the list of arrived messages.
+        """Return a context in which only the caller polls. `with` gives the list of arrived messages.
 
         The caller adds the messages of its poll to the list, and removes those that it takes. A rebalance
         removes the messages of partitions that move to other members.

@@ -188,8 +188,9 @@ class _Writing:
         """Return the index of the union's branch that `value` fits best, and the value to write.
 
         If `value` is an object with the name of a branch, such as ``{"string": "x"}``, the value to write is
-        the inner one, "x". This does not apply in a default of the schema. There the first branch that fits
-        is chosen. If several branches fit equally well, the first of them is chosen.
+        the inner one, "x". If several branches fit equally well, the first of them is chosen.
+
+        In a default of the schema, `value` is returned unchanged, with the first branch that it fits at all.
 
         Args:
             path: place of `value`, for errors.
