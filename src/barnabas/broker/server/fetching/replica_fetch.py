@@ -100,7 +100,7 @@ class ReplicaFetch(Fetch):
     def _parts_ways(self, partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
         """Whether the follower's log diverges from this leader's log, so that the follower must truncate.
 
-        If so, set `data.diverging_epoch` to the epoch and the end offset for the truncation.
+        If the logs diverge, set `data.diverging_epoch` to the epoch and the end offset for the truncation.
 
         The leader's log can be empty and without a leader epoch, for example after the loss of its disk. Then
         the logs diverge if the follower's fetch offset is above the leader's log end offset. The follower

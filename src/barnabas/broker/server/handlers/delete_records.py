@@ -88,11 +88,11 @@ class _Deletion(NamedTuple):
 
 
 async def _followers_have_deleted(deletions: list[_Deletion], timeout_ms: int) -> None:
-    """Wait until each partition's low watermark reaches its new log start offset, at most `timeout_ms`.
+    """Wait until each partition's low watermark reaches its new log start offset.
 
-    Write the low watermark or an error into the `result` of each deletion. The error is REQUEST_TIMED_OUT
-    after the time limit. If this broker's leadership has ended, it is the error of `Partition.check_leader`.
-    Ignore deletions whose `result` already has an error.
+    Wait for at most `timeout_ms` milliseconds. Write the low watermark or an error into the `result` of each
+    deletion. The error is REQUEST_TIMED_OUT after the time limit. If this broker's leadership has ended, it
+    is the error of `Partition.check_leader`. Ignore deletions whose `result` already has an error.
     """
     left = [deletion for deletion in deletions if not deletion.result.error_code]
 
@@ -131,7 +131,7 @@ def _plan(
         topic: name of the topic.
         index: number of the partition.
         offset: offset in the request.
-        result: the partition's part of the response, which becomes `result` of the deletion without a change.
+        result: the partition's part of the response, to which the returned deletion refers.
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION, the topic is internal; POLICY_VIOLATION, its cleanup policy does

@@ -95,7 +95,7 @@ def _session(ports: SharePorts, context: RequestContext, request: ShareFetchRequ
     The session epoch of the request decides:
 
     - Initial epoch: open a session with the partitions of the request.
-    - Final epoch: find the member's session, without a change. The caller must close it.
+    - Final epoch: find the member's session, without a change. The caller must close this session.
     - Any other epoch: find the member's session, add the partitions of the request, and remove the forgotten
       partitions.
 

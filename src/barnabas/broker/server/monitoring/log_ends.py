@@ -149,9 +149,11 @@ class EndHistory:
         - If `offset` is not below `end`, or if no high watermark of the partition is stored: return 0.
         - If `offset` is between two stored high watermarks: assume that the partition grew evenly between
           them.
-        - If `offset` is below the oldest stored high watermark: assume the average growth between the oldest
-          and the newest stored one. If only one is stored, return the seconds since its time.
-        - If `offset` is not below the newest stored high watermark: return the seconds since its time.
+        - If `offset` is below the oldest stored high watermark: assume that the partition grew at the average
+          rate between the oldest and the newest one. If only one is stored, return the seconds since it was
+          stored.
+        - If `offset` is not below the newest stored high watermark: return the seconds since the newest one
+          was stored.
 
         Args:
             partition: the partition.

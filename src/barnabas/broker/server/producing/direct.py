@@ -58,10 +58,10 @@ class DirectProduce:
         replicas: finds the partitions of this broker.
         long_work: provides the clock for the time limit of one turn of the event loop.
         view: provides the clock of the broker.
-        go_on: completes a request, in the handler of Produce, of which this class has executed only a part.
-            It is called with the context, the request, the results of the first batches, and the error of the
-            batch after them (None without an error). It appends all batches that have neither a result nor an
-            error. It returns the response, or an awaitable of the response.
+        go_on: the handler of Produce, for a request that this class has executed only in part. It is called
+            with the context, the request, the results of the first batches, and the error of the batch after
+            them (None without an error). It appends all batches that have neither a result nor an error. It
+            returns the response, or an awaitable of the response.
     """
 
     def __init__(self, replicas: ReplicaManager, long_work: LongWork, view: BrokerView, go_on: GoOn) -> None:
