@@ -26,14 +26,14 @@ class InternalLog(Protocol):
     """The partitions of one internal topic on this broker, with the methods that a coordinator needs."""
 
     def append(self, partition: int, batch: bytes, epoch: LeaderEpoch, now_ms: int) -> MaybeAwaitable[None]:
-        """Append one batch as the leader of `epoch`, at the time `now_ms`.
+        """Append one batch as the leader of `epoch`. `now_ms` is the present time, in ms since 1970.
 
         Return None if the batch is committed already. If it is not committed yet, return an awaitable that
         completes when it is.
 
         Raises:
-            KafkaError: the batch was not appended. If the awaitable raises the error, the outcome is unknown,
-                and the log accepts no other append in this epoch.
+            KafkaError: the batch was not appended. If the awaitable raises KafkaError, the batch may still be
+                committed later, and the log accepts no other append in this epoch.
         """
 
     def most_bytes(self, partition: int) -> int:

@@ -360,7 +360,7 @@ class CoordinatorRuntime(Generic[S]):
         """Run an operation and append its records, as `write` does.
 
         Return the response if the records are committed at once. If not, return a future of the response:
-        `reply`, or a new one if `reply` is None. `slot` is the slot of `partition`.
+        `reply`, or a new one if `reply` is None. `slot` has the shard and the lock of `partition`.
         """
         result = operation(slot.shard)
         records = result.records

@@ -49,9 +49,9 @@ class OffsetStore:
             self._groups.pop(key.group_id, None)
 
     def get(self, key: OffsetKey, topic_id: TopicId = ZERO_TOPIC_ID) -> CommittedOffset | None:
-        """Return a committed offset. Return None if there is none, or if it belongs to another topic id.
+        """Return a committed offset; None if there is none, or if it was committed for another topic id.
 
-        A deleted topic with the same name had another id. The id of all zeros matches any topic.
+        For example, a deleted topic with the same name had another id. The id of all zeros matches any topic.
         """
         committed = self._groups.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
         if committed is None or not _same_topic(committed.topic_id, topic_id):

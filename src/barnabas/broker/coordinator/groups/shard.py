@@ -274,8 +274,9 @@ class GroupShard:
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, the group has another type, or does not exist and the member does
-                not join; GROUP_MAX_SIZE_REACHED, the group is full; UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH,
-                the id or the epoch does not fit the members.
+                not join; GROUP_MAX_SIZE_REACHED, the group is full; UNKNOWN_MEMBER_ID, no member has the
+                request's member id; FENCED_MEMBER_EPOCH, the request's epoch is neither the member's current
+                nor its previous one.
         """
         return self.shares.heartbeat(request, caller)
 

@@ -50,7 +50,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
         view: the broker's settings and clock, and its image (copy) of the metadata.
         log: the partitions of `__share_group_state`.
         delete_before: called with a partition of `__share_group_state` and an offset; deletes the records
-            below the offset. Raises KafkaError.
+            below the offset, or raises KafkaError.
     """
 
     def __init__(

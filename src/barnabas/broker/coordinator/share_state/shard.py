@@ -122,12 +122,12 @@ class ShareShard:
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> Result[None]:
         """Replace the state by a new one: see `SharePersister.initialize`.
 
-        If `state_epoch` is -1, the stored state epoch remains, and there is no check. If `start_offset` is
-        -1, the partition's leader chooses the start offset later.
+        If `state_epoch` is -1, the new state keeps the stored state epoch. If `start_offset` is -1, the
+        partition's leader chooses the start offset later.
 
         Raises:
-            KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher; UNKNOWN_TOPIC_OR_PARTITION, the
-                partition is not in the broker's image of the metadata.
+            KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher than `state_epoch`;
+                UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image of the metadata.
         """
         held = self.states.get(key)
         before = ShareState() if held is None else held.state

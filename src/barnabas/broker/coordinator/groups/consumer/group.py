@@ -168,14 +168,14 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         _check_epoch(member, epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Check that the sender of a request may read offsets.
+        """Check that the sender of a request may read the group's committed offsets.
 
-        A sender that is not a member sends None as `member_id` and a negative `epoch`. It may always read
-        offsets.
+        A sender that is not a member passes None as `member_id` and a negative `epoch`, and may always read
+        the offsets.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, the sender is not a member; STALE_MEMBER_EPOCH or (for a member of
-                the classic protocol) ILLEGAL_GENERATION, `epoch` is not the member's epoch.
+            KafkaError: UNKNOWN_MEMBER_ID, no member has the id `member_id`; STALE_MEMBER_EPOCH, `epoch` is
+                not the member's epoch; ILLEGAL_GENERATION instead, if the member uses the classic protocol.
         """
         if member_id is not None or epoch >= 0:
             _check_epoch(self.member(member_id or ""), epoch)

@@ -128,11 +128,12 @@ class RegexSubscriptions:
     def change(self, draft: GroupDraft, old: str, new: str) -> RegexChange:
         """Handle a member's change of its expression from `old` to `new` (empty for none).
 
-        `draft` must already have the new subscription. If no member uses `old` any more, remove its topics.
+        `draft` must already have the new subscription. If no member uses `old` any more, remove the topics of
+        `old` from the draft.
 
         Returns:
-            NONE if nothing changed, PENDING if a search must first find the topics of `new`, RESOLVED if
-            these topics are known or `new` is empty.
+        NONE if nothing changed. PENDING if a search must first find the topics of `new`. RESOLVED if `new`
+            is empty, or its topics are known.
 
         Raises:
             KafkaError: INVALID_REGULAR_EXPRESSION, `new` cannot be compiled.

@@ -2,8 +2,8 @@
 
 Each operation needs a group without members. An operation first stores its beginning in the group's records:
 a higher group epoch, or the topics whose states it deletes. Then the operation sends requests to the share
-coordinator. At last it stores in the group's records that it is complete. After a failure in between, the
-same request completes the operation.
+coordinator. At last it stores in the group's records that it is complete. If the operation fails in between,
+the client can repeat its request, which completes the operation.
 """
 
 from __future__ import annotations

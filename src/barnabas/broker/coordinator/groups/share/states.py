@@ -112,9 +112,9 @@ class ShareStates:
         return await self._each(offsets, lambda key: self._initialize(key, state_epoch, offsets[key]))
 
     async def delete(self, deleted: Collection[SharePartitionKey]) -> Failures:
-        """Delete the states of partitions.
+        """Delete the states of partitions. Return an error for each partition that failed.
 
-        Return the errors by partition. The caller must be in a `conversation`.
+        The caller must be in a `conversation`.
         """
         return await self._each(deleted, self._persister.delete)
 
