@@ -218,7 +218,7 @@ class PartitionControl:
                     await asyncio.sleep(0)
 
     async def _write(self, changes: Sequence[Change]) -> list[int]:
-        """Store the new states of `changes`. Return the versions of their nodes, in the same order."""
+        """Store the new states of `changes`. Return their node versions, in the order of `changes`."""
         return await self._writes.write_batches([self._writes.state_change(*each) for each in changes])
 
     async def _admit(self, image: ClusterImage) -> None:

@@ -257,12 +257,14 @@ class CoordinatorRuntime(Generic[S]):
     ) -> MaybeAwaitable[None]:
         """Append the marker that ends a producer's transaction in `partition`, and replay it.
 
-        The result is None, or an awaitable if the marker is not committed at once.
+        Return None if the marker is committed at once; if not, an awaitable that completes when it is.
 
         Raises:
-            KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS and the errors of a failed append, as in
-                `write`; INVALID_PRODUCER_EPOCH, a newer producer has fenced this one;
-                TRANSACTION_COORDINATOR_FENCED, a newer coordinator has fenced the marker's sender.
+            KafkaError: NOT_COORDINATOR, this broker does not serve the partition;
+                COORDINATOR_LOAD_IN_PROGRESS, its loading has not ended; INVALID_PRODUCER_EPOCH, a newer
+                producer has fenced this one; TRANSACTION_COORDINATOR_FENCED, a newer coordinator has fenced
+                the marker's sender; for a failed append, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or the
+                log's own error.
         """
         end: Result[None] = Result(producer=producer, marker=marker)
         # The marker concerns all keys that the producer has written: only the order of the log counts.

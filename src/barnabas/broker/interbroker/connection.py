@@ -1,4 +1,4 @@
-"""One connection to a peer. It sends requests, and receives the responses in the same order."""
+"""One connection to a peer. It sends requests, and receives the responses in the order of the requests."""
 
 from __future__ import annotations
 

@@ -150,9 +150,10 @@ class ConsumerMembership:
         member reports as owned; None if it reports nothing.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, there is no such member; FENCED_MEMBER_EPOCH (`_check_epoch`);
-                FENCED_INSTANCE_ID, another member has the instance id; UNRELEASED_INSTANCE_ID, a new member
-                requests an instance id whose member has not left.
+            KafkaError: UNKNOWN_MEMBER_ID, the request does not join, and no member has its member id or
+                instance id; FENCED_MEMBER_EPOCH, the member must not use the request's epoch
+                (`_check_epoch`); FENCED_INSTANCE_ID, another member has the instance id;
+                UNRELEASED_INSTANCE_ID, a new member requests an instance id whose member has not left.
         """
         group, member_id, instance_id = draft.group, request.member_id, request.instance_id
         joins = request.member_epoch == JOIN_EPOCH

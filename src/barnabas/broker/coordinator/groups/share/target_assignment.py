@@ -48,10 +48,11 @@ class ShareAssignmentInputs(NamedTuple):
 
 
 class ShareTargetAssigner(TargetAssigner[ShareGroup, ShareGroupDraft]):
-    """Raises epochs and computes target assignments of one shard's share groups, and advances members.
+    """Computes the target assignments of one shard's share groups, and moves members to them.
 
-    The assigner writes its decisions into drafts. A group also needs a new epoch if it has partitions that
-    are neither initialized nor initializing.
+    The assigner also raises group epochs. It changes only a draft of a group, and the caller stores the
+    draft's records. A group also needs a new epoch if it has partitions that are neither initialized nor
+    initializing.
     """
 
     def _facts(self, group: ShareGroup) -> tuple[int, object, object]:
@@ -75,9 +76,10 @@ class ShareTargetAssigner(TargetAssigner[ShareGroup, ShareGroupDraft]):
         )
 
     def reconcile(self, draft: ShareGroupDraft, member_id: str) -> ShareMember:
-        """Give a member its target assignment, and write the change into the draft.
+        """Give a member its target assignment: see `ShareMember.reconciled`.
 
-        Return the changed member, or the same one if nothing changes.
+        Write the change into the draft, and return the new member. If nothing changes, return the present
+        member.
         """
         group = draft.group
         member = group.members[member_id]
