@@ -603,13 +603,14 @@ class PartitionLog:
         """Switch to the files of `copy`, a copy of this log in another log directory. Return the old files.
 
         The copy must have all batches of this log. Some state is not in the batches: producers without
-        batches, and leader epochs without records. This call writes a producer snapshot beside the new files.
+        batches, and leader epochs without records. This call writes a producer snapshot beside the new files,
+        also if the copy has one.
         The next flush writes the leader epochs.
 
         Raises:
             OSError: nothing has changed.
         """
-        copy.files.take_snapshot(self.log_end_offset, self.producers)
+        copy.files.write_snapshot(self.log_end_offset, self.producers)
         before, self.files = self.files, copy.files
         self.files.succeed(before)
         self.env = self.files.env

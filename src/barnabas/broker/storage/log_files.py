@@ -208,10 +208,15 @@ class LogFiles:
     def take_snapshot(self, offset: Offset, producers: Iterable[Producer]) -> None:
         """Write the producer snapshot at `offset`, the log's end, unless it exists."""
         if offset not in self.snapshots:
-            path = self.snapshot_path(offset)
-            write_file(self.env.fs, path, encode_snapshot(producers))
+            self.write_snapshot(offset, producers)
+
+    def write_snapshot(self, offset: Offset, producers: Iterable[Producer]) -> None:
+        """Write the producer snapshot at `offset`, the log's end. Replace the one that exists."""
+        path = self.snapshot_path(offset)
+        write_file(self.env.fs, path, encode_snapshot(producers))
+        if offset not in self.snapshots:
             self.snapshots = (*self.snapshots, offset)
-            self.note_new(LogFile(self.env.files, path))
+        self.note_new(LogFile(self.env.files, path))
 
     def snapshot_path(self, offset: Offset) -> str:
         return self.path_of_snapshot(self.path, offset)

@@ -298,6 +298,25 @@ def test_a_clean_stop_and_a_start_go_on_with_a_move(play):
     play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=1000)
 
 
+def test_the_producers_of_the_log_replace_a_snapshot_that_its_copy_has(play):
+    async def scenario(bench):
+        bench.create()
+        batch = encode_batch([Record(None, b"v", 1)], producer_id=9, producer_epoch=0, base_sequence=0)
+        bench.log.append_as_leader(batch, 0)
+        bench.log.advance_high_watermark(1)
+        bench.moves.begin(T0, "/b")
+        # as of a copy that a clean stop closed, and that does not know producers without batches
+        bench.logs.copy_of(T0).futures[T0].files.take_snapshot(1, [])
+        await bench.moved()
+        await bench.stop()
+        again = Bench(bench.disk)
+        await again.load()
+        assert again.log.producers.get(9).last_offset == 0
+        await again.stop()
+
+    play(scenario)
+
+
 def test_a_log_that_opens_late_goes_on_with_its_move(play):
     async def scenario(bench):
         bench.create(50)
