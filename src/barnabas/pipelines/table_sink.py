@@ -54,7 +54,8 @@ class TableSink(SinkKind, ABC):
         lose their state.
 
         Args:
-            options: options of the sink; `options.target` is the value of the kind's own option.
+            options: options of the sink. For ``@sink(sqlite="shop.db")``, `options.kind` is "sqlite" and
+                `options.target` is "shop.db".
             query: id of the query, which stays the same as long as its checkpoint exists.
             letters: makes and sends dead letters for the rows that the table rejects; None if the sink has no
                 option dead_letter.

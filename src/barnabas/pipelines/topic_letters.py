@@ -49,7 +49,9 @@ class TopicLimits:
 
 
 def limits_of(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, TopicLimits]:
-    """Read the limits of `topics` from the brokers. `client` has the data source's options.
+    """Read the limits of `topics` from the brokers, and return them by topic. This blocks.
+
+    `client` has the options of the data source, such as kafka.bootstrap.servers.
 
     If a topic does not exist, or its settings cannot be read, its limits are unknown. The topic then counts
     as not compacted, and no record is too large for it.
@@ -72,9 +74,10 @@ def limits_of(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, Top
 def writer_options(
     given: Mapping[str, str], options: SinkOptions, limits: Mapping[str, TopicLimits]
 ) -> dict[str, str]:
-    """Return the data source's options for writing the result of `route`.
+    """Return the options of the data source with which a sink writes both its records and its dead letters.
 
-    `given` has the sink's own options for the data source. The result has these options, with changes:
+    `options` are the options of the sink in the pipeline, with its dead-letter topic. `given` are the options
+    of the data source for a sink without dead letters. The result is a copy of `given` with these changes:
 
     - There is no option topic, because each record has its topic in a column.
     - The dead-letter topic and the limit of dead letters are added.
@@ -99,10 +102,17 @@ def mark_rejected(
 ) -> DataFrame:
     """Add the column `REJECTION`: the reason why a record cannot be written to its topic.
 
-    `given` has the sink's options for the data source, and `limits` the limits of the sink's topics.
+    The column is NULL for a record that the topic accepts. Reasons are:
 
-    The column is NULL for a record that the topic accepts. Reasons are an exceeded limit of the topic or of
-    the producer (message.max.bytes), a missing key, and a row that the format cannot encode.
+    - The format cannot encode the row: the column `UNFIT` of `records`, if there is one, has this reason.
+    - The record is larger than message.max.bytes of the producer, or max.message.bytes of its topic.
+    - The record has no key, and its topic is compacted.
+
+    Args:
+        records: the sink's records with the columns that the data source writes.
+        options: the options of the sink in the pipeline.
+        given: the options of the data source "barnabas" with which the sink writes.
+        limits: must contain each topic of the sink.
     """
     largest = int(WriteOptions.parse(given, streaming=False).client.get("message.max.bytes", _LARGEST))
     size = _size(records, F.col("headers") if "headers" in records.columns else None)

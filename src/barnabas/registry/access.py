@@ -82,12 +82,13 @@ class ClusterAccess:
     All methods run in one event loop.
 
     Args:
-        servers: the cluster, with the registry's own login, which needs DESCRIBE on the cluster.
+        servers: the cluster, with the registry's own login. The user of this login needs DESCRIBE on the
+            cluster.
         super_users: names of users without restrictions, in addition to the registry's own user.
 
     Raises:
-        ConfigError: the registry does not log in to the brokers by PLAIN or SCRAM. Then it cannot check the
-            passwords of its clients there.
+        ConfigError: `servers` has no login by PLAIN or SCRAM. The registry uses the same mechanism to check
+            the passwords of its clients at a broker.
     """
 
     def __init__(self, servers: str, super_users: Iterable[str] = ()) -> None:

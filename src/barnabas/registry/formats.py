@@ -37,10 +37,11 @@ def types() -> list[str]:
 
 
 def parse(schema: Schema, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False) -> Parsed:
-    """Parse `schema`. This may take long, so it runs in a worker process (`worker.py`).
+    """Parse `schema`. This may block for long, so only worker processes call it (`worker.py`).
 
-    `references` has pairs of name and text. Each schema comes after those that it refers to. With
-    `normalize`, parts of the canonical text whose order has no meaning are sorted.
+    `references` has the name and the text of each schema that `schema` refers to, directly or indirectly. A
+    referenced schema comes after the schemas that it refers to itself. With `normalize`, parts of the
+    canonical text whose order has no meaning are sorted.
 
     Raises:
         InvalidSchemaError: the schema breaks the rules of its format, or the format is not supported.

@@ -18,9 +18,10 @@ _CONFIG_FIELDS = {"compatibility", "compatibilityLevel", "normalize"}
 
 
 def config_of(state: State, subject: str | None) -> JsonObject:
-    """Return the effective settings of a subject; of the whole registry for None.
+    """Return the effective settings of a subject. For None, return the settings of the whole registry.
 
-    Settings of the subject override those of its context, which override those of the whole registry.
+    A setting of the subject overrides the same setting of its context. A setting of the context overrides the
+    same setting of the whole registry. The result always has ``compatibilityLevel``.
     """
     merged: JsonObject = {"compatibilityLevel": state.default_level}
     for scope in reversed(_scopes(subject)):
@@ -89,7 +90,7 @@ def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> De
 
 
 def delete_config(state: State, subject: str | None) -> Decision[JsonObject]:
-    """Decide to delete the settings of a subject; of the whole registry for None.
+    """Decide to delete the settings of a subject. If `subject` is None, delete those of the whole registry.
 
     The response has the settings from before the deletion. If `subject` is None and the registry has no
     settings of its own, the response has the defaults, and the decision has no records.
@@ -129,10 +130,11 @@ def set_mode(
 
 
 def delete_mode(state: State, subject: str | None) -> Decision[JsonObject]:
-    """Decide to delete the mode of a subject; of the whole registry for None.
+    """Decide to delete the mode of a subject. If `subject` is None, delete the mode of the whole registry.
 
-    The response has the mode from before the deletion. If the whole registry has none, this is READWRITE, and
-    the decision has no records. Raises RegistryError MODE_NOT_CONFIGURED if a subject has no mode of its own.
+    The response has the mode from before the deletion. If `subject` is None and the registry has no mode, the
+    response has READWRITE, and the decision has no records. Raises RegistryError MODE_NOT_CONFIGURED if the
+    subject has no mode of its own.
     """
     if subject is not None and subject not in state.modes:
         raise mode_missing(subject)

@@ -9,8 +9,8 @@
 
 A NULL value deletes the key's last value. DELETE_SUBJECT softly deletes the versions up to its version.
 CLEAR_SUBJECT permanently deletes the softly deleted versions; Barnabas reads such records, but writes none. A
-NOOP has the highest id of each context. Without this, permanent deletes and compaction would lose the highest
-id, and the registry would assign it again. Confluent's registry does not read the value of a NOOP.
+NOOP has the highest id of each context. Without a NOOP, permanent deletes and compaction would lose the
+highest id, and the registry would assign this id again. Confluent's registry does not read a NOOP's value.
 """
 
 from __future__ import annotations

@@ -33,8 +33,9 @@ def register(
     version. With `normalize`, parts of the schema's text whose order has no meaning are sorted first.
 
     Raises:
-        RegistryError: INVALID_SCHEMA, INCOMPATIBLE_SCHEMA, OPERATION_NOT_PERMITTED; 422, a field has a wrong
-            type; STORE_ERROR, no id or version is left.
+        RegistryError: INVALID_SCHEMA; INCOMPATIBLE_SCHEMA, an earlier version is not compatible;
+            OPERATION_NOT_PERMITTED, the mode does not allow this; 422, a field of `body` has a wrong type;
+            STORE_ERROR, no id or version is left.
         NotComputed: the schema has not been parsed or compared yet.
     """
     mode = require_writable(state, subject)
@@ -95,11 +96,13 @@ def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) ->
 
 
 def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Version]) -> list[str]:
-    """Return the reasons why `schema` is not compatible with `versions`; empty if it is.
+    """Return the reasons why `schema` is not compatible with `versions`; an empty list if it is compatible.
 
-    The subject's compatibility level applies. `versions` are in ascending order. Unless the level is
-    transitive, only the last version is compared. The result has the reasons for the newest version that is
-    not compatible. Two texts follow: the number of this version, and the compatibility level.
+    The subject's compatibility level applies. `versions` are in ascending order. If the level is not
+    transitive, only the last version is compared. If the level is NONE, the result is empty.
+
+    The result has the reasons for only one version: the newest one that is not compatible. Two texts follow
+    the reasons, for example ``{oldSchemaVersion: 3}`` and ``{compatibility: 'BACKWARD'}``.
 
     Raises:
         NotComputed: a comparison has not been made yet.

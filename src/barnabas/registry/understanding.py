@@ -34,8 +34,8 @@ def canonical(source: Source) -> str:
 def serialized(source: Source) -> str | None:
     """Return a schema in the format ``serialized``; None if its type does not have that format.
 
-    Only Protobuf has this format: the FileDescriptorProto in base64. Raises NotComputed if the cache has no
-    result yet, and RegistryError if the schema is invalid or too large.
+    Only Protobuf has this format: the FileDescriptorProto in base64. Raises NotComputed if no worker process
+    has computed this result yet, and RegistryError if the schema is invalid or too large.
     """
     text: str | None = _ask("serialized", source)
     return text
@@ -47,8 +47,8 @@ def first_conflict(
     """Return the index of the first of `olds` with which `new` is not compatible, and the reasons.
 
     Return None if `new` is compatible with all. With `backward`, `new` must read data of the old schemas.
-    With `forward`, the old schemas must read data of `new`. Raises NotComputed if the cache has no result
-    yet, and RegistryError if a schema is invalid or the comparison exceeds a limit.
+    With `forward`, the old schemas must read data of `new`. Raises NotComputed if no worker process has
+    computed this result yet, and RegistryError if a schema is invalid or the comparison exceeds a limit.
     """
     question = ("first_conflict", new, tuple(olds), backward, forward)
 

@@ -1,8 +1,8 @@
 """Converts records to Arrow batches with the columns of `barnabas.spark.columns`.
 
-Arrow's function `take` copies keys and values out of the response's buffer. `take` needs an Arrow array, so
-this module makes one over the whole buffer, without a copy. Its elements alternate: a key or a value, then
-the bytes up to the next key or value.
+Arrow's function `take` copies keys and values out of the buffer with the decompressed records. `take` needs
+an Arrow array, so this module makes an array over the whole buffer, without a copy. The elements of the array
+alternate: a key or a value, then the bytes up to the next key or value.
 """
 
 from __future__ import annotations

@@ -39,6 +39,6 @@ def encode_avro(rows: DataFrame, schema: str, **options: Any) -> DataFrame:
     it is registered if necessary.
 
     `options` are the keyword arguments of `barnabas.spark.registered.encode_registered`, such as `registry`
-    and `subject`, except `format`.
+    and `subject`, except `format`. It raises the same errors as that function.
     """
     return encode_registered(rows, "avro", schema, **options)

@@ -75,9 +75,14 @@ class Decoder(PayloadDecoder[tuple[Any, Any]]):
     ) -> None:
         """Create a decoder.
 
-        `find_writer` is called with each new id in a payload, and returns the registered schema with
-        this id. `column` is the type of the result's column; by default it follows from `reader`. Raises
-        ConfigError if `reader` is not Avro, or no column can hold its records.
+        Args:
+            reader: the Avro schema of the decoded records.
+            find_writer: is called with each new schema id in a payload, and returns the registered schema
+                with this id.
+            column: the Arrow type of the result; None for the type that follows from `reader`.
+
+        Raises:
+            ConfigError: `reader` is not Avro, or its records have no column type.
         """
         self._reader = AvroSchema.parse(reader)
         self._find_writer = find_writer

@@ -2,8 +2,10 @@
 
 A read has ``key`` and ``value`` (both binary), ``topic``, ``partition``, ``offset``, ``timestamp`` and
 ``timestampType`` (0 for the producer's timestamp, 1 for the broker's). With ``includeHeaders`` it also has
-``headers``, NULL if there are none. ``schema()`` can select some of these columns. A write uses ``value``,
-and if they exist ``key``, ``headers``, ``topic``, ``partition``. It ignores other columns.
+``headers``, NULL for a record without headers. ``spark.read.schema(...)`` can select some of these columns.
+
+A write needs ``value``. It also uses ``key``, ``headers``, ``topic`` and ``partition`` if the DataFrame has
+these columns. It ignores other columns.
 """
 
 from __future__ import annotations

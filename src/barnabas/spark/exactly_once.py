@@ -137,13 +137,14 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
 
 
 def close_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> None:
-    """Mark a batch as written by all of its tasks. If it is marked already, only compare the rows.
+    """Mark a batch as written by all of its tasks.
 
-    `reports` has the report of each task of the batch. Do nothing if there are none.
+    If the batch is marked already, as in a restarted query, only compare the rows in `reports` with the rows
+    of the mark. `reports` has the report of each task of the batch. If it is empty, do nothing.
 
     Raises:
-        ReplayError: the marked batch has other rows, or a later batch is marked. If failOnChangedReplay is
-            false, this is only logged.
+        ReplayError: the rows differ from the rows of the mark, or a later batch is marked. If
+            failOnChangedReplay is false, this is only logged.
         DeliveryError: no task had rows, and the topic of the options does not exist and was not created.
     """
     if not reports:
@@ -220,9 +221,10 @@ def _replay(
 ) -> TaskReport:
     """Compare a task's rows (`now`) with the rows that the task has written for the same batch earlier.
 
+    `what` names the task and the batch. `topics` has the ids of the topics of the rows in `now`, by topic.
     `mark` is the last batch in which the task wrote rows, with a summary of these rows. If `mark` is None or
-    of an earlier batch, the task wrote the batch without rows. The returned report has the summary of the
-    written rows.
+    of an earlier batch, the task wrote this batch without rows. The returned report has the summary of the
+    rows that were written earlier.
 
     Raises ReplayError if `mark` is of a later batch. Also raises ReplayError if the rows differ, unless
     failOnChangedReplay is false: the difference is then only logged.

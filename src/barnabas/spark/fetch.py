@@ -101,11 +101,13 @@ def _milliseconds(settings: Settings, poll_timeout_s: float) -> int:
 
 
 def _take(fetched: Fetched, fetcher: RangeFetcher, open_ranges: OpenRanges) -> Iterator[_Piece]:
-    """Yield the complete batches of the response, in one piece, and advance the partition's range past them.
+    """Yield one piece with the complete batches of a partition's response, `fetched`.
 
-    If no batch has an offset that the range still needs, yield nothing, and check whether the log ends before
-    the range. Raises BarnabasError if the response is damaged, and DataLossError if records are lost and
-    failOnDataLoss is true.
+    Advance the partition's range in `open_ranges` past these batches. If all batches are before the range, or
+    there is none, yield nothing, and check whether the log ends before the end of the range.
+
+    Raises BarnabasError if the response is damaged, and DataLossError if records are lost and failOnDataLoss
+    is true.
     """
     tp, data = fetched
     records = memoryview(cast("Buffer", data.records or b""))  # what was decoded is one buffer

@@ -144,11 +144,12 @@ class RangeFetcher:
                     yield Fetched(tp, data)
 
     def check_end(self, tp: TopicPartition, data: PartitionData) -> None:
-        """Close the range of `tp` if the log ends before the range. Call this for a response without records.
+        """Stop reading `tp` if its log ends before the end of its range: the missing records are lost.
 
-        If the response's latest offset is not above the next offset to read, ask the leader again for its
-        latest offset. A new leader may not know the end of its log yet. If the leader does not answer, the
-        range stays open. Raises DataLossError if the range is closed, and failOnDataLoss is true.
+        Call this for a response without needed records. `data` is the partition's part of the response. If
+        the latest offset in `data` is not above the next offset to read, ask the leader for its latest offset
+        again. A new leader may not know the end of its log yet. This request blocks. If the leader does not
+        answer, nothing changes. Raises DataLossError if records are lost, and failOnDataLoss is true.
         """
         available = data.last_stable_offset if self._settings.read_committed else data.high_watermark
         if self._ranges.position(tp) >= available:

@@ -88,8 +88,9 @@ def decode_columns(
     Args:
         format: one of `READABLE`.
         schema: for json and csv, columns as in CREATE TABLE; those with NOT NULL must exist in each record.
-            For avro and jsonschema, the reader's schema; by default the present newest schema of `subject`.
-            For protobuf the same, as a FileDescriptorProto in base64. Not for text and log.
+            For avro and jsonschema, the reader's schema as JSON. For protobuf, the reader's schema as a
+            FileDescriptorProto in base64. If the schema of these three formats is empty, the newest schema of
+            `subject` applies. text and log have no schema.
         registry: URL of the schema registry, for avro, jsonschema and protobuf.
         subject: subject of the schema, for avro, jsonschema and protobuf.
         message: for protobuf, the name of the message; by default the first one of the schema.
@@ -225,10 +226,10 @@ def _is_deleted(rows: DataFrame) -> Column:
 
 
 def key_of(rows: DataFrame, names: Sequence[str]) -> Column:
-    """Return the key of each row, made from the columns `names`, of which there is at least one.
+    """Return a column with the key of each row, made from the columns `names` (at least one).
 
-    Several columns become a JSON object. A single column becomes text, or stays binary. Without JSON around
-    it, any client can make the same key.
+    Several columns become a JSON object, as text. A single column becomes plain text, or stays binary. A
+    plain key is not in JSON quotes, so that any client can make the same key.
     """
     if len(names) > 1:
         return F.to_json(F.struct(*(rows[f"`{name}`"] for name in names)))

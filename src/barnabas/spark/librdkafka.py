@@ -2,8 +2,9 @@
 
 confluent-kafka, which contains librdkafka, accepts records one by one. This costs more CPU time than
 librdkafka's own work. Here a table of addresses and lengths (`MESSAGES`) passes a whole Arrow batch in one
-call, ``rd_kafka_produce_batch``. Names, structures and constants are those of librdkafka's public header,
-rdkafka.h, which does not change them between releases. Errors are those of confluent-kafka.
+call, ``rd_kafka_produce_batch``. This module uses names, structures and constants of librdkafka's public
+header, rdkafka.h. New releases of librdkafka do not change them. Errors are raised as confluent-kafka's
+KafkaException.
 """
 
 from __future__ import annotations

@@ -67,10 +67,11 @@ class BrokerUnreachableError(BarnabasError):
 
 
 class OffsetLookup:
-    """Looks up partitions and offsets for one query. The planner's process owns it and must close it.
+    """Looks up partitions and offsets for one query, with connections that its owner must close.
 
-    If a result equals the previous one, `partitions` and `latest` return the same object. So a query of many
-    partitions detects with one comparison that nothing is new.
+    The owner is the Python process in which Spark plans the query. If a result equals the previous one,
+    `partitions` and `latest` return the same object. So a query of many partitions detects with one
+    comparison that nothing is new.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -195,9 +196,10 @@ class OffsetLookup:
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return for each partition the offset after the last record that a reader may see.
 
-        If the argument is the list from the method `partitions`, the result is the same object while no
-        offset changes. Raises BarnabasError if a leader rejects the request, or none answers within 30
-        seconds.
+        That is the high watermark, or the last stable offset for read_committed. If `partitions` is the list
+        that the method `partitions` returned, and no offset has changed, the result is the same object as the
+        previous call's. This blocks. Raises BarnabasError if a leader rejects the request, or does not answer
+        within 30 seconds.
         """
         if self._partitions is None or partitions is not self._partitions[1]:
             return self._list_offsets(dict.fromkeys(partitions, LATEST))
@@ -211,11 +213,14 @@ class OffsetLookup:
         return answers.offsets
 
     def resolve(self, bound: Bound, partitions: list[TopicPartition]) -> Offsets:
-        """Return the offsets for `bound`, the start or the end of a read.
+        """Return the offset of each partition for `bound`, the start or the end of a read.
+
+        `partitions` are all partitions of the query. The result has no `EARLIEST`, `LATEST` or timestamps:
+        this method asks the brokers for the offsets. It blocks.
 
         Raises:
-            ConfigError: the option does not name exactly the partitions of the query. Or the option has a
-                time after the last record of a partition, and the strategy for such times is not latest.
+            ConfigError: `bound` names other partitions than `partitions`; or a partition has no record at or
+                after the time in `bound`, and startingOffsetsByTimestampStrategy is not latest.
             BarnabasError: a broker rejects the request, or none answers.
         """
         wanted = bound.by_partition

@@ -39,10 +39,10 @@ def report_data_loss(what: str, *, fail: bool) -> None:
 
 
 class OpenRanges:
-    """The unfinished ranges of a task.
+    """The offset ranges that a task has not read to their end yet, at most one for each partition.
 
-    Iteration yields their partitions in the order in which to request them. If records are lost, and
-    `fail_on_data_loss` is true, methods raise DataLossError. If it is false, they log a warning.
+    Iteration yields the partitions of these ranges, in the order in which to request records. If records are
+    lost, methods raise DataLossError if `fail_on_data_loss` is true, and log a warning if it is false.
     """
 
     def __init__(self, ranges: list[OffsetRange], fail_on_data_loss: bool) -> None:

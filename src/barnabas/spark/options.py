@@ -128,12 +128,17 @@ REFUSED_SETTINGS = {
 
 @dataclass(frozen=True)
 class Bound:
-    """The start or end of a read, for all partitions (`everywhere`) or for each one (`by_partition`).
+    """The start or the end of a read.
 
-    A value is an offset, `EARLIEST` or `LATEST`; with `is_timestamp` it is milliseconds since 1970. With
-    `is_committed`, the read starts at the group's committed offset, or at the value if there is none.
-    With `latest_when_too_late`, a time after the last record means the latest offset; without it, such a time
-    is an error. `option` is the option that was given, for error messages.
+    Attributes:
+        option: the data source's option that the user has given, for error messages.
+        everywhere: one value for all partitions: an offset, `EARLIEST` or `LATEST`.
+        by_partition: the value of each partition; None if `everywhere` applies.
+        is_timestamp: whether the values are times in milliseconds since 1970.
+        is_committed: whether a partition starts at the offset that the group has committed. A partition
+            without a committed offset starts at its value.
+        latest_when_too_late: whether a time after a partition's last record means the latest offset. If
+            false, such a time is an error.
     """
 
     option: str

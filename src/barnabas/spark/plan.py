@@ -1,8 +1,8 @@
 """Plans the tasks of a micro-batch. The checkpoint contains the plan.
 
 An exactly-once sink identifies the rows of a task by the task's number. So a repeated micro-batch must have
-the same tasks, even with other cores or options, or after the logs have lost records. The tasks depend only
-on the positions at which the micro-batch begins and ends. The second position contains the plan.
+the same tasks, even if the number of cores or the options change, or the logs lose records. The tasks depend
+only on the positions at which the micro-batch begins and ends. The end position contains the plan.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class PlanError(BarnabasError):
 
 @dataclass(frozen=True)
 class Plan:
-    """The parameters of `plan_tasks` for one micro-batch, and start offsets.
+    """The parameters of `plan_tasks` for one micro-batch, and start offsets of some partitions.
 
     A micro-batch begins at a position, which has the offset of each partition. Some partitions, for example
-    new ones, do not begin there: `starts` has their start offsets.
+    new ones, do not begin at an offset of this position. `starts` has the start offsets of these partitions.
 
     PySpark 4.1 may request the plan of a run's first micro-batch before it tells where the micro-batch
-    begins. Then `initial` has the offsets at which a new query begins, and `starts` the earliest offset of
-    each partition. In all other cases, `initial` is None.
+    begins. In this case only, `initial` is not None. Then `initial` has the offsets at which a new query
+    begins, and `starts` has the earliest offset of each partition.
     """
 
     parallelism: int

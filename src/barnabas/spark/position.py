@@ -35,12 +35,15 @@ def offsets_of(nested: Mapping[str, Mapping[str, Any]]) -> Offsets:
 
 @dataclass(frozen=True)
 class Position:
-    """The offset of the next record of each partition, and the ids of their topics (KIP-516).
+    """The offset of the next record of each partition, and the id of each topic (KIP-516).
 
-    Its JSON has the form of Spark's own Kafka connector, ``{"orders": {"0": 23, "1": 7}}``, with two
-    additions. Each topic also has its id, as ``"id": "Zm9v..."``: a topic that was deleted and created again
-    has another id. Older checkpoints and some brokers have no ids. Beside the topics, ``"#plan"`` has the
-    plan of the micro-batch that ends at this position.
+    As JSON, a position has the form of Spark's own Kafka connector, with two additions: ``id`` and ``#plan``.
+
+        {"orders": {"0": 23, "1": 7, "id": "Zm9v..."}, "#plan": {...}}
+
+    - ``id`` is the topic's id. A topic that was deleted and created again has another id. The id is missing
+      if the checkpoint is from an older version of Barnabas, or if the broker does not know topic ids.
+    - ``#plan`` is the plan of the micro-batch that ends at this position. It may be missing.
     """
 
     offsets: Offsets
@@ -79,9 +82,10 @@ class Position:
         return known is not None and ids_now.get(topic, known) != known
 
     def is_same_topic(self, topic: str, ids_now: Mapping[str, str]) -> bool:
-        """Whether the topic certainly was not deleted since this position.
+        """Whether the topic certainly was not deleted since this position: its id is the same as then.
 
-        This is certain if this position has the topic's id, and `ids_now`, the present ids, has the same id.
+        `ids_now` has the present ids by topic. The result is False if this position or `ids_now` has no id of
+        the topic.
         """
         known = self.topic_ids.get(topic)
         return known is not None and ids_now.get(topic) == known
@@ -107,12 +111,15 @@ class Position:
         return self.offsets.get(tp, 0) > end.offsets[tp] and self.is_same_topic(tp.topic, end.topic_ids)
 
     def other_starts(self, end: Position, earliest: Callable[[list[TopicPartition]], Offsets]) -> Offsets:
-        """Return the start offsets of the partitions in `end` for which `continues` is False.
+        """Return the start offset of each partition that cannot start at its offset in this position.
 
-        They are new partitions, partitions of a topic that was created again, and partitions whose log was
-        truncated. A truncated partition starts at its offset in `end`, so none of its records are read. All
-        others start at their earliest offset. `earliest` is called once, with all partitions of the result,
-        and returns the earliest offset of each.
+        The result has these partitions of `end`, the position at which the micro-batch ends:
+
+        - A new partition, or a partition of a topic that was created again, starts at its earliest offset.
+        - A partition whose log was truncated starts at its offset in `end`. So none of its records are read.
+
+        `earliest` returns the earliest offset of each given partition. It is called once, with all partitions
+        of the result.
         """
         others = [tp for tp in end.offsets if not self.continues(end, tp)]
         found = earliest(others)

@@ -33,12 +33,16 @@ class Decoder(PayloadDecoder[ProtobufFile]):
     ) -> None:
         """Create a decoder.
 
-        `find_writer` is called with each new id in a payload, and returns the registered schema with
-        this id. `message` is the full name of the message type, by default the first of the schema. `column`
-        is the type of the result's column; by default it follows from the message.
+        Args:
+            reader: the Protobuf schema with the message type of the result.
+            find_writer: is called with each new schema id in a payload, and returns the registered schema
+                with this id.
+            column: the Arrow type of the result; None for the type that follows from the message type.
+            message: full name of the message type; "" for the first message type in `reader`.
 
         Raises:
-            ConfigError: the schema is invalid or has no such message, or no column can hold the message.
+            ConfigError: `reader` is invalid or does not contain `message`, or the message type has no column
+                type.
         """
         _, descriptor = _message(reader, message)
         self._name = descriptor.full_name

@@ -120,11 +120,11 @@ def fields_of(payloads: Sequence[Payload]) -> Fields:
 
 
 def headers_of(fields: Fields) -> Headers:
-    """Decode the headers of all records.
+    """Return the positions of all headers of the records in `fields`, record by record.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, the headers of a record do not end exactly where the record ends, their
-            number is impossible, or a header has no key.
+        KafkaError: CORRUPT_MESSAGE. A record has an impossible number of headers, a header has no key, or the
+            headers do not end exactly where the record ends.
     """
     buffer = np.frombuffer(fields.data, np.uint8)
     try:

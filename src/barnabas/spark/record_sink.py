@@ -73,7 +73,8 @@ class RecordSink:
         producer's queue is full.
 
         Raises:
-            DeliveryError: a row cannot become a record, or an earlier record has failed; the text names it.
+            DeliveryError: a row cannot become a record, for example because its topic is NULL; or a broker
+                has rejected an earlier record. The text has the reason.
         """
         for name, rows in _by_topic(batch, topic):
             table = message_table(rows)
@@ -146,9 +147,9 @@ class RecordSink:
     def _is_full(self) -> bool:
         """Whether the producer has reached its limits of records or bytes.
 
-        librdkafka reports how many queued records it has, but not their size. They are the last records that
-        this object has queued. So this method adds the sizes of the last queued tables, until these tables
-        have the reported number of records.
+        librdkafka reports the number of queued records, but not their size. The queued records are always the
+        last ones that this sink has sent. So this method adds the sizes of the last sent tables, until these
+        tables have the reported number of records.
         """
         held = len(self._producer)
         while self._recent and self._recent_records - self._recent[0][0] >= held:

@@ -194,7 +194,9 @@ def encode_registered(
 
 @lru_cache(maxsize=32)
 def _decoder(codec: _Codec, registry: str, column: pa.DataType) -> PayloadDecoder[Any]:
-    """Return the decoder for these arguments. This process keeps it, because it caches writers' schemas."""
+    """Return the decoder for these arguments. A second call with the same arguments returns the same decoder.
+
+    So tasks in this process share the writers' schemas that the decoder caches."""
     return codec.decoder(SchemaRegistry(registry, patience=STEADY), column)
 
 

@@ -240,7 +240,8 @@ def check_goes_on(
 ) -> int | None:
     """Check that the sink may write the batch of `what` next.
 
-    Return the number of the sink's last batch; None if there is none. It can be the batch of `what` itself.
+    Return the number of the last batch that the sink has written; None if there is none. This number can be
+    that of `what`: then the batch is repeated.
 
     Raises ReplayError if the last batch has a higher number. Unless `adopt` is true, also raises ReplayError
     in these cases:
@@ -256,7 +257,7 @@ def check_goes_on(
         marks: the last batch in each topic, by topic.
         adopt: whether to accept a topic that the sink has not written to, or not recently, and a topic that
             was deleted and created again.
-        has_held_records: returns whether a topic has ever had a record.
+        has_held_records: is called with `topic`, and returns whether this topic has ever had a record.
     """
     if topic is None:
         last = max((mark.batch for mark in marks.values()), default=None)

@@ -60,7 +60,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> PositionJson:
         """Return the start of a new query. A restarted query starts at its checkpoint instead.
 
-        Spark calls this again when it plans the first micro-batch. The result must be the same.
+        Spark calls this method again when it plans the first micro-batch. Each call returns the result of the
+        first call.
         """
         if self._initial is None:
             self._initial = self._find_start().to_json()
@@ -114,11 +115,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _is_idle_still(self, start: PositionJson, latest: Offsets) -> bool:
-        """Whether the last `latestOffset` without a micro-batch had the same `start` and the same `latest`.
+        """Whether an earlier trigger with this `start` and this `latest` has found no micro-batch to run.
 
-        Most triggers of most queries have no new records. So the cost of this check must not grow with the
-        number of partitions. With minOffsetsPerTrigger the result is always False, because the wait also
-        depends on the clock. With the trigger availableNow, the result is always False, too.
+        Only the last trigger that found no micro-batch counts. Most triggers of most queries have no new
+        records. So the cost of this check must not grow with the number of partitions.
+
+        The result is always False with the trigger availableNow. It is also always False with the option
+        minOffsetsPerTrigger, because a micro-batch can then become due when time passes.
         """
         waits_for_more = self._options.min_offsets_per_trigger is not None
         if self._idle is None or self._target is not None or waits_for_more:
@@ -258,11 +261,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class UnlimitedStreamReader(TopicStreamReader):
-    """The source of a stream in PySpark 4.1, which has no limits and does not say where a micro-batch begins.
+    """The source of a stream in PySpark 4.1. PySpark 4.1 has no read limits for Python data sources.
 
-    Each micro-batch begins at the end of the previous one. Spark may first request the end of a run's first
-    micro-batch, before it tells whether the query is new or restarted. So the plan of the first micro-batch
-    has the start offsets for a new query, and for a restarted one.
+    It also calls `latestOffset` without the start of the micro-batch. So this class remembers the end of the
+    previous micro-batch. When a query starts, Spark may call `latestOffset` before this class can know
+    whether the query is new or restarted. So the plan of the first micro-batch has two sets of start offsets:
+    one for a new query, and one for a restarted query.
     """
 
     #: the end of the micro-batch that was planned last

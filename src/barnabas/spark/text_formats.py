@@ -83,10 +83,15 @@ def decode_text(
 def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:
     """Decode `rows` of a topic to which `barnabas ship` writes log lines.
 
-    Return a DataFrame, and the columns source, level, message, at and fields as expressions over it. The
-    DataFrame has the columns of `rows`, and a column that these expressions need. If a value is not the JSON
-    of `barnabas ship`, the column message is the whole value. The column at is the time in the line. If the
-    line has no time, or a time later than the record's timestamp, at is the record's timestamp.
+    Return a DataFrame, and the decoded columns as expressions for its `select`. The DataFrame has the columns
+    of `rows`, and one more column that these expressions use. The decoded columns are:
+
+    - source: from the JSON of `barnabas ship`, or else the key of the record.
+    - level: from the JSON, or else UNKNOWN.
+    - message: from the JSON, or else the whole value.
+    - at: the time in the JSON. If it has no time, or a time after the record's timestamp, at is the record's
+      timestamp.
+    - fields: the whole value as text.
     """
     text = F.make_valid_utf8(F.col("value").cast("string"))
     log = F.col(_PARSED)
@@ -101,7 +106,9 @@ def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:
 
 
 def _parse_once(rows: DataFrame, made: Column) -> DataFrame:
-    """Return `rows` with `made` as the new column `_PARSED`, so that Spark parses each record once.
+    """Return `rows` with the new column `_PARSED`, so that Spark parses each record once.
+
+    `made` is the expression that parses a record of `rows`; its value becomes the column.
 
     Spark copies the expression of a column to each place that uses the column, and would parse a record
     several times. Spark does not copy an exploded column. So this function explodes an array that contains
@@ -130,11 +137,11 @@ def _is_alone(text: Column, options: dict[str, str]) -> Column:
 
 
 def _misfit_fields(text: Column, parsed: Column, declared: StructType) -> Column:
-    """Return a column with the reason why a value does not fit the schema `declared`.
+    """Return a column with the reason why a value does not fit the schema `declared`. It is never NULL.
 
-    `text` has the values as text, and `parsed` the structs that Spark has parsed from them. The reason names
-    each field whose value is not of its declared type. If there is no such field, the reason is that the
-    value is not a JSON object.
+    Use the reason only for values that Spark cannot parse. `text` has the values as text, and `parsed` the
+    structs that Spark has parsed from `text`. The reason names each field whose value has not the declared
+    type. If there is no such field, the reason is "it is not a JSON object".
     """
     wrong = [
         F.when(

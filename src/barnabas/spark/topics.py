@@ -55,7 +55,8 @@ class TopicLookup:
 
         A topic of `names` that does not exist is in the result, too, with UNKNOWN_TOPIC_OR_PARTITION.
 
-        If nothing has changed since the last call, the result is the same object.
+        If the last call had the same `names`, and no metadata has changed, the result is the same object as
+        the last call's.
 
         Raises:
             ClientError: no broker answers now.

@@ -86,9 +86,10 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, iterator, WriteId(sink, batch, task.partitionId(), is_stream=True))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Mark an exactly-once micro-batch as written, before Spark commits it to the checkpoint.
+        """Check the number of rejected rows, and mark an exactly-once micro-batch as written.
 
-        `messages` has the result of each task.
+        Spark calls this before it commits the micro-batch to the checkpoint. `messages` has the result of
+        each task. An at-least-once micro-batch gets no mark.
 
         Raises:
             TooManyRejectedError: the tasks together have too many rejected rows.

@@ -208,9 +208,10 @@ class BarnabasCluster(TemporaryCluster):
             self._paused.discard(broker)
 
     def restart(self, broker: int) -> None:
-        """Start a broker on its port, with its data. If the broker runs, stop it cleanly first.
+        """Start a broker on its port, with its data, and wait until it serves.
 
-        This also starts one of the `later` brokers.
+        If the broker runs, stop it cleanly first. `broker` can also be the id of a `later` broker, which has
+        not run before.
         """
         self._check_id(broker)
         if broker in self._nodes:
@@ -408,9 +409,10 @@ class BarnabasCluster(TemporaryCluster):
         return self._ask(request, broker)
 
     def _ask(self, request: Request, broker: int | None = None) -> Any:
-        """Return the response of `broker`; without it, of the first broker that runs and answers.
+        """Return the response of `broker` to `request`. If `broker` is None, ask the running brokers in turn.
 
-        Raises ClientError if no broker answers, and RuntimeError if none runs.
+        The result is the first response. Raises ClientError if `broker`, or every running broker, does not
+        answer. Raises RuntimeError if `broker` is None and no broker runs.
         """
         failure: ClientError | None = None
         for asked in self.running if broker is None else [broker]:
@@ -474,10 +476,11 @@ class _Processes:
 
 
 class _Threads:
-    """A context manager that runs a metadata store. Its value is a function that starts brokers in threads.
+    """A context manager that runs a metadata store, and returns a function that starts a broker in a thread.
 
-    The function is called with the `BrokerSettings` of a broker. It returns the broker before it serves. A
-    broker's session expires `session_timeout` seconds after its last heartbeat.
+    The function receives the `BrokerSettings` of the broker, and returns the broker at once. To wait until
+    the broker serves, call the broker's `wait_ready`. A broker's session in the metadata store expires
+    `session_timeout` seconds after the broker's last heartbeat.
     """
 
     def __init__(self, session_timeout: float) -> None:

@@ -111,7 +111,7 @@ class BarnabasBroker(TemporaryCluster):
         runner.kill()
 
     def restart(self) -> None:
-        """Stop the broker cleanly if it runs, and start it again with its data and its port."""
+        """Stop the broker cleanly if it runs. Start it with its data and port, and wait until it serves."""
         self.stop()
         self.start()
 

@@ -167,9 +167,12 @@ def barnabas_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSe
 def barnabas_pipeline(
     barnabas_spark: SparkSession, barnabas_fresh_broker: BarnabasBroker, tmp_path: Path
 ) -> Callable[..., PipelineUnderTest]:
-    """A function that reads a pipeline file: ``shop = barnabas_pipeline("shop.py", day="2026-03-01")``.
+    """A function that prepares a pipeline file for a test, and returns a `PipelineUnderTest`.
 
-    See `barnabas.testing.pipelines`.
+        shop = barnabas_pipeline("shop.py", day="2026-03-01")
+
+    The first argument is the path of the file, relative to the working directory. Keyword arguments are the
+    pipeline's parameters. See `barnabas.testing.pipelines`.
     """
     from pathlib import Path
 

@@ -39,7 +39,7 @@ _BEATS = 4
 class SharedServer:
     """A metadata store in memory: a tree of nodes as in ZooKeeper, and the sessions of its clients.
 
-    Any thread can use it. It is a context manager: in the context, sessions without heartbeats end.
+    Any thread can use it. Use it in a ``with`` block: only there, sessions without heartbeats expire.
 
     Args:
         session_timeout: seconds without a heartbeat after which a session ends.
@@ -227,9 +227,9 @@ class SharedStore(SingleOperations):
             self._loop.call_soon_threadsafe(self._deliver)
 
     def _read(self, function: Callable[[Tree], T]) -> T:
-        """Deliver pending events, then return `function(tree)`.
+        """Return `function(tree)`, after the delivery of all events of the changes in `tree`.
 
-        In this order, as in ZooKeeper, a client sees a change after the event of the change.
+        So a client learns of a change by its event first, and can read the change only then, as in ZooKeeper.
         """
         self._deliver()
         self._check_open()

@@ -13,12 +13,14 @@ from barnabas.registry.avro.nodes import NAMED, RECORDS, Field, SchemaNode
 
 
 def write(node: SchemaNode, *, sort_properties: bool = False, defined: frozenset[str] = frozenset()) -> str:
-    """Return the canonical text of a schema.
+    """Return the canonical text of a schema: JSON without spaces.
 
     Args:
-        sort_properties: whether to sort the properties that Avro does not define. Otherwise they keep their
-            order.
-        defined: full names of types that referenced schemas define; they are printed as names only.
+        node: the parsed schema.
+        sort_properties: whether to sort the properties that Avro does not define. If false, these properties
+            keep their order.
+        defined: full names of types that referenced schemas define. The result has only the names of these
+            types, not their definitions.
     """
     form = _Writer(sort_properties, set(defined)).form(node, "")
     return json.dumps(form, ensure_ascii=False, separators=(",", ":"))

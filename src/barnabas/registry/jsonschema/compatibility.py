@@ -214,9 +214,11 @@ class _Check:
             yield from self.compare(reader, writer.inside(branch), place)
 
     def _narrowest(self, reader: Located, writer: Located, place: str) -> list[Incompatibility]:
-        """Return the incompatibilities with a writer that has `allOf`.
+        """Return the reasons why `reader` may reject documents of `writer`, which has `allOf`.
 
-        There are none if one part of its `allOf` is compatible, or all parts merged into one schema are.
+        The result is empty if `reader` accepts all documents of one schema in the `allOf`. If not, all these
+        schemas are merged into one schema, and the result has the reasons for the merged schema. `place` is
+        the place in the reader's schema, for the reasons.
         """
         merged: dict[str, Any] = {key: value for key, value in writer.contents.items() if key != "allOf"}
         for part in (writer.inside(part).resolved() for part in writer.get("allOf")):

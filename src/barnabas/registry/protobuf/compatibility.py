@@ -100,10 +100,10 @@ class _Check:
         return found
 
     def _oneofs(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
-        """Return the incompatibilities of oneofs.
+        """Return the incompatibilities of the oneofs in the message `reader`.
 
-        Only one field of a oneof can be set. So fields that could be set together must not be in one oneof
-        now.
+        Only one field of a oneof can be set. So fields that can be set together in the message `writer` must
+        not be in one oneof of `reader`. `place` is the place of the message, for the incompatibilities.
         """
         found = []
         for oneof in reader.oneofs:

@@ -52,7 +52,7 @@ def encode(file: Any, name: str) -> str:
 def link(files: Mapping[str, Any]) -> Any:
     """Return a DescriptorPool with `files` and ``google/protobuf/descriptor.proto``.
 
-    In `files`, each file comes after those that it imports.
+    `files` has FileDescriptorProtos by file name. Each file comes after the files that it imports.
 
     Raises:
         InvalidSchemaError: the files contradict each other.

@@ -1,7 +1,8 @@
 """Runs protoc, from grpcio-tools, in a separate process.
 
-This blocks for some 50 ms, mostly for the start of a Python interpreter. In the registry's own process,
-protoc would write to stderr and hold the GIL, and its crash would end the registry.
+Each call of `compile_files` blocks for some 50 ms, mostly for the start of a Python interpreter. In the
+registry's own process, protoc would write to stderr and hold the GIL, and a crash of protoc would end the
+registry.
 """
 
 from __future__ import annotations
@@ -40,16 +41,20 @@ _REFUSED = 3
 
 
 def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Compile .proto text. Return the FileDescriptorProtos of its imports, then its own, by name.
+    """Compile a .proto file, and return a FileDescriptorProto by file name. This blocks.
 
-    The name of `text` is `MAIN`. protoc finds imports in `references`, pairs of name and text. It also finds
-    the files of ``google/protobuf/``, ``google/type/`` and ``confluent/``, which clients never register.
-    Blocks.
+    The result has each file that `text` imports, directly or indirectly, and last the file `MAIN`: `text`
+    itself. A file comes after the files that it imports.
+
+    Args:
+        text: the text of the .proto file.
+        references: the name and the text of each file that `text` may import. Files of ``google/protobuf/``,
+            ``google/type/`` and ``confluent/`` are always available.
 
     Raises:
-        InvalidSchemaError: protoc rejects the schema; the message has its reasons. Or the name of a reference
-            cannot be the name of a file.
-        RegistryError: OPERATION_TIMEOUT or STORE_ERROR, protoc takes too long or crashes.
+        InvalidSchemaError: protoc rejects `text`, for the reasons in the message; or a reference has a name
+            that no file can have.
+        RegistryError: OPERATION_TIMEOUT, protoc takes too long; STORE_ERROR, protoc crashes or cannot start.
     """
     with tempfile.TemporaryDirectory(prefix="barnabas-protoc-") as made:
         folder = Path(made)

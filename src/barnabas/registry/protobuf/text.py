@@ -107,11 +107,14 @@ class _Writer:
     def _blocks(
         self, fields: Sequence[Any], types: Iterable[Any], scope: str, oneofs: Sequence[Any] = ()
     ) -> Iterator[Iterable[str]]:
-        """Yield the lines of the fields, and of the nested messages `types`, each kind in its original order.
+        """Yield the lines of the fields `fields` and of the nested messages `types`, in blocks.
 
-        `scope` is the full name of the message or package that contains them, and `oneofs` has the message's
-        oneofs. protoc creates a nested message for a map field or a group when it reads the field. Clients
-        find messages by their index. So the messages with a lower index are printed before such a field.
+        The fields keep their order, and the messages keep theirs. `scope` is the full name of the message or
+        package that contains the fields and messages. `oneofs` has the oneofs of this message.
+
+        protoc creates a nested message for a map field or a group when it reads the field. Clients find
+        messages by their index. So the messages with a lower index come before a map field or a group. Other
+        messages come after the fields.
         """
         waiting = {f".{_join(scope, nested.name)}": nested for nested in types}
         for run in _runs(fields):

@@ -23,12 +23,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def own_hosts(hosts: Collection[str] | None, allowed: Collection[str]) -> frozenset[str] | None:
-    """Return the accepted values of the header ``Host``, in lower case; None to accept any.
+    """Return the accepted values of the header ``Host``, in lower case; None to accept any value.
+
+    The result has all names of `hosts` and `allowed`. It is None if `hosts` is None and `allowed` is empty.
 
     Args:
         hosts: the names of the registry; None if they are unknown.
-        allowed: more names, each with or without a port. If `hosts` is None, only the names in `allowed` are
-            accepted. If `allowed` is empty, too, any name is accepted.
+        allowed: more names, such as "registry.example" (with any port) or "registry.example:8081".
     """
     if hosts is None and not allowed:
         return None
