@@ -75,7 +75,10 @@ def recover(
     start = segments[first].base_offset
     producers = producer_recovery.load_producers(files, start)
     # The file of epochs may be older than a truncation; the batches tell what is not known to be on disk.
-    epochs.truncate_from_end(recovery_point)
+    # It may also lack the epochs of removed records that were never flushed: then no batch tells, and the
+    # latest epoch of the file would be taken for that of the log.
+    is_complete = segments[0].base_offset <= recovery_point
+    epochs.truncate_from_end(recovery_point if is_complete else 0)
     end = start
     place = first
     while place < len(segments):

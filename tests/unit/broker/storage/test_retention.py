@@ -200,6 +200,35 @@ def test_the_epochs_of_dropped_records_go(bench):
     assert [tuple(entry) for entry in bench.log.epochs.entries] == [(2, 2), (3, 3)]
 
 
+def test_a_log_whose_epochs_were_not_stored_before_they_went_knows_none_after_a_crash(bench):
+    """Simulation seed 200073: the log claimed that epoch 0 was its latest, and its leader told its end.
+
+    So the follower truncated its empty log to an offset before its start, and copied deleted records again.
+    """
+    bench.configure(retention_bytes=0)
+    bench.append(epoch=0)
+    bench.log.flush()
+    bench.directory.recovery_point_checkpoint().run()
+    bench.append(epoch=4)
+    delete_old_segments(bench.log, bench.clock.now_ms())
+    bench.crash()
+    assert (bench.log.log_start_offset, bench.log.log_end_offset) == (2, 2)
+    assert bench.log.latest_epoch == -1
+
+
+def test_a_crash_after_a_flush_leaves_the_epochs_of_the_records_that_stay(bench):
+    bench.configure(segment_bytes=100, retention_bytes=100)
+    for epoch in range(4):
+        bench.append(epoch=epoch)
+    bench.log.flush()
+    bench.directory.recovery_point_checkpoint().run()
+    delete(bench)
+    start = bench.log.log_start_offset
+    assert 0 < start < 3
+    bench.crash()
+    assert [tuple(entry) for entry in bench.log.epochs.entries] == [(e, e) for e in range(start, 4)]
+
+
 def test_a_crash_before_the_removal_does_not_bring_segments_back(bench):
     segments_of_one(bench, 3, retention_ms=-1, retention_bytes=0)
     delete_old_segments(bench.log, bench.clock.now_ms())

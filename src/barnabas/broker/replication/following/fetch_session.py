@@ -43,14 +43,16 @@ class Followed:
         "told_first",
         "told_in",
         "told_offset",
+        "told_start",
     )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch: LeaderEpoch = partition.leader_epoch
         self.key: Key = (partition.log.topic_id, partition.topic_partition.partition)
-        #: the log's end in the latest request, the number of that request, and the first with the partition
-        self.told_offset: Offset = UNKNOWN_OFFSET
+        #: the log's end and start in the latest request
+        self.told_offset = self.told_start = UNKNOWN_OFFSET
+        #: the number of that request, and of the first one with the partition
         self.told_in = self.told_first = _NEVER
         #: whether the partition is left out of requests for some time
         self.is_put_off = False
@@ -65,11 +67,22 @@ class Followed:
         """Whether the leader knows the partition in the present session."""
         return self.told_in != _NEVER
 
+    @property
+    def durable_start(self) -> Offset:
+        """The log's start on disk. The leader may not know of a later one, which a crash could undo."""
+        log = self.partition.log
+        return log.log_start_offset if log.stored_start is None else log.stored_start
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the log's end or its start on disk differs from the latest request."""
+        return self.partition.log.log_end_offset != self.told_offset or self.durable_start != self.told_start
+
     def tell(self, number: int, max_bytes: int) -> Position:
         """Return the position from which the request with this number fetches the partition.
 
-        Store the number and the log's end. If either has changed when the response arrives, the response is
-        outdated.
+        Store the number, the log's end and its start. If the number or the end has changed when the response
+        arrives, the response is outdated.
 
         Args:
             number: number of the request, higher than that of the previous one.
@@ -80,7 +93,7 @@ class Followed:
             self.told_first = number
         self.told_in = number
         end = self.told_offset = log.log_end_offset
-        start = log.log_start_offset if log.stored_start is None else log.stored_start
+        start = self.told_start = self.durable_start
         topic_id, index = self.key
         return topic_id, index, self.leader_epoch, end, log.latest_epoch, start, max_bytes
 

@@ -598,7 +598,6 @@ class ReplicaFetcher:
         if partition.log.log_end_offset != followed.told_offset:
             self._take_bounds(followed, data)
             return
-        start = partition.log.log_start_offset
         try:
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._start_over(followed, data)
@@ -619,8 +618,7 @@ class ReplicaFetcher:
         except KafkaError as error:
             self._put_off(followed, error)
             return
-        if partition.log.log_end_offset != followed.told_offset or partition.log.log_start_offset != start:
-            self._due[followed] = None
+        self._tell_if_moved(followed)
         self._hold_up(followed)
 
     def _take_bounds(self, followed: Followed, data: PartitionData | ReceivedData) -> None:
@@ -636,6 +634,16 @@ class ReplicaFetcher:
         if follower is not None and not data.error_code and data.diverging_epoch.epoch < 0:
             follower.follow_watermark(data.high_watermark)
             self._follow_log_start(followed, data.log_start_offset)
+            self._tell_if_moved(followed)
+
+    def _tell_if_moved(self, followed: Followed) -> None:
+        """Name the partition in the next request if the leader does not know its log's end or start.
+
+        This log's own retention may have moved the start. Without its report, the leader could not add this
+        replica to the ISR.
+        """
+        if followed.has_moved and not followed.is_put_off:
+            self._due[followed] = None
 
     def _append(self, followed: Followed, follower: Follower, records: Buffer) -> None:
         try:

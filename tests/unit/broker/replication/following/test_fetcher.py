@@ -11,6 +11,7 @@ from tests.unit.broker.replication.following.conftest import TOPIC_ID
 from barnabas.base.environment.filesystem import read_file
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.storage import checkpoints
+from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.kafka.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
 
@@ -115,6 +116,51 @@ def test_the_logs_start_follows_the_leaders(scenario):
         assert follower.log.log_start_offset == 1
         told = [p.log_start_offset for f in cluster.fetches(follower) for t in f.topics for p in t.partitions]
         assert told[-1] == 1  # DeleteRecords waits for it
+
+    scenario(story)
+
+
+def test_the_leader_hears_of_a_start_that_the_followers_own_retention_has_moved_first(scenario):
+    """Simulation seed 200095: the follower never joined the ISR, because the leader knew its old start."""
+
+    async def story(cluster):
+        leader, follower = cluster.add(1, 2, topic={"retention_bytes": 0})
+        cluster.elect(1, 0, isr=[1])
+        leader.produce(b"a")
+        await cluster.settle()
+        delete_old_segments(follower.log, 0)
+        await cluster.settle()
+        delete_old_segments(leader.log, 0)
+        await cluster.settle()
+        assert leader.log.log_start_offset == follower.log.log_start_offset == 1
+        told = [p.log_start_offset for f in cluster.fetches(follower) for t in f.topics for p in t.partitions]
+        assert told[-1] == 1
+        assert 2 in leader.partition().propose().members
+
+    scenario(story)
+
+
+def test_the_leader_hears_of_a_start_that_retention_has_moved_before_an_outdated_reply(scenario):
+    async def story(cluster):
+        leader, follower = cluster.add(1, 2, topic={"retention_bytes": 0})
+        cluster.elect(1, 0)
+        leader.produce(b"a")
+        leader.produce(b"b")
+        await cluster.settle()
+        follower.threads.mean_delay = 0.5
+        leader.log.advance_log_start(1)
+        while follower.log.stored_start is None:
+            await asyncio.sleep(0.001)
+        release = cluster.hold(follower, leader)
+        leader.log.advance_log_start(2)
+        while follower.log.stored_start is not None:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.1)
+        delete_old_segments(follower.log, 0)
+        release.set()
+        await cluster.settle()
+        told = [p.log_start_offset for f in cluster.fetches(follower) for t in f.topics for p in t.partitions]
+        assert told[-2:] == [1, 2]
 
     scenario(story)
 
