@@ -48,10 +48,12 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[l
 def delete_version(state: State, subject: str, number: int | None, *, permanent: bool) -> Decision[int]:
     """Decide to delete one version of a subject. The response is the version's number.
 
+    - If `permanent` is false, the version is softly deleted. If no other version is left, the subject's own
+      compatibility settings and mode are deleted too.
+    - If `permanent` is true, the version is deleted permanently. Before, it must be softly deleted.
+
     If `number` is None, the version is the latest one that is not softly deleted. If all versions are softly
-    deleted, it is the latest of them. If `permanent` is false, the version is softly deleted. With the last
-    version of a subject, the subject's own compatibility settings and mode are deleted too. If `permanent` is
-    true, the version is deleted permanently. It must then be softly deleted already.
+    deleted, the version is the latest one.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND; VERSION_NOT_FOUND; VERSION_SOFT_DELETED, the version is softly

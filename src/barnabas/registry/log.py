@@ -89,10 +89,10 @@ class SchemasLog:
         self._owner = False
 
     async def open(self) -> None:
-        """Replay the topic, and return when its present end is reached.
+        """Replay all present records of the topic, and then return.
 
-        A thread then reads new records, which are also replayed, until `close`. While no broker answers, wait
-        without a time limit. Raises SettingError if librdkafka rejects a setting.
+        From then on until `close`, new records are replayed when they are written. While no broker answers,
+        this call waits without a time limit. Raises SettingError if librdkafka rejects a setting.
         """
         self._consumer = create_client(
             confluent_kafka.Consumer,

@@ -110,14 +110,14 @@ def delete_config(state: State, subject: str | None) -> Decision[JsonObject]:
 def set_mode(
     state: State, subject: str | None, body: Mapping[str, Any], *, force: bool
 ) -> Decision[JsonObject]:
-    """Decide to set the mode of a subject; of the whole registry for None.
+    """Decide to set the mode of a subject. If `subject` is None, set the mode of the whole registry.
 
-    The new mode is the field ``mode`` of `body`. The response has this field, too. Without `force`, the mode
-    IMPORT requires that the subject, or the whole registry, has no schemas.
+    The new mode is the field ``mode`` of `body`. The response has this field, too. To change to the mode
+    IMPORT without `force`, the subject (the whole registry for None) must have no schemas.
 
     Raises:
-        RegistryError: INVALID_MODE; OPERATION_NOT_PERMITTED, there are schemas, or `body` asks for
-            READONLY_OVERRIDE for a subject.
+        RegistryError: INVALID_MODE, the field is missing or is not a mode; OPERATION_NOT_PERMITTED, there are
+            schemas, or the mode of a subject cannot be READONLY_OVERRIDE.
     """
     mode = _choice(Mode, body.get("mode"), Code.INVALID_MODE)
     if mode is Mode.READONLY_OVERRIDE and subject is not None:

@@ -87,7 +87,7 @@ def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) ->
 
     A reference to a latest version gets the present number of this version. With `normalize`, or if the
     subject's setting ``normalize`` is true, parts whose order has no meaning are sorted. Raises NotComputed
-    if the cache has no result yet, and RegistryError if the schema is invalid.
+    if no worker process has parsed the schema yet, and RegistryError if the schema is invalid.
     """
     schema = pinned(state, subject, schema)
     normalize = normalize or bool(config_of(state, subject).get("normalize"))

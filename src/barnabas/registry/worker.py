@@ -122,7 +122,9 @@ def serialized(source: Source) -> str | None:
 
 
 def conflicts(new: Source, old: Source, backward: bool, forward: bool) -> list[str]:
-    """Return at most `limits.REASONS` reasons why two schemas are not compatible; empty if they are.
+    """Return reasons why two schemas are not compatible, at most `limits.REASONS`.
+
+    The list is empty if the schemas are compatible.
 
     With `backward`, `new` must read data of `old`. With `forward`, `old` must read data of `new`. Raises
     RegistryError if a schema is invalid or too large, protoc fails, or the comparison takes too many steps.

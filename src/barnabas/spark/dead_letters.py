@@ -49,9 +49,10 @@ def letters(rows: DataFrame, value: Column, reason: Column, origin: Iterable[str
 
 
 def headers_of(rows: DataFrame, named: Mapping[str, Column]) -> Column:
-    """Return a column with the headers of `rows`, if there are any, and the headers of a dead letter.
+    """Return a column with the headers of dead letters for `rows`.
 
-    Each entry of `named` becomes the header ``__barnabas.errors.NAME``, unless its value is NULL.
+    The headers of a row come first, if `rows` has the column headers. Then each entry of `named` becomes the
+    header ``__barnabas.errors.NAME``, unless its value is NULL.
     """
     said = [F.when(value.isNotNull(), _header(name, value.cast("string"))) for name, value in named.items()]
     added = F.filter(F.array(*said), lambda header: header.isNotNull()).cast(_HEADERS)

@@ -41,7 +41,7 @@ def read_ranges(
     Args:
         settings: of librdkafka, with ``bootstrap.servers``.
         topic_ids: the ids of the topics when the task was planned, by name. A topic that has another id now
-            is not read. Without an id, the topic of this name is read.
+            is not read. A topic that is missing in `topic_ids` is read, whatever its id is.
         fail_on_data_loss: whether missing records are an error. If not, they are skipped.
         poll_timeout_s: longest time without records, in seconds.
 

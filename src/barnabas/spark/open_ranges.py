@@ -1,8 +1,8 @@
 """Tracks which offset ranges a task still has to read, and reports lost records.
 
 A range ends at an offset, not after a number of records, because compaction and transaction markers leave
-gaps. Even the last offset of a range may be in a gap. A batch that ends at or after the end of the range
-closes it.
+gaps. Even the last offset of a range may be in a gap. So a range is read completely when the task has a batch
+that ends at or after the end of the range.
 """
 
 from __future__ import annotations

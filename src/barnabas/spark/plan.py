@@ -48,7 +48,8 @@ class Plan:
         """Make the plan of a new micro-batch from the options.
 
         The micro-batch begins at a position, which has the offset of each partition. Some partitions, for
-        example new ones, do not begin there: `starts` has their start offsets.
+        example new ones, do not begin at an offset of this position. `starts` has the start offsets of these
+        partitions.
         """
         parallelism = parallelism_of(options)
         return cls(parallelism, options.min_partitions, options.max_records_per_partition, starts)

@@ -112,14 +112,14 @@ def plan_tasks(
 ) -> list[Task]:
     """Divide `ranges` into tasks, without empty ranges. The same arguments always give the same tasks.
 
-    By default, small ranges share a task, and no range is divided. There is a task for each
-    `RECORDS_WORTH_A_TASK` records, and at least `parallelism` and `min_partitions` tasks, but at most one for
-    each range.
-
-    With `max_records`, a range of more records is first divided into parts of at most `max_records`. If
-    `min_partitions` exceeds the number of ranges and parts, every range or part is divided further. The
-    number of its new parts is proportional to its size, rounded, and at least 1. So there can be fewer or
-    more tasks than `min_partitions`. With either option in effect, each range or part has its own task.
+    - If `max_records` is given, a range of more records is divided into parts of at most `max_records`. Each
+      part, and each range that is not divided, has its own task.
+    - If `min_partitions` exceeds the number of these ranges and parts, each of them is divided further. The
+      number of its new parts is proportional to its size, rounded, and at least 1. So there can be fewer or
+      more tasks than `min_partitions`. Each part has its own task.
+    - In all other cases no range is divided, and small ranges share a task. There is one task for each
+      `RECORDS_WORTH_A_TASK` records, but at least `parallelism` and `min_partitions` tasks. There are never
+      more tasks than ranges.
     """
     ranges = [each for each in ranges if each.size > 0]
     if max_records is not None:

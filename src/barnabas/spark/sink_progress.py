@@ -137,7 +137,7 @@ class SinkProgress:
                 transaction can change the result.
 
         Raises:
-            ReplayError: another program uses the group.
+            ReplayError: another program uses `name` as its consumer group.
         """
         # `stable` is necessary even if the transaction has ended already. Before 4.0, Apache Kafka's
         # coordinator stores an offset a moment after it has announced the end of the transaction.

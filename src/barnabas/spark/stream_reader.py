@@ -168,9 +168,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
         """Return the tasks that read the records between `start` and `end`.
 
-        The plan in `end` determines the tasks. It may be from before a restart. If records were lost since,
-        raises DataLossError. If failOnDataLoss is false, only logs a warning, and the tasks leave out the
-        lost records. If no records are left to read, the result is one empty task.
+        The plan in `end` determines the tasks. If the query was restarted, this plan may be old, and records
+        may be lost since. Then this method raises DataLossError. If failOnDataLoss is false, it only logs a
+        warning, and the tasks leave out the lost records. If no records are left to read, the result is one
+        empty task.
         """
         begin, stop = Position.from_json(start), Position.from_json(end)
         if stop.plan is None and self._only_notes_start(start):  # a replay: only `latestOffset` makes a batch
@@ -308,8 +309,8 @@ def _as_planned(begin: Position, stop: Position, plan: Plan, *, is_first: bool) 
     """Return the start and the end of a planned micro-batch, with the start offsets that `plan` has.
 
     Args:
-        begin: the start that Spark passes. With `is_first`, Spark has just requested it again, and it may
-            have changed. So the offsets in `plan` replace it.
+        begin: the start that Spark passes. For the first micro-batch, the offsets in `plan` replace its
+            offsets, because Spark has just requested the start again, and the start may have changed.
         stop: the end, which contains `plan`.
         is_first: whether the micro-batch is the query's first.
 

@@ -40,9 +40,11 @@ exec {python} "$@"
 def worker_python(folder: Path) -> str:
     """Return the path of the program that Spark starts as its Python interpreter.
 
-    This function writes a script to `folder`, which starts this interpreter without Spark's zip files, and
-    returns the script. It returns this interpreter itself if the script cannot be executed, or if Spark's JVM
-    does not come from the installed PySpark. The two copies of PySpark could then differ.
+    This function writes a script to `folder`, and returns its path. The script starts the present interpreter
+    without Spark's zip files. The result is the path of the present interpreter itself in two cases:
+
+    - The script cannot be executed.
+    - Spark's JVM is not from the installed PySpark, so the zip files may be another version of PySpark.
     """
     installed = Path(pyspark.__file__).resolve().parent
     if not _SHELL.exists() or Path(_find_spark_home()).resolve() != installed:

@@ -17,8 +17,9 @@ __all__ = ["AvroSchema"]
 class AvroSchema:
     """A parsed Avro schema. `text` is its canonical form.
 
-    `schema` is the schema's JSON. `references` has pairs of name and text. Each schema comes after those that
-    it refers to. With `normalize`, the properties in `text` that Avro does not define are sorted by name.
+    `schema` is the schema's JSON. `references` has the name and the text of each schema that `schema` refers
+    to, directly or indirectly. A referenced schema comes after the schemas that it refers to itself.
+    With `normalize`, the properties in `text` that Avro does not define are sorted by name.
 
     Raises:
         InvalidSchemaError: the text is not JSON, or breaks a rule of Avro.

@@ -22,9 +22,9 @@ class ProtobufSchema:
     is the canonical form, printed from the descriptor without comments. `text` is the same whether the file
     was given as .proto text or as base64. With `normalize`, the imports in `text` are sorted by name.
 
-    The constructor blocks until protoc ends: about 50 ms if `schema` is already the canonical text. If it
-    is not, protoc also compiles the printed text, which takes as long again. The registry stores that text
-    forever, so it rejects the schema if the result is another descriptor.
+    The constructor blocks until protoc ends: about 50 ms if `schema` is already the canonical text. In all
+    other cases protoc also compiles the canonical text, which takes another 50 ms. The registry stores the
+    canonical text forever. So the constructor rejects a schema whose canonical text has another descriptor.
 
     Raises:
         InvalidSchemaError: protoc rejects the schema, the base64 is not a descriptor that can be printed, or
