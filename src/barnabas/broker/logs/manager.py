@@ -717,10 +717,10 @@ class LogManager:
             log.warning("%s cannot be opened, so the copying starts again: %s", path, error.message)
             self._run(TreeRemoval(directory.env.fs, path))
             try:
-                start = current.log_start_offset
+                start = current.start_of_first_batch()
                 directory.create_future(topic_partition, current.topic_id, config, start)
-            except KafkaError as failed:
-                log.error("%s is not moved to %s: %s", topic_partition, directory.path, failed.message)
+            except (KafkaError, OSError) as failed:
+                log.error("%s is not moved to %s: %s", topic_partition, directory.path, failed)
         return True
 
     def _open_logs(self) -> set[TopicPartition]:

@@ -112,7 +112,7 @@ class LogMoves:
         if self._logs.directory_of(topic_partition) is target:
             return
         try:
-            start = _start_of_copy(current)
+            start = current.start_of_first_batch()
         except OSError as error:
             raise current.files.env.judge(topic_partition, error) from error
         target.create_future(topic_partition, current.topic_id, current.config, start)
@@ -286,11 +286,6 @@ class LogMoves:
         return True
 
 
-def _start_of_copy(current: PartitionLog) -> int:
-    """Return the base offset of the batch that contains the log's start: batches are copied whole."""
-    return current.files.start_of_batch(current.log_start_offset)
-
-
 class _Cut(NamedTuple):
     """The necessary removal of records from a copy: the records from `offset` on, or all records.
 
@@ -310,12 +305,12 @@ def _surplus(current: PartitionLog, future: PartitionLog) -> _Cut | None:
     """
     end = future.log_end_offset
     if end < current.log_start_offset:
-        start = _start_of_copy(current)
+        start = current.start_of_first_batch()
         if start != end:
             return _Cut(start, starts_over=True)
     cut = min(_agreed_end(current, future), end)
     if cut < future.log_start_offset:
-        return _Cut(_start_of_copy(current), starts_over=True)
+        return _Cut(current.start_of_first_batch(), starts_over=True)
     return _Cut(cut, starts_over=False) if cut < end else None
 
 

@@ -216,6 +216,16 @@ class PartitionLog:
         if self.listener is not None:
             self.listener.bounds_moved()
 
+    def start_of_first_batch(self) -> Offset:
+        """Return the base offset of the batch that contains the log's start. A copy of the log begins there.
+
+        DeleteRecords can move the log's start into a batch, but batches are copied whole.
+
+        Raises:
+            OSError: the batch could not be read.
+        """
+        return self.files.start_of_batch(self.log_start_offset)
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, Offset]:
         """Return the largest leader epoch that is at most `epoch`, and its end offset (KIP-279).
 

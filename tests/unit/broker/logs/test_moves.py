@@ -298,6 +298,34 @@ def test_a_clean_stop_and_a_start_go_on_with_a_move(play):
     play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=1000)
 
 
+def test_a_damaged_copy_begins_again_at_a_whole_batch(play):
+    async def scenario(bench):
+        bench.create()
+        for _ in range(10):
+            records = [Record(None, b"v", bench.clock.now_ms()) for _ in range(6)]
+            bench.log.append_as_leader(encode_batch(records), 0)
+        bench.log.advance_high_watermark(60)
+        await bench.logs.store_log_starts(bench.logs.directory_of(T0), [(bench.log, 4)])
+        bench.log.advance_log_start(4)
+        bench.moves.begin(T0, "/b")
+        await asyncio.sleep(0.5)
+        await bench.stop()
+        (damaged,) = bench.folders("/b")
+        copy = f"/b/{damaged}/0"
+        again = Bench(bench.disk)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(24, "too many files") if operation == "open" and path.startswith(copy) else None
+        )
+        await again.load()
+        assert again.logs.copy_of(T0).futures[T0].files.path != f"/b/{damaged}"
+        bench.disk.refuse = None
+        await again.moved()
+        assert (again.log.log_start_offset, again.log.log_end_offset) == (4, 60)
+        await again.stop()
+
+    play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=1000)
+
+
 def test_the_producers_of_the_log_replace_a_snapshot_that_its_copy_has(play):
     async def scenario(bench):
         bench.create()
