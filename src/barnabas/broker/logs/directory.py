@@ -450,8 +450,9 @@ class LogDirectory:
     def drop_future(self, topic_partition: TopicPartition) -> TreeRemoval | None:
         """Remove the copy of a log whose move is cancelled: rename the copy's folder.
 
-        Return a task that deletes the renamed folder. The caller must run it. Return None if the folder could
-        not be renamed.
+        Return a task that deletes the renamed folder. The caller must run it. If the folder could not be
+        renamed, return None, and remove the topic id from the folder. So the next start does not continue the
+        move.
 
         Raises:
             KeyError: this directory has no copy of the log.
@@ -459,13 +460,17 @@ class LogDirectory:
         future = self.futures.pop(topic_partition)
         self.forget(topic_partition)
         future.abandon()
-        aside = self._aside(topic_partition, "delete")
+        path, aside = future.files.path, self._aside(topic_partition, "delete")
         try:
-            self.env.fs.rename(future.files.path, aside)
+            self.env.fs.rename(path, aside)
         except OSError as error:
-            logger.warning(
-                "%s cannot be removed now, so the next start removes it: %s", future.files.path, error
-            )
+            try:
+                with suppress(FileNotFoundError):
+                    self.env.fs.remove(f"{path}/{checkpoints.PARTITION_METADATA}")
+            except OSError:
+                logger.error("%s cannot be removed, so the next start continues its move: %s", path, error)
+            else:  # a start removes a copy without a topic id
+                logger.warning("%s cannot be removed now, so the next start removes it: %s", path, error)
             return None
         return TreeRemoval(self.env.fs, aside)
 

@@ -210,6 +210,27 @@ def test_a_move_back_gives_the_move_up(play):
     play(scenario)
 
 
+def test_a_cancelled_move_stays_cancelled_if_its_copy_cannot_be_renamed(play):
+    async def scenario(bench):
+        bench.create(20)
+        expected = bench.values()
+        bench.moves.begin(T0, "/b")
+        bench.disk.refuse = lambda operation, path: (
+            OSError(16, "busy") if operation == "rename" and path.endswith("-future") else None
+        )
+        bench.moves.begin(T0, "/a")
+        bench.disk.refuse = None
+        await bench.stop()
+        again = Bench(bench.disk)
+        await again.load()
+        assert again.logs.copy_of(T0) is None
+        await asyncio.sleep(5)
+        assert (again.place, again.values(), again.folders("/b")) == ("/a", expected, [])
+        await again.stop()
+
+    play(scenario)
+
+
 def test_a_deleted_log_takes_its_copy_along(play):
     async def scenario(bench):
         bench.create(20)
