@@ -53,7 +53,7 @@ def numbers(query: Query, name: str) -> list[int] | None:
     For example, the parameter ``0-3,7`` gives [0, 1, 2, 3, 7].
 
     Raises:
-        QueryError: the text does not consist of whole numbers and ranges.
+        QueryError: the text does not consist of whole numbers and ascending ranges.
     """
     text = query.get(name, "")
     if not text:
@@ -61,9 +61,11 @@ def numbers(query: Query, name: str) -> list[int] | None:
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()) or len(part) > 20:
+        if not dash:
+            last = first
+        if not (first.isdecimal() and last.isdecimal() and len(part) <= 20 and int(first) <= int(last)):
             raise QueryError(f"{name}={text[:40]}: write numbers and ranges, as in 0-3,7")
-        found += range(int(first), min(int(last or first), int(first) + 10_000) + 1)
+        found += range(int(first), min(int(last), int(first) + 10_000) + 1)
     return found[:10_000]
 
 
