@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.types import NO_PRODUCER_ID, BrokerId, Buffer, LeaderEpoch, Offset
+from barnabas.base.types import NO_LEADER_EPOCH, NO_PRODUCER_ID, BrokerId, Buffer, LeaderEpoch, Offset
 from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication.partition.flushing import FlushSchedule
 from barnabas.broker.replication.partition.in_sync import InSyncReplicas, Proposal
@@ -318,13 +318,15 @@ class Leader:
 
         The log knows only epochs with records. This leader also knows its own epoch before the first append.
         For example, the log ends at offset 50, its last records have epoch 3, and this broker leads in epoch
-        6. Then epoch 6 gives (6, 50), epochs 4 and 5 give (3, 50), and epoch 7 gives (-1, -1).
+        6. Then epoch 6 gives (6, 50), epochs 4 and 5 give (3, 50), and epoch 7 gives (-1, -1). If the log has
+        no records with an epoch, epoch 4 gives (4, 50).
         """
         log = self._log
         own = self.state.leader_epoch
         if epoch <= log.latest_epoch or epoch > own:
             return log.end_offset_for_epoch(epoch)
-        return (epoch if epoch == own else log.latest_epoch), log.log_end_offset
+        is_known = epoch < own and log.latest_epoch != NO_LEADER_EPOCH
+        return (log.latest_epoch if is_known else epoch), log.log_end_offset
 
     def _require_min_isr(self, records: Buffer) -> None:
         if self.is_under_min_isr:

@@ -486,7 +486,8 @@ class Partition:
         """Return the largest leader epoch that is at most `epoch`, and its end offset in this log.
 
         If all epochs of the log are later than `epoch`, return `epoch` and the start offset of the log's
-        first epoch. Return (-1, -1) if the log has no epochs, or if `epoch` is later than this replica knows.
+        first epoch. Return (-1, -1) if this replica knows no epochs, or if `epoch` is later than it knows. A
+        leader also knows its own epoch, even if the log has no records of that epoch.
         """
         return self._role.end_offset_for_epoch(epoch)
 

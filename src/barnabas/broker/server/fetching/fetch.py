@@ -481,8 +481,8 @@ class Fetch:
         truncation.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, this log has no leader epochs, or the other broker's last leader
-                epoch is later than all epochs that this broker knows.
+            KafkaError: OFFSET_OUT_OF_RANGE, this broker knows no leader epoch of the log, or the other
+                broker's last leader epoch is later than all epochs that this broker knows.
         """
         epoch, end_offset = partition.end_offset_for_epoch(target.last_fetched_epoch)
         if epoch == NO_LEADER_EPOCH:
