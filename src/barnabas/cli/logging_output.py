@@ -87,7 +87,7 @@ class CountingHandler(logging.StreamHandler):  # type: ignore[type-arg]
         super().emit(record)
 
     def close(self) -> None:
-        """Write the counts that have not been written yet."""
+        """Write how often each recent line was repeated, if that is not written yet. Close the handler."""
         for key in list(self._known):
             self._tell(key)
         super().close()

@@ -1,10 +1,11 @@
-"""Filters for records: comparisons of values at paths. They are parsed, and never executed as code.
+r"""Filters for records: comparisons of values at paths. They are parsed, and never executed as code.
 
     value.order.total > 100 && header.region == "eu"
     key ~ "^user-\\d+$" || !(partition == 3)
 
-Regular expressions have the syntax of RE2. The time of a search is in proportion to the text. In another
-console, filters were scripts, and strangers could run programs on its server.
+A backslash in quotation marks is doubled. Regular expressions have the syntax of RE2. The time of a search is
+in proportion to the text. In another console, filters were scripts, and strangers could run programs on its
+server.
 """
 
 from __future__ import annotations

@@ -77,7 +77,8 @@ def source(**options: Any) -> Callable[[F], F]:
 def step(function: F) -> F:
     """Declare a step with the name of the function. Use it as a decorator.
 
-    The function's parameters have the names of the sources and steps whose rows it receives.
+    Each parameter has the name of a source or step, and gets its rows as a DataFrame. The function returns
+    the DataFrame of the new step.
     """
     reading, name, location = _declared(function)
     reading.steps.append(Step(name, location, Transform(function, _parameters(function))))

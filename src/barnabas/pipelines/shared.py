@@ -1,9 +1,9 @@
 """Reads and parses a source once for several outputs: one query writes each batch to all of them.
 
 This query replaces the query for the source's dead letters. It also replaces the queries of some sinks: those
-whose rows come from this source alone, by steps that keep no state. Spark calls a function with each
-micro-batch. The function runs these steps on the rows of the batch. It caches the batch until it has written
-all outputs.
+whose rows come from this source alone, by steps that keep no state. The options of these sinks must also
+allow it (`can_share`). Spark calls a function with each micro-batch. The function runs these steps on the
+rows of the batch. It caches the batch until it has written all outputs.
 
 The function writes each output with the output's own name and the number of the batch. If one output fails,
 Spark repeats the batch for all outputs. An exactly-once output then recognizes a batch that it has written.

@@ -26,6 +26,7 @@ RECORD = Candidate(
         "offset == 42",
         "partition != 2 && offset >= 42",
         'key ~ "^user-[0-9]+$"',
+        r'key ~ "^user-\\d+$"',
         "key contains 'ser'",
         "value.order.total > 100",
         "value.order.lines[1].sku == 'b'",

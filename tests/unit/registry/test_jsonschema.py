@@ -126,6 +126,16 @@ def test_what_is_no_json_schema_is_refused_with_the_reason(text, reason):
         JsonSchema(text)
 
 
+@pytest.mark.parametrize("place", [lambda inner: {"not": inner}, lambda inner: {"allOf": [inner]}])
+def test_references_within_a_subschema_with_its_own_id_do_not_refuse_the_schema(place):
+    inner = {
+        "$id": "http://example.com/inner",
+        "properties": {"a": {"$ref": "#/definitions/a"}},
+        "definitions": {"a": INTEGER},
+    }
+    schema(place(inner))
+
+
 def test_references_are_found_by_their_names():
     user = {"properties": {"a": {"$ref": "base.json"}}}
     assert (

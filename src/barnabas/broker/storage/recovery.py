@@ -34,11 +34,11 @@ def find_first_suspect(
 ) -> int:
     """Return the index in `segments` of the first segment that recovery must read.
 
-    Recovery begins with the segment of the last record before the recovery point. If `sealed` has an entry of
-    this segment, recovery begins with the next segment.
+    This is the segment with the last record before `recovery_point`, or the next one if `sealed` lists that
+    segment with its present sizes (`is_listed`).
 
-    Recovery must read the first segment even if all of its records are before the recovery point. A flush
-    does not fsync the index files of the active segment, so these files may not be on disk.
+    An unlisted segment is read even if all of its records are before the recovery point. A flush does not
+    fsync the index files of the active segment, so these files may be missing.
     """
     place = segments.place_of(max(recovery_point - 1, 0))
     return place + 1 if is_listed(segments, place, sealed) else place
@@ -62,7 +62,8 @@ def recover(
         files: files of the log, with all of its segments.
         first: number of the first segment to read, from `find_first_suspect`. The oldest segment has 0.
         recovery_point: offset before which all records were durable.
-        holes_to: offset up to which compaction may have removed records between two segments.
+        holes_to: a gap between the end of a segment and the start of the next is allowed if it ends at or
+            below this offset (compaction makes such gaps). Any other gap counts as damage.
         epochs: leader epochs from the checkpoint; this function corrects them.
         config: settings of the topic.
         topic_partition: partition of the log.

@@ -669,7 +669,10 @@ class LogSegment:
         self.aborted.store()
 
     def copy(self, files: OpenFiles) -> LogSegment:
-        """Return a read-only copy of the segment in its present state, which opens its own files."""
+        """Return a read-only copy of this object in its present state.
+
+        The copy reads the same files on disk, through its own handles from `files`.
+        """
         copy = LogSegment(
             files,
             self.log.path.rpartition("/")[0],

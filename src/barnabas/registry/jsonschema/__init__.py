@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from barnabas.client.schemas.json_schema import linked
@@ -12,6 +12,9 @@ from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.incompatibility import Incompatibility
 
 __all__ = ["JsonSchema"]
+
+#: keywords whose values are not schemas
+_NO_SCHEMAS = ("enum", "const", "default", "examples")
 
 
 class JsonSchema:
@@ -82,19 +85,18 @@ def _load(schema: str, elements: Elements) -> Any:
 
 
 def _references(contents: Any) -> Iterator[str]:
-    """Yield every ``$ref`` that is relative to the schema's own URI.
+    """Yield every ``$ref`` whose base URI is that of the schema, also absolute ones.
 
-    A subschema with an ``$id`` has a URI of its own, so its references are left out. Values that are no
-    schemas (``enum``, ``const``, ``default``, ``examples``) are left out, too.
+    Skip subschemas with an ``$id`` of their own. Also skip ``enum``, ``const``, ``default`` and ``examples``,
+    because their values are not schemas.
     """
+    values: Iterable[Any] = ()
     if isinstance(contents, dict):
         if isinstance(contents.get("$ref"), str):
             yield contents["$ref"]
-        for key, value in contents.items():
-            if key not in ("enum", "const", "default", "examples") and not (
-                isinstance(value, dict) and "$id" in value
-            ):
-                yield from _references(value)
+        values = (value for key, value in contents.items() if key not in _NO_SCHEMAS)
     elif isinstance(contents, list):
-        for value in contents:
+        values = contents
+    for value in values:
+        if not (isinstance(value, dict) and "$id" in value):
             yield from _references(value)

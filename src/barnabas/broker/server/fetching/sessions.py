@@ -50,7 +50,7 @@ class NewsListener(Protocol):
     """Receives notifications when the partitions of fetch targets change."""
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """Handle new records of a target's partition, or another change for which a fetch may respond.
+        """Handle new records of a target's partition, or another change: a waiting fetch may be answered.
 
         `new_bytes` is the size of the new records in bytes. It is 0 for another change, for example of the
         leadership, or if the size is unknown (`Watcher.progressed`).

@@ -1,7 +1,7 @@
-"""IncrementalAlterConfigs v0-1: sets and deletes settings of topics and brokers (KIP-339).
+"""IncrementalAlterConfigs v0-1: sets and deletes settings (KIP-339).
 
-A request can also append to lists and subtract from them. The controller applies all changes of a resource,
-or none of them.
+The settings are those of topics, brokers, groups and client-metrics resources. A request can also append to
+lists and subtract from them. The controller applies all changes of a resource, or none of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""SaslHandshake v0-1: rejects a request on a listener without SASL, or after the login (KIP-43).
+"""SaslHandshake v0-1: rejects a request on a listener without SASL, or after a login (KIP-43).
 
-`barnabas.broker.server.network.login` answers the requests during a login.
+A client whose login has a time limit can log in again (KIP-368). `barnabas.broker.server.network.login`
+answers then, and during a login.
 """
 
 from __future__ import annotations

@@ -223,7 +223,14 @@ def _load(config: BrokerConfig) -> _Loaded:
 
 
 def _try(config: BrokerConfig, present: bytes) -> None:
-    """Raise ConfigError if the key in `config` cannot replace the key with the certificate `present`."""
+    """Check that a listener could use the key that `config` names from now on.
+
+    `present` is the certificate that the listener uses now, in DER.
+
+    Raises:
+        ConfigError: the key files cannot be used. Or the new certificate lacks the subject or a name of the
+            present one, and the settings do not allow that.
+    """
     _check_names(present, _load(config).certificate, config)
 
 

@@ -1,8 +1,8 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848).
 
 These members have no leader. JoinGroup returns the member's epoch as its generation at once, and SyncGroup
-returns the assignment. While the member must join again to advance to its target, Heartbeat and SyncGroup
-return REBALANCE_IN_PROGRESS.
+returns the assignment. Heartbeat returns REBALANCE_IN_PROGRESS while the member must join again. SyncGroup
+returns it if the group epoch is above the member's, except to a member that must first revoke partitions.
 """
 
 from __future__ import annotations
