@@ -39,6 +39,7 @@ from barnabas.broker.metadata.reconnection import persistently
 from barnabas.broker.metadata.session import FINAL
 from barnabas.broker.metadata.store import (
     Cancel,
+    DamagedNodeError,
     Event,
     MetadataStore,
     NoNodeError,
@@ -376,7 +377,7 @@ class Controller:
             self._must_join = False
             try:
                 await self._join()
-            except (StoreUnavailableError, NoNodeError, KafkaError) as error:
+            except (StoreUnavailableError, NoNodeError, DamagedNodeError, KafkaError) as error:
                 log.warning(
                     "broker %d will register again when the store answers: %s", self._broker.id, error
                 )

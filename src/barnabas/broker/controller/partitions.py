@@ -28,7 +28,7 @@ from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import BrokerState, ClusterImage, ImageDelta, PartitionState
 from barnabas.broker.metadata.loader import MetadataLoader
-from barnabas.broker.metadata.store import Set, StoreError, StoreUnavailableError
+from barnabas.broker.metadata.store import DamagedNodeError, Set, StoreError, StoreUnavailableError
 
 log = logger_of(__name__)
 
@@ -37,6 +37,8 @@ _A_TURN = 1000
 _WEIGHT_OF_CHANGE = 20
 #: how many partitions a log line names
 _NAMED = 5
+#: seconds until the next attempt if a node of the metadata store is damaged
+_RETRY_S = 1.0
 
 
 class Change(NamedTuple):
@@ -154,6 +156,10 @@ class PartitionControl:
             self._is_due = False
             try:
                 await self._settle()
+            except DamagedNodeError as error:  # the next controller could not read the node either
+                log.warning("cannot update the partitions, and will try again: %s", error)
+                self._is_due = True
+                await asyncio.sleep(_RETRY_S)
             except (KafkaError, StoreError) as error:
                 log.warning("cannot update the partitions, so the controller resigns: %s", error)
                 self._begin_again()

@@ -101,7 +101,7 @@ class ShareSessions:
         Raises:
             KafkaError: SHARE_SESSION_LIMIT_REACHED, the broker has too many sessions; INVALID_REQUEST, the
                 group id is empty or the member id does not have 1 to 64 characters; SHARE_SESSION_NOT_FOUND,
-                the connection has already closed, which ends the session.
+                the connection has already closed; an earlier session of the member then goes on.
         """
         if not member.group or not 0 < len(member.member_id) <= _LONGEST_MEMBER_ID:
             raise KafkaError(
@@ -110,20 +110,18 @@ class ShareSessions:
         earlier = self._sessions.get(member)
         if earlier is None and len(self._sessions) >= self._most():
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        number = connection.connection_id
+        if number not in self._connections:
+            self._connections[number] = set()
+            connection.when_closed(lambda: self._connection_closed(number))
+            if number not in self._connections:  # it was called at once
+                raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
         if earlier is None:
             self._groups[member.group] = self._groups.get(member.group, 0) + 1
         else:
             self._partitions -= len(earlier.targets)
-        session = self._sessions[member] = ShareSession(member, connection.connection_id)
-        members = self._connections.get(connection.connection_id)
-        if members is None:
-            number = connection.connection_id
-            self._connections[number] = {member}
-            connection.when_closed(lambda: self._connection_closed(number))
-            if self._sessions.get(member) is not session:
-                raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
-        else:
-            members.add(member)
+        self._connections[number].add(member)
+        session = self._sessions[member] = ShareSession(member, number)
         return session
 
     def find(self, member: Member, epoch: int) -> ShareSession:

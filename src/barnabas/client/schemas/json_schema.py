@@ -82,7 +82,7 @@ class JsonSchema:
 def _text(value: Any, path: str) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise UnfitError(f"{path}: it is not JSON: {error}") from None
 
 

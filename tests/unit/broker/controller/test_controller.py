@@ -213,6 +213,27 @@ def test_broker_that_could_not_register_again_at_once_tries_on(monkeypatch: pyte
     asyncio.run(scenario())
 
 
+def test_broker_that_meets_a_damaged_node_when_it_registers_again_waits_until_the_node_is_mended() -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        member = await join(server, BrokerConfig(node_id=1))
+        other = await join(server, BrokerConfig(node_id=2))
+        assert not isinstance((await member.controller.topics.create([NewTopic("t")]))["t"], KafkaError)
+        path = znodes.topic("t")
+        good = (await other.store.get(path)).data
+        member.store.expire()
+        failures: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+        await other.store.set(path, b"{")
+        member.store.begin_again()
+        await asyncio.sleep(1)
+        await other.store.set(path, good)
+        await until(lambda: 1 in member.image.brokers and not member.controller._must_join)
+        assert not failures
+
+    asyncio.run(scenario())
+
+
 def test_broker_that_has_stopped_does_not_register_again() -> None:
     async def scenario() -> None:
         server = MemoryServer()

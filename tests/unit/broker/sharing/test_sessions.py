@@ -88,8 +88,17 @@ def test_a_connection_that_has_closed_opens_no_session():
     gone = Connection(1)
     gone.close()
     assert code(sessions.open, A, gone) is ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert len(sessions) == 0 and sessions.ended == [(A, True)]
+    assert len(sessions) == 0 and not sessions.ended
     assert code(sessions.find, A, 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_a_late_request_of_a_closed_connection_leaves_the_members_session_alone():
+    sessions = Sessions()
+    gone = Connection(1)
+    gone.close()
+    session = sessions.open(A, Connection(2))
+    assert code(sessions.open, A, gone) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert sessions.find(A, 1) is session and not sessions.ended
 
 
 def test_a_closed_session_does_not_end_twice():

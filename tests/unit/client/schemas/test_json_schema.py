@@ -61,6 +61,11 @@ def test_a_number_that_json_does_not_have_is_an_error_of_the_value(schema, numbe
         encoder(schema).encode([number])
 
 
+def test_a_value_that_json_does_not_have_is_an_error_of_the_value():
+    with pytest.raises(UnfitError, match=r"^value: it is not JSON: "):
+        encoder({"items": {"type": "string"}}).encode([b"bytes"])
+
+
 @pytest.mark.parametrize(
     "schema",
     [{"type": "strong"}, {"$ref": "elsewhere.json"}, {"pattern": r"\p{L}"}],

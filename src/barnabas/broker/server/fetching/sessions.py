@@ -508,12 +508,12 @@ class FetchSessions:
             before = len(session.targets)
             is_over = next(steps, _OVER) is _OVER
             self.partitions += len(session.targets) - before
-            if self.partitions > MAX_PARTITIONS:
-                self._drop(session.session_id)  # the client starts again, and continues without a session
-            elif is_over:
-                return
-            else:
+            if not is_over:
                 yield
+            elif self.partitions > MAX_PARTITIONS:
+                self._drop(session.session_id)  # the client starts again, and continues without a session
+            else:
+                return
             if self._sessions.get(session.session_id) is not session:
                 raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 

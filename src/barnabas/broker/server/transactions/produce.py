@@ -8,6 +8,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity, TopicPartition
 from barnabas.broker.awaitables import MaybeAwaitable, then
 from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.transactions.verification import (
     LastMarker,
     TransactionalWrite,
@@ -15,7 +16,6 @@ from barnabas.broker.server.transactions.verification import (
     Verdicts,
     still_valid,
 )
-from barnabas.broker.storage.producers import Producers
 from barnabas.kafka.protocol.messages.produce import ProduceRequest
 from barnabas.kafka.records.batch import TRANSACTIONAL_FLAG, low_attributes, parse_header
 
@@ -55,7 +55,7 @@ def refusals(
     names: dict[TopicPartition, tuple[str | bytes, int]] = {}
     markers: dict[TopicPartition, LastMarker] = {}
     # the partitions whose batch has a sequence above 0: each transaction of version 2 begins with 0
-    later: dict[TopicPartition, Producers] = {}
+    later: dict[TopicPartition, Partition] = {}
     # one that cannot be found may be by the time of the append, but nobody has admitted the batch
     missing: Refusals = {}
     producer: ProducerIdentity | None = None
@@ -75,7 +75,7 @@ def refusals(
                 names[partition.topic_partition] = key, data.index
                 markers[partition.topic_partition] = LastMarker.of(partition, producer)
                 if header.base_sequence > 0:
-                    later[partition.topic_partition] = partition.log.producers
+                    later[partition.topic_partition] = partition
     if producer is None or (not names and not verifier.is_asking(request.transactional_id)):
         return missing
     adds = version >= _IMPLICIT_FROM
@@ -85,11 +85,11 @@ def refusals(
         if not adds:
             return missing | _refusals(still_valid(verdicts, markers), names, version)
         not_first = {
-            names[partition]: KafkaError(
+            names[topic_partition]: KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a producer begins in each partition with sequence 0"
             )
-            for partition, producers in later.items()
-            if not producers.knows(producer.producer_id)
+            for topic_partition, partition in later.items()
+            if partition.is_leader and not partition.log.producers.knows(producer.producer_id)
         }
         return missing | not_first | _refusals(verdicts, names, version)
 

@@ -113,6 +113,22 @@ def test_a_partition_that_a_known_topic_gets_begins_at_its_first_record(coordina
     coordinate(scenario)
 
 
+def test_a_topic_that_grows_before_its_first_initialization_is_known_too(coordinate):
+    async def scenario(groups):
+        groups.topics(t=1)
+        groups.persister.failure = UNAVAILABLE
+        joined = await groups.share_beat("a", 0, "t")
+        await asyncio.sleep(10)
+        groups.topics(t=2)
+        await groups.share_beat("a", joined.member_epoch, "t")
+        groups.persister.failure = None
+        await asyncio.sleep(10)
+        starts = [groups.persister.states[key("t", number)].start_offset for number in range(2)]
+        assert starts == [-1, 0]
+
+    coordinate(scenario)
+
+
 def test_a_partition_is_not_assigned_before_its_initialization_is_known(coordinate, told):
     async def scenario(groups):
         groups.topics(t=1)

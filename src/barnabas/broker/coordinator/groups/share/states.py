@@ -144,9 +144,9 @@ class ShareStates:
                 if not waiting:
                     return
                 # A partition that a known topic gets begins at 0, so that no record is lost (KAFKA-20742).
+                known = {key.topic_id for key in starts} | group.partitions.initialized.keys()
                 for key in waiting:
-                    is_new = key.topic_id in group.partitions.initialized
-                    starts.setdefault(key, 0 if is_new else UNINITIALIZED)
+                    starts.setdefault(key, 0 if key.topic_id in known else UNINITIALIZED)
                 # Those that have failed come last, so that they hold up no others.
                 waiting.sort(key=failed.__contains__)
                 some = waiting[:_AT_ONCE]
