@@ -61,7 +61,7 @@ test: setup
 	$(PYTEST) -n $(or $(WORKERS),3) $(or $(TESTS),-m 'not slow and not compat and not hostile')
 
 test-all: setup $(ARCHIVE)
-	$(PYTEST) -n $(or $(WORKERS),4) --durations=50 $(TESTS)
+	$(PYTEST) -n $(or $(WORKERS),6) --durations=50 $(TESTS)
 
 # Done once here, and not by each worker and each JVM: the tests' bytecode, and an archive of Spark's classes.
 $(ARCHIVE): $(STAMP)
