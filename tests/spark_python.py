@@ -85,7 +85,7 @@ os._exit(code)
 
 
 class Call(NamedTuple):
-    """What a process is to be: a module with arguments, environment, folder, and the standard streams."""
+    """A process to fork: its module, arguments, environment, working folder and standard streams."""
 
     module: str
     arguments: list[str]

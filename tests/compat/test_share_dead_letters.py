@@ -27,7 +27,7 @@ GIVEN_UP = PARTITIONS * 3
 
 
 class Letter(NamedTuple):
-    """What is compared of a dead letter."""
+    """The parts of a dead letter that the test compares."""
 
     partition: int
     key: bytes | None

@@ -145,7 +145,7 @@ def test_a_worker_says_that_nobody_got_the_jobs_of_a_take_that_timed_out(broker,
                 if "only 2 of 3" in str(error):
                     break
     (warning,) = caplog.records
-    assert "2 records count as done, and nobody has processed them" in warning.getMessage()
+    assert "2 records count as done, but no worker has processed them" in warning.getMessage()
 
 
 def test_a_topic_that_is_not_there_is_an_error_at_once(broker):

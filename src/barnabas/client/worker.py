@@ -188,7 +188,7 @@ class Worker:
         """
         if self._kept:
             logger.warning(
-                "%d records count as done, and nobody has processed them: `take` timed out before",
+                "%d records count as done, but no worker has processed them, because `take` timed out",
                 len(self._kept),
             )
         try:

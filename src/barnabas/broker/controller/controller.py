@@ -378,9 +378,7 @@ class Controller:
             try:
                 await self._join()
             except (StoreUnavailableError, NoNodeError, DamagedNodeError, KafkaError) as error:
-                log.warning(
-                    "broker %d will register again when the store answers: %s", self._broker.id, error
-                )
+                log.warning("broker %d cannot register now, and will try again: %s", self._broker.id, error)
                 if self._store.state is SessionState.CONNECTED:  # else that is when it begins again
                     self._must_join = True
                     await asyncio.sleep(delay)

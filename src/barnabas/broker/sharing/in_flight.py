@@ -205,7 +205,7 @@ class InFlight:
     def __init__(self, start: Offset, limits: Limits, batches: Iterable[StateBatch] = ()) -> None:
         #: start offset (SPSO): all records before it are finished
         self.start = start
-        #: the log start offset when it last moved `start`: nobody finished the records before it
+        #: the last log start offset above `start`. The log deleted records before it, and `start` followed
         self._deleted_before = 0
         #: end offset (SPEO): the offset after the last record in flight
         self.end = start

@@ -360,9 +360,9 @@ class LogSegment:
         return self.size
 
     def _is_far(self, scanned: int) -> bool:
-        """Whether a search has read so many bytes after an index entry that the next entry must be missing.
+        """Whether an index entry must be missing, by the bytes that a search has read.
 
-        `scanned` is the number of these bytes.
+        `scanned` is the number of bytes that the search has read after the last index entry.
         """
         return scanned > _FAR_TIMES * (self.size // (len(self.offsets) + 1))
 

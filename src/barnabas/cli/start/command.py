@@ -161,9 +161,10 @@ def start(
         layout = machine.brokers_of(folder)
         count = machine.count_of(brokers, layout)
         if count > 1:
-            if not is_secure and BrokerConfig.from_text(values).authorizer_class_name is None:
+            common = BrokerConfig.from_text(values)
+            if not is_secure and common.authorizer_class_name is None:
                 _refuse_to_open([folder.secure])
-            _warn_of_too_few(count, values)
+            _warn_of_too_few(count, common)
             options = ["--log-level", log_level, "--log-format", log_format]
             services = machine.Services(registry, console)
             machine.run(folder, count, values, options, services, is_secure=is_secure)
@@ -179,7 +180,7 @@ def start(
     if not is_secure and broker_config.authorizer_class_name is None:
         _refuse_to_open(Path(folder) / "secure" for folder in broker_config.log_dirs)
     if member is None and broker_config.zookeeper_connect is None:
-        _warn_of_too_few(1, values)
+        _warn_of_too_few(1, broker_config)
     gc.disable()  # what is imported stays
     try:
         from barnabas.broker.server.run import run
@@ -244,12 +245,12 @@ def _refuse_to_open(folders: Iterable[Path]) -> None:
             )
 
 
-def _warn_of_too_few(brokers: int, values: Mapping[str, str]) -> None:
-    """Warn if `brokers`, the number of brokers, is below the default replication factor in `values`.
+def _warn_of_too_few(brokers: int, broker_config: BrokerConfig) -> None:
+    """Warn if `brokers`, the number of brokers, is below the default replication factor.
 
     As in Kafka, the setting stays, and the broker rejects topics that are created with the default.
     """
-    factor = BrokerConfig.from_text(values).default_replication_factor
+    factor = broker_config.default_replication_factor
     if factor > brokers:
         log.warning(
             "default.replication.factor=%d needs %d brokers, but this cluster has %d: it rejects new topics "

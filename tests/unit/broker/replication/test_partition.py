@@ -266,7 +266,7 @@ def test_epochs_without_records_end_where_the_last_one_with_records_ended(open_p
 
 
 def test_a_log_without_epochs_ends_an_earlier_epoch_where_the_leader_began(open_partition):
-    """As in Kafka, whose new leader adds its own epoch to the epochs of its log."""
+    """Kafka answers the same, because a new leader adds its own epoch to the epochs of its log."""
     partition = open_partition(led_by(ME, epoch=5))
     ends = {epoch: partition.end_offset_for_epoch(epoch) for epoch in (-1, 0, 4, 5, 6)}
     assert ends == {-1: (-1, -1), 0: (0, 0), 4: (4, 0), 5: (5, 0), 6: (-1, -1)}

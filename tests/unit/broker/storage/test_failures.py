@@ -331,7 +331,8 @@ def test_refusals_of_one_kind_are_counted_until_they_are_told_again(bench, caplo
     assert [line.partition(" (and ")[2] for line in caplog.messages] == ["", "3 more like this before)"]
 
 
-def test_append_that_cannot_open_the_time_index_leaves_no_bytes_in_the_log(bench, refused):
+def log_with_closed_files(bench):
+    """Return a log of three records, and its active segment. The next append must open all files."""
     bench.configure(index_interval_bytes=1)
     bench.fill(4)
     log = bench.restart()
@@ -340,6 +341,11 @@ def test_append_that_cannot_open_the_time_index_leaves_no_bytes_in_the_log(bench
     segment = log.files.segments.active
     for file in segment.all_files():
         file.close()
+    return log, segment
+
+
+def test_append_that_cannot_open_the_time_index_leaves_no_bytes_in_the_log(bench, refused):
+    log, segment = log_with_closed_files(bench)
     # The broker then closes the log's file too, because it has no file handle left.
     bench.disk.refuse = refuse(errno.EMFILE, "open", path=".timeindex")
     with refused(ErrorCode.KAFKA_STORAGE_ERROR):
@@ -353,14 +359,7 @@ def test_append_that_cannot_open_the_time_index_leaves_no_bytes_in_the_log(bench
 
 
 def test_a_followers_append_that_cannot_open_the_time_index_leaves_no_bytes_in_the_log(bench, refused):
-    bench.configure(index_interval_bytes=1)
-    bench.fill(4)
-    log = bench.restart()
-    truncate_to(log, 2)  # the last entry of the time index must be read again
-    bench.append(Record(None, b"kept", NOW))
-    segment = log.files.segments.active
-    for file in segment.all_files():
-        file.close()
+    log, segment = log_with_closed_files(bench)
     copied = encode_batch([Record(None, b"copied", NOW)], base_offset=3)
     bench.disk.refuse = refuse(errno.EMFILE, "open", path=".timeindex")
     with refused(ErrorCode.KAFKA_STORAGE_ERROR):

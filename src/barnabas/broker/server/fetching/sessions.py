@@ -265,6 +265,17 @@ class FetchSession:
         the iteration if the session was closed meanwhile.
         """
         self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
+        forgotten = dict.fromkeys(
+            (topic.topic or topic.topic_id, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        )
+        for place in forgotten:
+            target = self.targets.pop(place, None)
+            if target is not None:
+                target.unwatch()
+                self.ready.pop(target, None)
+        yield
         noted = 0
         for topic in request.topics:
             key: TopicKey = topic.topic or topic.topic_id
@@ -272,7 +283,10 @@ class FetchSession:
                 noted += 1
                 if noted % _NOTED_A_STEP == 0:
                     yield
-                target = self.targets.get((key, wanted.partition))
+                place = key, wanted.partition
+                if place in forgotten:  # as in Kafka, also if the request adds it
+                    continue
+                target = self.targets.get(place)
                 if target is None:
                     target = self.target(key, wanted)
                     target.watch(self)
@@ -280,13 +294,6 @@ class FetchSession:
                 else:
                     target.want(wanted)
                 self.has_news(target, 0)
-        yield
-        for forgotten in request.forgotten_topics_data:  # also what the request has added, as in Kafka
-            for index in forgotten.partitions:
-                target = self.targets.pop((forgotten.topic or forgotten.topic_id, index), None)
-                if target is not None:
-                    target.unwatch()
-                    self.ready.pop(target, None)
 
     def to_read(self, *, committed: bool) -> list[FetchTarget]:
         """Return the targets that a fetch must read, in the order of the reads.
@@ -508,12 +515,12 @@ class FetchSessions:
             before = len(session.targets)
             is_over = next(steps, _OVER) is _OVER
             self.partitions += len(session.targets) - before
-            if not is_over:
-                yield
-            elif self.partitions > MAX_PARTITIONS:
+            if self.partitions > MAX_PARTITIONS:
                 self._drop(session.session_id)  # the client starts again, and continues without a session
-            else:
+            elif is_over:
                 return
+            else:
+                yield
             if self._sessions.get(session.session_id) is not session:
                 raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 

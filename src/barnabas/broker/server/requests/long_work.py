@@ -74,7 +74,7 @@ class LongWork:
         return self.now() + SLICE
 
     def is_long(self, items: Sized) -> bool:
-        """Whether `items` are so many that `listed` describes them in slices and returns an awaitable."""
+        """Whether `listed` describes `items` in slices and returns an awaitable, because they are many."""
         return len(items) > LISTED_AT_ONCE
 
     def listed(
