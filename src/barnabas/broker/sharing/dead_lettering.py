@@ -63,6 +63,8 @@ class DeadLettering:
         on_change: called after each archived batch: `flight` has changes to store, and may have room for more
             records.
         on_idle: called when no dead letters are due any more.
+        on_defect: called with the error if the code that handles written dead letters fails. It must end the
+            share partition: the queue may have dead letters of records that `flight` still has as due.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class DeadLettering:
         has_queue: Callable[[], bool],
         on_change: Callable[[], object],
         on_idle: Callable[[], object],
+        on_defect: Callable[[Exception], object],
     ) -> None:
         self._name = name
         self._flight = flight
@@ -82,6 +85,7 @@ class DeadLettering:
         self._has_queue = has_queue
         self._on_change = on_change
         self._on_idle = on_idle
+        self._on_defect = on_defect
         self._has_ended = False
         self._told: str | None = None
         #: the running work; None while no dead letters are due
@@ -110,8 +114,11 @@ class DeadLettering:
     async def _run(self) -> None:
         try:
             await self._write_all()
-        finally:
-            self.task = None  # also after an error: the next change of the state starts another task
+        except Exception as error:
+            self.task = None
+            self._on_defect(error)
+            raise
+        self.task = None
         self._on_idle()
 
     async def _write_all(self) -> None:
@@ -129,21 +136,20 @@ class DeadLettering:
             self._on_change()
 
     async def _attempt(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
+        if not self._has_queue():
+            log.warning(
+                "%s has no dead-letter queue any more: its records are archived without one", self._name
+            )
+            return [(letters.first, letters.last) for letters in due]
+        self._counts().requests += 1
         try:
-            return await self._written(due)
+            done = await self._writer.write(due)
         except Exception as error:  # whatever it is: the records wait, as many as the group may lock
             self._counts().failed_requests += 1
             self._report(error)
             return ()
-
-    async def _written(self, due: Sequence[DeadLetters]) -> Sequence[tuple[Offset, Offset]]:
-        if self._has_queue():
-            self._counts().requests += 1
-            done = await self._writer.write(due)
-            self._counts().records += sum(last - first + 1 for first, last in done)
-            return done
-        log.warning("%s has no dead-letter queue any more: its records are archived without one", self._name)
-        return [(letters.first, letters.last) for letters in due]
+        self._counts().records += sum(last - first + 1 for first, last in done)
+        return done
 
     def _report(self, error: Exception) -> None:
         """Log that `error` delays the dead letters. Do not log the same text twice in a row."""

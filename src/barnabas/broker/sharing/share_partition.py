@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -113,6 +113,9 @@ class SharePartition:
     or after any other error, the share partition ends. Acknowledgements are answered when they are stored.
     One write is in progress at a time. The next write contains all changes that are made in the meantime.
 
+    An error that is no `KafkaError` is a defect of the broker. It also ends the share partition. The next
+    fetch makes a new one from the stored state.
+
     Args:
         key: group, topic id and partition index.
         partition: the partition, led by this broker.
@@ -155,9 +158,11 @@ class SharePartition:
         self._letters: DeadLettering | None = None
         #: the futures of the acknowledgements that no write contains yet
         self._unwritten: list[asyncio.Future[None]] = []
+        #: the futures of the acknowledgements in the last write, which may still be in progress
+        self._in_write: list[asyncio.Future[None]] = []
         partition.watchers[self] = None
         self._began = self._loop.time()
-        self._loading = start_task(self._load(), f"state of {self}")
+        self._loading = start_task(self._run(self._load()), f"state of {self}")
 
     def __str__(self) -> str:
         return f"{self.partition.topic_partition} of share group {self.key.group}"
@@ -552,6 +557,7 @@ class SharePartition:
             lambda: self._limits.has_dead_letters,
             self._changed,
             self._leave,
+            self._break,
         )
         self._letters.start()
         self.wake()
@@ -577,14 +583,14 @@ class SharePartition:
     def _write_soon(self) -> None:
         """Start the task that stores all changes, unless it runs already or the share partition has ended."""
         if self._writing is None and not self._has_ended:
-            self._writing = start_task(self._write(), f"write of {self}")
+            self._writing = start_task(self._run(self._write()), f"write of {self}")
 
     async def _write(self) -> None:
         flight = self._in_flight
         assert flight is not None
         failures = 0
         while flight.is_dirty and not self.is_ended:
-            waiting, self._unwritten = self._unwritten, []
+            self._in_write, self._unwritten = self._unwritten, []
             start, finished, batches = flight.begin_write()
             try:
                 await self._dependencies.persister.write(
@@ -593,9 +599,7 @@ class SharePartition:
             except KafkaError as error:
                 if flight.write_failed(self._loop.time()):
                     self.wake()
-                told = self._told(error)
-                for each in waiting:
-                    _complete(each, told)
+                self._answer_write(self._told(error))
                 if error.code not in _RETRIABLE:
                     self._writing = None
                     self._fail("written", error)
@@ -611,10 +615,14 @@ class SharePartition:
                 self._store_gaps()  # those found during the write
                 if self._letters is not None:
                     self._letters.start()
-                for each in waiting:
-                    _complete(each, None)
+                self._answer_write(None)
         self._writing = None
         self._leave()
+
+    def _answer_write(self, error: KafkaError | None) -> None:
+        """Answer the acknowledgements in the last write, unless they have their answers."""
+        for stored in self._in_write:
+            _complete(stored, error)
 
     @staticmethod
     def _told(error: KafkaError) -> KafkaError:
@@ -626,6 +634,19 @@ class SharePartition:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) if error.code in _FENCED else error
 
     # --- the end ---
+
+    async def _run(self, work: Coroutine[object, object, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            self._break(error)
+            raise
+
+    def _break(self, defect: Exception) -> None:
+        """End the share partition because of a defect. The state in memory may be wrong now."""
+        error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(defect))
+        self._answer_write(error)
+        self.end(error)
 
     def _fail(self, what: str, error: KafkaError) -> None:
         if error.code not in _FENCED:

@@ -83,7 +83,7 @@ class Persister:
     def _fail(self):
         failure = self.failures.pop(0) if self.failures else None
         if failure is not None:
-            raise KafkaError(failure)
+            raise failure if isinstance(failure, Exception) else KafkaError(failure)
 
 
 class Letters:
@@ -111,7 +111,8 @@ class Letters:
             raise failure if isinstance(failure, Exception) else KafkaError(failure)
         if self.calls <= self.idle_calls:
             return []
-        self.written.append(tuple(first))
+        if not self.in_doubt[-1] or first[:2] not in [each[:2] for each in self.written]:
+            self.written.append(tuple(first))  # else a former writer has written it
         return [(first.first, first.last)]
 
 

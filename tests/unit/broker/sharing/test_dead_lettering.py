@@ -300,16 +300,37 @@ async def test_records_below_the_start_of_the_log_need_no_dead_letter_any_more()
 
 
 @with_log
-async def test_an_error_in_the_middle_does_not_end_the_dead_letters_for_good(caplog):
+async def test_a_defect_after_a_dead_letter_is_written_neither_doubles_it_nor_ends_the_others(caplog):
     queue = Queue(**DLQ)
     queue.append(2)
     await queue.acquire()
-    flight = queue.share_partition.in_flight
-    flight.letters_written = lambda first, last: 1 / 0
+    queue.share_partition.in_flight.letters_written = lambda first, last: 1 / 0
     await queue.acknowledge(0, 0, REJECT)
     await queue.settle()
     assert "ZeroDivisionError" in caplog.text
-    del flight.letters_written
+    assert len(queue.partitions) == 0
+    assert await queue.acquire() == [(1, 1, 1)]  # the next share partition asks the queue what it has
+    assert queue.letters.in_doubt == [False, True]
     await queue.acknowledge(1, 1, REJECT)
     await queue.settle()
+    assert queue.letters.written == [(0, 0, 1, True), (1, 1, 1, True)]
     assert queue.persister.writes[-1] == (2, 0, [])
+
+
+@with_log
+async def test_a_defect_while_dead_letters_are_counted_doubles_none(caplog):
+    queue = Queue(**DLQ)
+    queue.append(1)
+    await queue.acquire()
+    queue.letters.may_answer.clear()
+    await queue.acknowledge(0, 0, REJECT)
+    await queue.settle()
+    queue.partitions.counts.letters_of = lambda group: 1 / 0
+    queue.letters.may_answer.set()
+    await queue.settle()
+    assert "ZeroDivisionError" in caplog.text
+    del queue.partitions.counts.letters_of
+    queue.append(1)
+    assert await queue.acquire() == [(1, 1, 1)]
+    await queue.settle()
+    assert queue.letters.written == [(0, 0, 1, True)]

@@ -27,6 +27,16 @@ def scenario(test):
     return run
 
 
+def with_log(test):
+    """Run a test in virtual time, with the log that it writes."""
+
+    def run(caplog):
+        run_virtual(test(caplog))
+
+    run.__name__ = test.__name__
+    return run
+
+
 @scenario
 async def test_a_batch_goes_to_one_member_and_its_acknowledgement_is_stored():
     queue = Queue()
@@ -101,6 +111,50 @@ async def test_a_released_record_goes_to_a_member_that_waits_and_counts():
     await queue.acknowledge(1, 1, RELEASE)
     assert await poll.acquired == [(1, 1, 2)]
     assert queue.persister.writes == [(0, 0, [(1, 1, 0, 1)])]
+
+
+@with_log
+async def test_a_defect_while_the_state_is_stored_answers_acknowledgements_and_the_next_fetch_reads_it_anew(
+    caplog,
+):
+    queue = Queue()
+    queue.append(2)
+    await queue.acquire("a")
+    queue.persister.may_answer.clear()
+    in_write = queue.acknowledge(0, 0)
+    await queue.settle()
+    unwritten = queue.acknowledge(1, 1)
+    queue.persister.failures = [IndexError("a short response")]
+    queue.persister.may_answer.set()
+    await queue.settle()
+    for answer in (in_write, unwritten):
+        with pytest.raises(KafkaError, match="a short response") as refused:
+            await asyncio.wait_for(answer, 60)
+        assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "IndexError" in caplog.text
+    assert await queue.acquire("b") == [(0, 1, 1)]
+
+
+@with_log
+async def test_a_defect_after_a_write_answers_its_acknowledgements(caplog):
+    queue = Queue()
+    queue.append(1)
+    await queue.acquire("a")
+    queue.share_partition.in_flight.written = lambda: 1 / 0
+    with pytest.raises(KafkaError):
+        await asyncio.wait_for(queue.acknowledge(0, 0), 60)
+    assert "ZeroDivisionError" in caplog.text
+
+
+@with_log
+async def test_a_defect_while_the_state_is_read_answers_fetches_and_the_next_one_reads_it_again(caplog):
+    queue = Queue()
+    queue.append(1)
+    queue.persister.failures = [IndexError("a short response")]
+    with pytest.raises(KafkaError, match="a short response"):
+        await queue.acquire()
+    assert "IndexError" in caplog.text
+    assert await queue.acquire() == [(0, 0, 1)]
 
 
 @scenario
