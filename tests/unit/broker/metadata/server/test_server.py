@@ -7,7 +7,6 @@ import contextlib
 import socket
 import stat
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,8 @@ LOST = SessionState.LOST
 Scenario = Callable[[ZooKeeperStore, ZooKeeperStore, Relay], Awaitable[Any]]
 
 TICK = 0.1
-#: seconds; a session timeout
-SHORT = 1.0
+#: seconds; the timeout of a session that is to end, and of one whose client needs time to connect again
+SHORT, LONG = 1.0, 8.0
 
 
 def address_of(server: StoreServerThread) -> ZooKeeperAddress:
@@ -230,11 +229,15 @@ def test_server_that_stood_still_ends_no_session_of_a_client_that_did_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def session(server: StoreServerThread) -> None:
-        async with opened(address_of(server), SHORT) as store:
+        async with opened(address_of(server), LONG) as store:
             await store.create("/mine", ephemeral=True)
             before = store.session_id
-            server._loop.call_soon_threadsafe(time.sleep, 3 * SHORT)
-            await until(store, SUSPENDED, OVERDUE)
+            noticed = threading.Event()
+            server._loop.call_soon_threadsafe(noticed.wait)
+            try:
+                await until(store, OVERDUE)
+            finally:
+                noticed.set()
             await until(store, CONNECTED)
             assert store.session_id == before
             assert (await store.get("/mine")).owner == before
