@@ -85,7 +85,7 @@ class FileTail:
         grace_polls: int = 5,
     ) -> None:
         self.path = path
-        #: reasons why lines may be missing: a file vanished or was truncated before it was read to its end
+        #: reasons why lines may be missing: a file vanished, was truncated or is damaged before its end
         self.warnings: list[str] = []
         self._grace_polls = grace_polls
         self._quiet_polls = 0
@@ -94,6 +94,7 @@ class FileTail:
         self._offset = 0  # behind the last line given out
         self._before = b""  # the bytes before `_offset` that identify the file
         self._last_end: Position | None = None  # of the last finished file that was not empty
+        self._damage: Exception | None = None  # where reading of a compressed file stopped
         self._ready: deque[bytes] = deque()
         self._partial = b""  # read, but its newline is not there yet
         if position is not None:
@@ -155,11 +156,7 @@ class FileTail:
 
     def _fill(self) -> bool:
         """Read the next bytes of the file. Return whether `next_line` has a line to return."""
-        assert self._file is not None
-        try:
-            chunk = self._file.read(_CHUNK)
-        except EOFError:  # a .gz that is still being written
-            chunk = b""
+        chunk = self._read_chunk()
         if not chunk:
             return False
         *lines, rest = (self._partial + chunk).split(b"\n")
@@ -169,6 +166,33 @@ class FileTail:
             rest = b""
         self._partial = rest
         return bool(self._ready) or self._fill()
+
+    def _read_chunk(self) -> bytes:
+        """Return the next bytes of the file; b"" at its end, or where a compressed file is damaged."""
+        file = self._file
+        if not isinstance(file, gzip.GzipFile):
+            assert file is not None
+            return file.read(_CHUNK)
+        if self._damage is not None and not isinstance(self._damage, EOFError):
+            return b""
+        try:
+            chunk = file.read1(_CHUNK)  # `read` would lose the bytes before the damage
+            self._damage = None
+        except EOFError as error:  # a .gz that is still being written, or that was cut off
+            self._damage = error
+            return b""
+        except (gzip.BadGzipFile, zlib.error) as error:
+            self._damage = error
+            self._warn_of_damage()
+            return b""
+        return chunk
+
+    def _warn_of_damage(self) -> None:
+        assert self._file is not None
+        self.warnings.append(
+            f"{self._file.name}: damaged after byte {self._offset + len(self._partial)} of the uncompressed "
+            f"file ({self._damage}); the lines after it are missing"
+        )
 
     def _was_truncated(self) -> bool:
         """Whether bytes that were read from the open file are no longer in it."""
@@ -202,10 +226,13 @@ class FileTail:
             file.seek(offset)
         self._file, self._inode = file, os.fstat(file.fileno()).st_ino
         self._offset, self._before, self._partial = offset, before, b""
+        self._damage = None
         self._quiet_polls = 0
         return True
 
     def _open_successor(self) -> None:
+        if isinstance(self._damage, EOFError):
+            self._warn_of_damage()
         following = self._successor()
         if self._offset:
             self._last_end = self.position
@@ -318,7 +345,7 @@ def _bytes_before(path: Path, position: Position, *, at_end: bool = False) -> by
     try:
         with _open_log(path) as file:
             file.seek(position.offset - position.check_size)
-            data = file.read(position.check_size + 1)
+            data = file.read(position.check_size + at_end)  # a damaged .gz may have no next byte
     except (OSError, EOFError, zlib.error):  # zlib.error: a damaged .gz
         return None
     before = data[: position.check_size]

@@ -2,10 +2,12 @@
 
 import gzip
 import os
+import re
 import shutil
 import tempfile
 from contextlib import ExitStack, closing
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -137,6 +139,84 @@ def test_a_damaged_compressed_file_is_not_the_file_of_a_position(log, follow):
     log.with_name("app.log.2.gz").write_bytes(header + b"\xff" * 20)
     append(log, "three")
     assert read(follow(log, tail.position, grace_polls=0)) == ["two", "three"]
+
+
+def noise():
+    """Return lines that stay longer than the buffer of `gzip` when they are compressed."""
+    random = Random(1)
+    return [f"{number} {random.randbytes(30).hex()}" for number in range(20_000)]
+
+
+def _cut_off(data):
+    return data[: len(data) // 2]
+
+
+def _overwritten(data):
+    return data[: len(data) // 2] + b"\xff" * (len(data) // 2)
+
+
+def _with_another_checksum(data):
+    return data[:-8] + b"\0\0\0\0" + data[-4:]
+
+
+def _with_another_file_behind(data):
+    return data + b"no gzip"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_cut_off, _overwritten, _with_another_checksum, _with_another_file_behind],
+    ids=lambda d: d.__name__,
+)
+def test_lines_before_the_damage_of_a_compressed_file_are_read_and_then_the_next_file(log, follow, damage):
+    lines = noise()
+    append(log, *lines)
+    rotate(log)
+    compress(log.with_name("app.log.1"))
+    damaged = log.with_name("app.log.1.gz")
+    damaged.write_bytes(damage(damaged.read_bytes()))
+    append(log, "next")
+    tail = follow(log, history=(damaged,), grace_polls=0)
+    *found, last = read(tail)
+    assert last == "next"
+    if damage in (_with_another_checksum, _with_another_file_behind):
+        assert found == lines
+    assert found[:5_000] == lines[:5_000]
+    (warning,) = tail.warnings
+    assert re.fullmatch(rf"{damaged}: damaged after byte \d{{6,7}} of .*", warning)
+
+
+def test_reading_continues_after_the_damage_that_an_earlier_process_has_met(log, follow):
+    append(log, "one", "two")
+    rotate(log)
+    compress(log.with_name("app.log.1"))
+    damaged = log.with_name("app.log.1.gz")
+    damaged.write_bytes(_with_another_checksum(damaged.read_bytes()))
+    append(log, "three")
+    first = follow(log, history=(damaged,), grace_polls=0)
+    assert [first.next_line(), first.next_line()] == [b"one\n", b"two\n"]
+    second = follow(log, first.position, grace_polls=0)
+    assert read(second) == ["three"]
+    assert "app.log.1.gz" in second.warnings[0] and "byte 8" in second.warnings[0]
+
+
+def test_a_compressed_file_that_is_still_being_written_loses_no_line(log, follow):
+    lines = noise()
+    append(log, *lines)
+    rotate(log)
+    rotated = log.with_name("app.log.1")
+    data = gzip.compress(rotated.read_bytes())
+    rotated.unlink()
+    half = log.with_name("app.log.1.gz")
+    half.write_bytes(data[: len(data) // 2])
+    append(log, "next")
+    tail = follow(log, history=(half,), grace_polls=2)
+    found = read(tail)
+    with half.open("ab") as file:
+        file.write(data[len(data) // 2 :])
+    while found[-1] != "next":
+        found += read(tail)
+    assert found == [*lines, "next"] and tail.warnings == []
 
 
 def test_a_writer_that_has_not_let_go_of_the_renamed_file_is_given_time(log, follow):
