@@ -3,6 +3,9 @@
     magic (8 bytes: 0x82 "SNAPPY" 0x00), version (int32, 1), lowest compatible version (int32, 1),
     then blocks: compressed length (int32), raw snappy
 
+Several such streams may follow each other. `decompress` checks what snappy-java 1.1.10 checks: only the
+headers after the first need version 1 or higher.
+
 Other clients (librdkafka among them) write one bare snappy block; `decompress` reads both.
 """
 
@@ -15,7 +18,8 @@ import cramjam
 from barnabas.base.types import Buffer
 
 MAGIC = b"\x82SNAPPY\x00"
-_HEADER = MAGIC + struct.pack(">ii", 1, 1)
+_VERSIONS = struct.Struct(">ii")
+_HEADER = MAGIC + _VERSIONS.pack(1, 1)
 _LENGTH = struct.Struct(">i")
 #: bytes of one block: the Java client's size
 BLOCK_SIZE = 32 * 1024
@@ -47,6 +51,9 @@ def decompress(data: Buffer, limit: int) -> bytes:
     room = limit
     position = len(_HEADER)
     while position < len(view):
+        if view[position : position + len(MAGIC)] == MAGIC:
+            position = _after_header(view, position)
+            continue
         if position + 4 > len(view):
             raise ValueError("a block's length is cut off")
         (length,) = _LENGTH.unpack_from(view, position)
@@ -57,6 +64,17 @@ def decompress(data: Buffer, limit: int) -> bytes:
         room -= len(parts[-1])
         position += length
     return b"".join(parts)
+
+
+def _after_header(view: memoryview, position: int) -> int:
+    """Return the position after the header at `position`, which is not the first. Raises ValueError."""
+    end = position + len(_HEADER)
+    if len(view) < end:
+        raise ValueError("a header is cut off")
+    version, _ = _VERSIONS.unpack_from(view, position + len(MAGIC))
+    if version < 1:
+        raise ValueError(f"a header has version {version}, at least version 1 is required")
+    return end
 
 
 def _block(block: memoryview, limit: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import struct
 
 import cramjam
 import pytest
@@ -107,6 +108,26 @@ def test_snappy_that_ends_inside_its_header_is_corrupt(size):
         decompress(Compression.SNAPPY, framed[:size])
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
     assert not isinstance(caught.value, ExpandsTooFarError)
+
+
+def test_snappy_streams_in_a_row_are_read_as_one_as_snappy_java_does():
+    one, two = compress(Compression.SNAPPY, b"one "), compress(Compression.SNAPPY, b"two")
+    assert decompress(Compression.SNAPPY, one + two) == b"one two"
+    assert decompress(Compression.SNAPPY, one[:16] + two) == b"two"
+
+
+@pytest.mark.parametrize("versions", [(0, 1), (-1, 1), (2, 2), (1, 0)])
+def test_versions_in_the_first_header_of_snappy_are_ignored_as_in_snappy_java(versions):
+    framed = compress(Compression.SNAPPY, b"one")
+    assert decompress(Compression.SNAPPY, framed[:8] + struct.pack(">ii", *versions) + framed[16:]) == b"one"
+
+
+def test_a_second_header_of_snappy_needs_a_version_and_all_of_its_bytes():
+    framed = compress(Compression.SNAPPY, b"one")
+    for header in (framed[:8] + struct.pack(">ii", 0, 1), framed[:8] + b"\0\0\0", framed[:7] + b"Y" * 9):
+        with pytest.raises(KafkaError) as caught:
+            decompress(Compression.SNAPPY, framed + header)
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_gzip_members_in_a_row_are_read_as_one():
