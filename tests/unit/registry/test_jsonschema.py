@@ -136,6 +136,48 @@ def test_references_within_a_subschema_with_its_own_id_do_not_refuse_the_schema(
     schema(place(inner))
 
 
+@pytest.mark.parametrize(
+    ("keyword", "draft"),
+    [
+        ("$id", "http://json-schema.org/draft-07/schema#"),
+        ("$id", "https://json-schema.org/draft/2020-12/schema"),
+        ("id", "http://json-schema.org/draft-04/schema#"),
+    ],
+)
+@pytest.mark.parametrize("own", ["http://example.com/inner", "http://example.com/inner#"])
+@pytest.mark.parametrize(
+    "place", [lambda inner: {"properties": {"p": inner}}, lambda inner: {"allOf": [inner, {}]}]
+)
+def test_a_part_with_its_own_id_resolves_its_references_by_it(keyword, draft, own, place):
+    def of(kind):
+        inner = {keyword: own, **obj({"a": {"$ref": "#/definitions/a"}}, "a"), "definitions": {"a": kind}}
+        return schema({"$schema": draft, **place(inner), "definitions": {"a": {"type": "null"}}})
+
+    assert of({"type": "number"}).cannot_read(of(INTEGER)) == []
+    assert of(INTEGER).cannot_read(of({"type": "number"}))
+
+
+def test_an_id_without_meaning_in_a_draft_changes_no_reference():
+    form = obj({"p": {"id": "http://example.com/inner", **obj({"a": {"$ref": "#/definitions/a"}})}})
+    both = schema(
+        {"$schema": "http://json-schema.org/draft-07/schema#", **form, "definitions": {"a": INTEGER}}
+    )
+    assert both.cannot_read(both) == []
+
+
+def test_merged_parts_keep_the_references_of_their_own_documents():
+    base = json.dumps({**obj({"a": {"$ref": "#/definitions/a"}}), "definitions": {"a": INTEGER}})
+    written = schema({"allOf": [{"$ref": "base.json"}, obj({"b": STRING})]}, [("base.json", base)])
+    assert schema(obj({"a": INTEGER, "b": STRING})).cannot_read(written) == []
+    assert schema(obj({"a": STRING, "b": STRING})).cannot_read(written)
+
+
+@pytest.mark.parametrize("reference", ["http://[", "http://example.com:x/#/a"])
+def test_a_reference_that_is_no_uri_is_refused(reference):
+    with pytest.raises(InvalidSchemaError, match="leads nowhere"):
+        schema({"$ref": reference})
+
+
 def test_references_are_found_by_their_names():
     user = {"properties": {"a": {"$ref": "base.json"}}}
     assert (

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 from barnabas.client.schemas.json_schema import linked
 from barnabas.registry.document import Elements
 from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.incompatibility import Incompatibility
+
+if TYPE_CHECKING:
+    from referencing import Registry
 
 __all__ = ["JsonSchema"]
 
@@ -47,8 +51,11 @@ class JsonSchema:
         except ValueError as error:
             raise InvalidSchemaError(f"an $id is not a URI: {error}") from None
         self._resolver = documents.resolver(own_id)
-        self._check_references()
         self.text = json.dumps(self._contents, ensure_ascii=False, separators=(",", ":"), sort_keys=normalize)
+        # The comparison merges parts that have different base URIs.
+        _make_absolute(self._contents, own_id, documents, must_exist=True)
+        for name, contents in named:
+            _make_absolute(contents, name, documents)
 
     def cannot_read(self, written: JsonSchema) -> list[Incompatibility]:
         """Return the reasons why this schema may reject documents that `written` accepts.
@@ -61,15 +68,6 @@ class JsonSchema:
         return rejections(
             Located(self._contents, self._resolver), Located(written._contents, written._resolver)
         )
-
-    def _check_references(self) -> None:
-        from referencing.exceptions import Unresolvable
-
-        for reference in _references(self._contents):
-            try:
-                self._resolver.lookup(reference)
-            except (Unresolvable, ValueError) as error:
-                raise InvalidSchemaError(f"$ref {reference} leads nowhere: {error}") from None
 
 
 def _load(schema: str, elements: Elements) -> Any:
@@ -84,19 +82,52 @@ def _load(schema: str, elements: Elements) -> Any:
     return contents
 
 
-def _references(contents: Any) -> Iterator[str]:
-    """Yield every ``$ref`` whose base URI is that of the schema, also absolute ones.
+def _make_absolute(contents: Any, base: str, documents: Registry[Any], *, must_exist: bool = False) -> None:
+    """Replace every ``$ref`` in `contents` by its absolute URI.
 
-    Skip subschemas with an ``$id`` of their own. Also skip ``enum``, ``const``, ``default`` and ``examples``,
-    because their values are not schemas.
+    Skip ``enum``, ``const``, ``default`` and ``examples``, because their values are not schemas. Also skip a
+    ``$ref`` without a target.
+
+    Args:
+        contents: the schema, as a JSON value.
+        base: the schema's base URI. A part with an own ``$id`` (``id`` in draft 4) has another one.
+        documents: the schema and the documents of its references, with all their parts that have an own URI.
+        must_exist: whether a missing target of a ``$ref`` raises InvalidSchemaError. It raises no error
+            inside of a part with another base URI.
     """
+    from referencing.exceptions import Unresolvable
+
     values: Iterable[Any] = ()
     if isinstance(contents, dict):
-        if isinstance(contents.get("$ref"), str):
-            yield contents["$ref"]
+        own_base = _own_base(contents, base, documents)
+        base, must_exist = own_base, must_exist and own_base == base
+        reference = contents.get("$ref")
+        if isinstance(reference, str):
+            try:
+                # `urljoin` knows no fragments of a urn:
+                target = base + reference if reference.startswith("#") else urljoin(base, reference)
+                documents.resolver(base).lookup(target)
+                contents["$ref"] = target
+            except (Unresolvable, ValueError) as error:
+                if must_exist:
+                    raise InvalidSchemaError(f"$ref {reference} leads nowhere: {error}") from None
         values = (value for key, value in contents.items() if key not in _NO_SCHEMAS)
     elif isinstance(contents, list):
         values = contents
     for value in values:
-        if not (isinstance(value, dict) and "$id" in value):
-            yield from _references(value)
+        _make_absolute(value, base, documents, must_exist=must_exist)
+
+
+def _own_base(contents: dict[str, Any], base: str, documents: Registry[Any]) -> str:
+    """Return the base URI of a part of a schema: its own URI if `documents` have one, else `base`."""
+    for own in (contents.get("$id"), contents.get("id")):
+        if not isinstance(own, str):
+            continue
+        try:
+            uri = urljoin(base, own).rstrip("#")
+        except ValueError:
+            continue
+        part = documents.get(uri)
+        if part is not None and part.contents is contents:
+            return uri
+    return base

@@ -52,7 +52,7 @@ _FIXED = (
 _ANYTHING: dict[str, Any] = {}
 _ANNOTATIONS = {
     *("$schema", "$id", "$comment", "title", "description", "default", "examples", "definitions", "$defs"),
-    *("format", "readOnly", "writeOnly", "deprecated"),
+    *("id", "format", "readOnly", "writeOnly", "deprecated"),
 }
 
 
