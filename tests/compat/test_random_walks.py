@@ -14,13 +14,14 @@ from tests.compat.walks.data import DataWalk
 from tests.compat.walks.groups import GroupWalk
 from tests.compat.walks.pair import Pair
 from tests.compat.walks.shares import ShareWalk
+from tests.compat.walks.topics import TopicWalk
 from tests.compat.walks.transactions import TransactionWalk
 
 STEPS = 60
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("BARNABAS_WALKS", "2"))))
-@pytest.mark.parametrize("walk", [DataWalk, GroupWalk, ShareWalk, TransactionWalk])
+@pytest.mark.parametrize("walk", [DataWalk, GroupWalk, ShareWalk, TopicWalk, TransactionWalk])
 def test_random_walk(broker, kafka, walk, seed):
     pair = Pair((broker.bootstrap, kafka.bootstrap), seed, walk.__name__)
     try:

@@ -48,6 +48,8 @@ _BESIDE_ERROR = frozenset({
 
 
 PATIENCE_SECONDS = 5.0
+#: an id of no topic
+NO_TOPIC_ID = b"no such topic id"
 # A coordinator that has just begun says so for a moment; Kafka's clients ask again too.
 _ASK_AGAIN = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
@@ -125,6 +127,15 @@ class Wire:
         while any(error_codes(self.ask(ask, 9))):
             time.sleep(0.01)
         return name
+
+    def learn(self, topic_id: bytes, name: str) -> None:
+        """Note the id of a topic, the last one if the topic is created again."""
+        self._topics.pop(topic_id, None)
+        self._topics[topic_id] = name
+
+    def known_id(self, name: str) -> bytes:
+        """Return the last id of a topic, or an id that no topic has."""
+        return next((each for each, known in reversed(self._topics.items()) if known == name), NO_TOPIC_ID)
 
     def topic_id(self, name: str) -> bytes:
         return next(topic_id for topic_id, known in self._topics.items() if known == name)

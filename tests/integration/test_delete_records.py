@@ -76,6 +76,12 @@ def test_a_compacted_topic_keeps_its_records(make_topic, produce, batch, delete)
     assert delete(topic, 1)[0] == ErrorCode.POLICY_VIOLATION
 
 
+def test_records_of_a_topic_without_a_cleanup_policy_can_be_deleted(make_topic, produce, batch, delete):
+    topic = make_topic(**{"cleanup.policy": ""})
+    produce(topic, batch(b"a"))
+    assert delete(topic, 1) == (0, 1)
+
+
 def test_a_partition_that_does_not_exist_is_an_error(topic, delete):
     assert delete(topic, 0, partition=2)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

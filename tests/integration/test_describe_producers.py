@@ -34,6 +34,10 @@ def test_a_partition_that_does_not_exist_is_an_error(topic, wire):
     assert describe(wire, topic, 4)[4].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_invalid_name_of_a_topic_is_told(wire):
+    assert describe_named(wire, "..", 0)[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
 def test_followers_answer_as_the_leader_and_others_do_not(barnabas_cluster):
     """`kafka-transactions find-hanging` asks each broker for all of its replicas, as with Apache Kafka."""
     cluster = barnabas_cluster(brokers=3)

@@ -93,8 +93,11 @@ def test_what_cannot_be_is_refused_and_nothing_changes(broker, connect, levels, 
     assert finalized(wire) == before
 
 
-def test_nothing_to_update_is_no_request(broker, connect):
-    assert update(connect(broker)).error_code == ErrorCode.INVALID_REQUEST
+def test_request_without_updates_changes_nothing(broker, connect):
+    wire = connect(broker)
+    before = finalized(wire)
+    assert update(wire).error_code == ErrorCode.NONE
+    assert finalized(wire) == before
 
 
 def test_validation_alone_changes_nothing(broker, connect):

@@ -60,8 +60,9 @@ TopicId: TypeAlias = bytes
 TopicKey: TypeAlias = str | TopicId
 
 ZERO_TOPIC_ID: TopicId = bytes(16)
-#: the id of Kafka's own metadata topic
+#: the id and the name of Kafka's own metadata topic
 METADATA_TOPIC_ID: TopicId = bytes(15) + b"\x01"
+METADATA_TOPIC = "__cluster_metadata"
 
 UNKNOWN_OFFSET: Offset = -1
 NO_LEADER_EPOCH: LeaderEpoch = -1

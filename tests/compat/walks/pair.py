@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.compat.wire import Wire, differences, error_codes
+from tests.compat.wire import PATIENCE_SECONDS, Wire, differences, error_codes
 
 from barnabas.base.errors import ErrorCode
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -48,6 +48,7 @@ class Pair:
         told: str,
         shape: Callable[[Any], Any] = lambda plain: plain,
         version: int | None = None,
+        patient: bool = False,
     ) -> tuple[Any, Any]:
         """Send a request to both brokers, and return both answers.
 
@@ -56,17 +57,24 @@ class Pair:
             told: describes the request in the messages of errors.
             version: version of the request; if None, the highest one.
             shape: returns the part of a plain answer (`Wire.plain`) that has to be the same.
+            patient: ask again while the answers differ: a broker of Kafka learns a change only after the
+                controller has confirmed it.
 
         Raises:
             Different: the answers differ.
         """
-        mine, theirs = (
-            self._ask(wire, make(wire, number), version) for number, wire in enumerate(self.wires)
-        )
-        plain = [shape(wire.plain(answer)) for wire, answer in zip(self.wires, (mine, theirs), strict=True)]
-        told = f"{told} -> {sorted(set(error_codes(theirs)))}"
-        self._told.append(told)
-        if found := list(differences(*plain)):
+        deadline = time.monotonic() + (PATIENCE_SECONDS if patient else 0)
+        while True:
+            mine, theirs = (
+                self._ask(wire, make(wire, number), version) for number, wire in enumerate(self.wires)
+            )
+            plain = [shape(wire.plain(each)) for wire, each in zip(self.wires, (mine, theirs), strict=True)]
+            found = list(differences(*plain))
+            if not found or time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        self._told.append(f"{told} -> {sorted(set(error_codes(theirs)))}")
+        if found:
             raise Different("\n    ".join(["", *found, "after", *self._told[-25:]]))
         return mine, theirs
 

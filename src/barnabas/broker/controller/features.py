@@ -49,13 +49,13 @@ class FeatureControl:
         """Set the levels of features, all of them or none. With `validate_only`, only check the updates.
 
         Raises:
-            KafkaError: INVALID_REQUEST, `updates` is empty or has a feature twice; INVALID_UPDATE_VERSION, a
+            KafkaError: INVALID_REQUEST, `updates` has a feature twice; INVALID_UPDATE_VERSION, a
                 feature, level or upgrade type is not known, a broker does not support a level or is away, or
                 the level rises or falls against the upgrade type; NOT_CONTROLLER or KAFKA_STORAGE_ERROR, as
                 in `ControllerWrites.write`.
         """
-        if not updates or len({update.name for update in updates}) < len(updates):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature to update, once")
+        if len({update.name for update in updates}) < len(updates):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature once")
         async with self._writes.answering() as image:
             for update in updates:
                 _check(update, image.features)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from barnabas.base.environment.randomness import new_topic_id
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of, shown
-from barnabas.base.types import BrokerId, TopicId
+from barnabas.base.types import METADATA_TOPIC, BrokerId, TopicId
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller.configs import check_topic_config
 from barnabas.broker.controller.eligibility import eligibility_of, known_brokers
@@ -190,6 +190,11 @@ class TopicControl:
     def _plan(
         self, topic: NewTopic, image: ClusterImage, defaults: BrokerConfig, collisions: Collisions
     ) -> TopicImage:
+        if topic.name == METADATA_TOPIC:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"'{topic.name}' is the name of Kafka's metadata topic: choose another",
+            )
         check_topic_name(topic.name)
         if topic.name in image.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
@@ -216,16 +221,16 @@ class TopicControl:
         factor = topic.replication_factor
         if factor == DEFAULT:
             factor = defaults.default_replication_factor
-        if count < 1:
-            raise KafkaError(
-                ErrorCode.INVALID_PARTITIONS, f"{count} partitions: ask for at least 1, or -1 for the default"
-            )
-        check_partition_count(count)
         if factor < 1:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"a replication factor of {factor}: ask for at least 1, or -1 for the default",
             )
+        if count < 1:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"{count} partitions: ask for at least 1, or -1 for the default"
+            )
+        check_partition_count(count)
         return _place_replicas(image, count, factor, self._random)
 
     def _grow(self, request: NewPartitions, image: ClusterImage) -> tuple[TopicImage, int]:

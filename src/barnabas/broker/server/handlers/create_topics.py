@@ -96,12 +96,15 @@ async def create_topics(
 
 
 def _parse(topic: CreatableTopic) -> NewTopic:
+    configs = {config.name: config.value for config in topic.configs}
+    # A second value does not make up for a missing one, as in Kafka.
+    configs |= {config.name: None for config in topic.configs if config.value is None}
     return NewTopic(
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
         [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
-        {config.name: config.value for config in topic.configs},
+        configs,
     )
 
 

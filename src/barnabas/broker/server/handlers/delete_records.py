@@ -134,8 +134,8 @@ def _plan(
         result: the partition's part of the response, to which the returned deletion refers.
 
     Raises:
-        KafkaError: INVALID_TOPIC_EXCEPTION, the topic is internal; POLICY_VIOLATION, its cleanup policy does
-            not delete; OFFSET_OUT_OF_RANGE, `offset` is below -1 or above the high watermark; the errors of
+        KafkaError: INVALID_TOPIC_EXCEPTION, the topic is internal; POLICY_VIOLATION, it is only
+            compacted; OFFSET_OUT_OF_RANGE, `offset` is below -1 or above the high watermark; the errors of
             `ReplicaManager.find` and `Partition.check_leader`.
     """
     if topic in INTERNAL_TOPICS:
@@ -143,7 +143,7 @@ def _plan(
     partition = replicas.find(topic, index)
     partition.check_leader()
     log = partition.log
-    if "delete" not in log.config.cleanup_policy:
+    if log.config.cleanup_policy == ("compact",):
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
     if offset < HIGH_WATERMARK:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -56,9 +56,11 @@ async def delete_topics(
     found: dict[TopicId, TopicImage] = {}
     named: Counter[TopicId] = Counter()
     results: list[DeletableTopicResult] = []
-    for wanted in _wanted(request):
+    asked = Counter((wanted.name, wanted.topic_id) for wanted in _wanted(request))
+    for (name, topic_id), times in asked.items():
+        wanted = DeleteTopicState(name=name, topic_id=topic_id)
         try:
-            topic = _find(image, wanted, context.access)
+            topic = _find(image, wanted, context.access, times)
         except KafkaError as error:
             results.append(_refused(wanted, error))
         else:
@@ -88,8 +90,8 @@ def _wanted(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     return request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _find(image: ClusterImage, wanted: DeleteTopicState, access: Access) -> TopicImage:
-    """Return the topic to delete.
+def _find(image: ClusterImage, wanted: DeleteTopicState, access: Access, times: int) -> TopicImage:
+    """Return the topic to delete, which the request names `times` times in the same way.
 
     If `wanted` has a name, the error does not tell a client whether the topic exists, unless the client may
     describe the topic.
@@ -97,10 +99,12 @@ def _find(image: ClusterImage, wanted: DeleteTopicState, access: Access) -> Topi
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID, there is no such topic;
             TOPIC_AUTHORIZATION_FAILED, the client may not delete it; INVALID_REQUEST, `wanted` has both a
-            name and an id, or neither.
+            name and an id, or neither, or the request names it several times.
     """
     if (wanted.name is None) == (wanted.topic_id == ZERO_TOPIC_ID):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id, and not by both")
+    if times > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names this topic {times} times")
     may_all = access.on_cluster(Operation.DELETE)
     if wanted.name is not None:
         if not may_all and not access.on_topic(Operation.DESCRIBE, wanted.name):

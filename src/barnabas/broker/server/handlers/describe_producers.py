@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import NO_LEADER_EPOCH
+from barnabas.broker.controller.names import check_topic_name
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -39,6 +40,7 @@ def describe_producers(
         for index in topic.partition_indexes:
             result = PartitionResponse(partition_index=index)
             try:
+                check_topic_name(topic.name)
                 partition = replicas.find(topic.name, index)
                 partition.check_epoch(NO_LEADER_EPOCH)
                 result.active_producers = [

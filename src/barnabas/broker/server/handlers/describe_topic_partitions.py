@@ -6,7 +6,7 @@ next page. Topics are in the order of their names.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import INTERNAL_TOPICS
@@ -48,19 +48,29 @@ def describe_topic_partitions(
     view: BrokerView, long_work: LongWork, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> MaybeAwaitable[DescribeTopicPartitionsResponse]:
     image, response = view.image, DescribeTopicPartitionsResponse()
-    names = sorted({topic.name for topic in request.topics} or image.topics)
-    most = view.config.max_request_partition_size_limit
+    first, start = _cursor(request)
+    names = [
+        name for name in sorted({topic.name for topic in request.topics} or image.topics) if name >= first
+    ]
+    most = max(1, min(request.response_partition_limit, view.config.max_request_partition_size_limit))
     if context.access.is_unrestricted:
-        for _ in _fill(response, image, context, request, names, frozenset(), most):
+        for _ in _fill(response, image, context, names, start, most):
             pass
         return response
 
     async def answer() -> DescribeTopicPartitionsResponse:
-        may = context.access.on_topic
-        refused = {name async for name in long_work.slices(names) if not may(Operation.DESCRIBE, name)}
-        shown = names if request.topics else [name for name in names if name not in refused]
-        async for _ in long_work.slices(_fill(response, image, context, request, shown, refused, most)):
+        shown: list[str] = []
+        refused: list[str] = []
+        async for name in long_work.slices(names):
+            (shown if context.access.on_topic(Operation.DESCRIBE, name) else refused).append(name)
+        begin = start if shown[:1] == [first] else 0
+        async for _ in long_work.slices(_fill(response, image, context, shown, begin, most)):
             pass
+        if request.topics:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            response.topics += [
+                DescribeTopicPartitionsResponseTopic(name=name, error_code=code) for name in refused
+            ]
         return response
 
     return LongResponse(answer())
@@ -70,10 +80,9 @@ def _fill(
     response: DescribeTopicPartitionsResponse,
     image: ClusterImage,
     context: RequestContext,
-    request: DescribeTopicPartitionsRequest,
     names: list[str],
-    refused: Container[str],
-    most: int,
+    start: int,
+    room: int,
 ) -> Iterator[str]:
     """Add the topics of one page to `response`. Before each topic, yield its name.
 
@@ -84,39 +93,28 @@ def _fill(
         response: the response to fill.
         image: image of the metadata with the topics.
         context: context of the request, with the listener and the permissions of the client.
-        request: the request, with its cursor.
-        names: names of the topics, sorted.
-        refused: names of the topics that the client may not describe.
-        most: largest number of partitions in a page. The request can set a lower limit.
-
-    Raises:
-        KafkaError: INVALID_REQUEST, the cursor is invalid.
+        names: names of the page's first topic and of the topics after it, sorted.
+        start: first partition of the first topic.
+        room: largest number of partitions in the page.
     """
-    first, start = _cursor(request)
-    room = max(1, min(request.response_partition_limit, most))
+    begin = start
     for name in names:
-        if name < first:
-            continue
         yield name
-        topic = image.topics.get(name)
-        if name in refused:
-            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            response.topics.append(DescribeTopicPartitionsResponseTopic(name=name, error_code=code))
-            continue
+        if room == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
         operations = context.access.operations(ResourceType.TOPIC, name)
+        topic = image.topics.get(name)
         if topic is None:
             response.topics.append(_missing(name, operations))
-            continue
-        begin = start if name == first else 0
-        if room == 0:
-            response.next_cursor = Cursor(topic_name=name, partition_index=begin)
-            break
-        end = min(len(topic.partitions), begin + room)
-        response.topics.append(_topic(image, topic, begin, end, context.listener, operations))
-        room -= max(0, end - begin)
-        if end < len(topic.partitions):
-            response.next_cursor = Cursor(topic_name=name, partition_index=end)
-            break
+        else:
+            end = min(len(topic.partitions), begin + room)
+            response.topics.append(_topic(image, topic, begin, end, context.listener, operations))
+            room -= max(0, end - begin)
+            if end < len(topic.partitions):
+                response.next_cursor = Cursor(topic_name=name, partition_index=end)
+                break
+        begin = 0
 
 
 def _cursor(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.types import ZERO_TOPIC_ID, TopicId
+from barnabas.base.types import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicId
 from barnabas.broker.awaitables import LongResponse, MaybeAwaitable, resolve
 from barnabas.broker.controller.auto_creation import AutoCreation
 from barnabas.broker.controller.names import check_topic_name
@@ -33,7 +33,7 @@ from barnabas.kafka.protocol.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from barnabas.kafka.security.acls import Operation
+from barnabas.kafka.security.acls import Operation, ResourceType
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +165,25 @@ class _Listing:
             elif topic is not None:
                 topics.append(self.describe(topic))
             elif errors and name in errors:
-                topics.append(MetadataResponseTopic(name=name, error_code=errors[name].code))
+                topics.append(self._absent(name, errors[name].code))
             elif self.makes_topics and not self._may_create(name):
                 refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 topics.append(MetadataResponseTopic(name=name, error_code=refused))
             else:
-                topics.append(MetadataResponseTopic(name=name, error_code=_absence(name)))
+                topics.append(self._absent(name, _absence(name)))
         return self.respond(topics)
+
+    def _absent(self, name: str, code: ErrorCode) -> MetadataResponseTopic:
+        """Return a topic that does not exist, with the operations that the client may do on this name."""
+        asked = self._request.include_topic_authorized_operations
+        return MetadataResponseTopic(
+            name=name,
+            error_code=code,
+            is_internal=name in INTERNAL_TOPICS,
+            topic_authorized_operations=(
+                self._context.access.operations(ResourceType.TOPIC, name) if asked else NOT_ASKED
+            ),
+        )
 
     def make_by_id(self, ids: Iterable[TopicId]) -> MetadataResponse:
         topics = []

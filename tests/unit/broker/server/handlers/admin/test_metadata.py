@@ -195,6 +195,10 @@ def test_allowed_operations_are_told_to_who_asks(play: Play) -> None:
         # as Apache Kafka 4.2 answers without an authorizer
         assert response.topics[0].topic_authorized_operations == 3576
         assert response.cluster_authorized_operations == 8096
+        missing = request("nope", "a b")
+        missing.include_topic_authorized_operations = True
+        response = await broker.ask(missing, 9)
+        assert [topic.topic_authorized_operations for topic in response.topics] == [3576, 3576]
         silent = await broker.ask(request("t"), 9)
         assert silent.topics[0].topic_authorized_operations == -(2**31)
         assert silent.cluster_authorized_operations == -(2**31)
@@ -251,6 +255,18 @@ def test_missing_topics_of_a_page_are_told(play: Play) -> None:
             ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
             ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ]
+
+    play(scenario)
+
+
+def test_missing_topic_after_the_end_of_a_page_is_on_the_next_page(play: Play) -> None:
+    async def scenario(broker: AdminBroker) -> None:
+        await broker.controller.topics.create([NewTopic("a", 1)])
+        page = await broker.ask(pages_request("a", "nope", limit=1))
+        assert [topic.name for topic in page.topics] == ["a"]
+        page = await broker.ask(pages_request("a", "nope", limit=1, cursor=page.next_cursor))
+        assert [topic.name for topic in page.topics] == ["nope"]
+        assert page.next_cursor is None
 
     play(scenario)
 

@@ -100,6 +100,30 @@ def test_topic_named_twice_is_refused_and_the_others_are_made(play: Play) -> Non
     play(scenario)
 
 
+def test_first_error_of_a_new_topic_is_the_one_that_apache_kafka_finds_first(play: Play) -> None:
+    async def scenario(broker: AdminBroker) -> None:
+        null = creatable("null", retention_ms="5")
+        null.configs.insert(0, CreatableTopicConfig(name="retention.ms", value=None))
+        topics = [creatable("sizes", 0, 0), creatable("settings", 0, 0, retention_ms="soon"), null]
+        response = await broker.ask(CreateTopicsRequest(topics=topics))
+        assert {t.name: t.error_code for t in response.topics} == {
+            "sizes": ErrorCode.INVALID_REPLICATION_FACTOR,
+            "settings": ErrorCode.INVALID_CONFIG,
+            "null": ErrorCode.INVALID_CONFIG,
+        }
+
+    play(scenario)
+
+
+def test_topic_cannot_have_the_name_of_kafkas_metadata(play: Play) -> None:
+    async def scenario(broker: AdminBroker) -> None:
+        response = await broker.ask(CreateTopicsRequest(topics=[creatable("__cluster_metadata")]))
+        assert response.topics[0].error_code == ErrorCode.INVALID_REQUEST
+        assert not broker.image.topics
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("version", versions(DeleteTopicsRequest))
 def test_topics_are_deleted_by_name_in_every_version(play: Play, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
@@ -148,6 +172,18 @@ def test_topic_to_delete_must_be_named_once_and_in_one_way(play: Play) -> None:
             response = await broker.ask(DeleteTopicsRequest(topics=states))
             assert {r.error_code for r in response.responses} == {ErrorCode.INVALID_REQUEST}
         assert "t" in broker.image.topics
+
+    play(scenario)
+
+
+def test_missing_topic_that_a_deletion_names_twice_is_answered_once(play: Play) -> None:
+    async def scenario(broker: AdminBroker) -> None:
+        states = [DeleteTopicState(name="nope"), DeleteTopicState(topic_id=b"x" * 16)] * 2
+        response = await broker.ask(DeleteTopicsRequest(topics=states))
+        assert [(r.name, r.error_code) for r in response.responses] == [
+            ("nope", ErrorCode.INVALID_REQUEST),
+            (None, ErrorCode.INVALID_REQUEST),
+        ]
 
     play(scenario)
 
