@@ -108,6 +108,27 @@ def test_data_made_secure_is_not_opened_by_leaving_out_the_flag(refused, secured
     assert "start with --secure" in refused(*options, "--set", "listeners=PLAINTEXT://127.0.0.1:0")
 
 
+@pytest.mark.parametrize("file", ["server.properties", "admin.properties"])
+def test_a_cluster_made_secure_is_not_opened_by_leaving_out_the_flag(tmp_path, monkeypatch, file):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("barnabas.cli.cluster.run.run", lambda *_: pytest.fail("it started"))
+    (tmp_path / "data" / "secure").mkdir(parents=True)
+    (tmp_path / "data" / "secure" / file).write_text("")
+    result = CliRunner().invoke(app, ["cluster", "start", "--data", "data"], prog_name="barnabas")
+    assert result.exit_code == 1
+    assert "start with --secure" in result.stderr
+
+
+def test_a_cluster_made_secure_is_opened_with_an_authorizer_of_the_user(secured, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    started = []
+    monkeypatch.setattr("barnabas.cli.cluster.run.run", started.append)
+    authorizer = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    options = ["cluster", "start", "--data", "data", "--set", authorizer]
+    result = CliRunner().invoke(app, options, prog_name="barnabas", catch_exceptions=False)
+    assert (len(started), result.exit_code) == (1, 0), result.output
+
+
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_data_made_secure_is_opened_with_an_authorizer_of_the_user(secured, tmp_path, monkeypatch, brokers):
     monkeypatch.chdir(tmp_path)

@@ -15,7 +15,7 @@ import click
 from barnabas.base.errors import ConfigError
 from barnabas.cli.address import parse_address
 from barnabas.cli.cluster.control import ask
-from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError
+from barnabas.cli.cluster.folder import ClusterFolder
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.options import (
     EXISTING_FOLDER,
@@ -30,6 +30,7 @@ from barnabas.cli.options import (
     parse_assignments,
 )
 from barnabas.cli.output import Columns, print_json, print_rows
+from barnabas.cli.secured_data import refuse_to_open
 
 if TYPE_CHECKING:
     from barnabas.broker.metadata.store import MetadataStore
@@ -179,7 +180,7 @@ def start(
         "zookeeper.session.timeout.ms": "6000",  # a dead broker is noticed soon
         **given,
     }
-    BrokerConfig.from_text({**values, "zookeeper.connect": "127.0.0.1:2181"})  # refuse wrong settings now
+    common = BrokerConfig.from_text({**values, "zookeeper.connect": "127.0.0.1:2181"})
     address = None
     if metrics is not None:
         address = parse_address(metrics, "--metrics", "127.0.0.1:9404", default_host="127.0.0.1")
@@ -189,11 +190,8 @@ def start(
 
         secured = secure_cluster(folder.secure, layout.addresses.values(), folder.data_of(1))
         secured.settings_with(values)  # refuse now what contradicts it
-    elif folder.is_secured:
-        raise ClusterFolderError(
-            f"the cluster in {data} was created with --secure, and without it every client could read and "
-            "change the data: start it with --secure, or choose another folder by --data"
-        )
+    else:
+        refuse_to_open([folder.secure], common)
     store: ClusterStore
     if layout.is_own_zookeeper:
         store = OwnZooKeeper(folder, layout, is_secured=is_secure)

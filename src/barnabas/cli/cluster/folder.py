@@ -115,11 +115,6 @@ class ClusterFolder:
         return self.path / "secure"
 
     @property
-    def is_secured(self) -> bool:
-        """Whether a start with --secure has made this cluster."""
-        return (self.secure / "server.properties").exists()
-
-    @property
     def zookeeper(self) -> Path:
         return self.path / "zookeeper"
 

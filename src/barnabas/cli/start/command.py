@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.errors import BarnabasError
 from barnabas.base.text import quoted
 from barnabas.broker.config import BrokerConfig
 from barnabas.cli.address import parse_address
@@ -28,6 +28,7 @@ from barnabas.cli.options import (
     log_options,
     parse_assignments,
 )
+from barnabas.cli.secured_data import refuse_to_open
 from barnabas.cli.streams import report
 
 if TYPE_CHECKING:
@@ -162,8 +163,8 @@ def start(
         count = machine.count_of(brokers, layout)
         if count > 1:
             common = BrokerConfig.from_text(values)
-            if not is_secure and common.authorizer_class_name is None:
-                _refuse_to_open([folder.secure])
+            if not is_secure:
+                refuse_to_open([folder.secure], common)
             _warn_of_too_few(count, common)
             options = ["--log-level", log_level, "--log-format", log_format]
             services = machine.Services(registry, console)
@@ -177,8 +178,8 @@ def start(
 
         secured = secure(values)
     broker_config = BrokerConfig.from_text(values)
-    if not is_secure and broker_config.authorizer_class_name is None:
-        _refuse_to_open(Path(folder) / "secure" for folder in broker_config.log_dirs)
+    if not is_secure:
+        refuse_to_open((Path(folder) / "secure" for folder in broker_config.log_dirs), broker_config)
     if member is None and broker_config.zookeeper_connect is None:
         _warn_of_too_few(1, broker_config)
     gc.disable()  # what is imported stays
@@ -224,25 +225,6 @@ def _may_be_shared(values: Mapping[str, str]) -> bool:
     with suppress(OSError, ValueError):  # an impossible path: the broker reports it
         return any((Path(each) / "cluster.json").exists() for each in BrokerConfig.from_text(values).log_dirs)
     return False
-
-
-def _refuse_to_open(folders: Iterable[Path]) -> None:
-    """Reject data that `--secure` has protected, for a command without `--secure`.
-
-    Without this check, any client could use the data if the user forgets `--secure`.
-
-    Raises:
-        ConfigError: `--secure` has created one of `folders`.
-    """
-    for folder in folders:
-        with suppress(OSError, ValueError):  # an impossible path: the broker reports it
-            if not (folder / "admin.properties").exists():
-                continue
-            raise ConfigError(
-                "this data was created with --secure, and without it every client could read and change the "
-                "data: start with --secure, or set listeners and authorizer.class.name yourself; to remove "
-                f"the protection permanently, move {folder} away"
-            )
 
 
 def _warn_of_too_few(brokers: int, broker_config: BrokerConfig) -> None:
