@@ -288,7 +288,11 @@ def test_dead_letters_of_a_share_group_are_counted_and_go_back(console, make_top
     with Worker(barnabas_broker.bootstrap_servers, name, group=name) as worker:
         worker.take(1, 60)[0].reject()
     barnabas_broker.consume(letters, 1)
-    assert console.get("group", name=name)["dead_letters"] == {"topic": letters, "records": 1}
+    assert console.get("group", name=name)["dead_letters"] == {
+        "topic": letters,
+        "records": 1,
+        "problem": None,
+    }
     asked = {"do": "redrive", "topic": letters, "partition": 0, "offset": 0, "execute": True}
     assert console.change(**asked).body["result"] == {"topic": name, "partition": 0, "offset": 1}
     assert [record.value for record in barnabas_broker.consume(name, 2)] == [b"poison", b"poison"]

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from barnabas.base.errors import KafkaError
-from barnabas.base.types import TopicPartition
-from barnabas.client.errors import ClientError
+from barnabas.base.types import NO_BROKER, TopicPartition
+from barnabas.client.errors import ClientError, said
+from barnabas.client.leaders import leaders_of
 from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.client.share_groups import InFlight, StateBatch
 from barnabas.console.view import ClusterView
@@ -76,6 +77,9 @@ def _row(place: TopicPartition, batch: StateBatch) -> dict[str, Any]:
 def _dead_letters(view: ClusterView, group: str) -> dict[str, Any] | None:
     """Return a share group's dead-letter topic (``topic``), and how many records the topic has (``records``).
 
+    If offsets of the topic cannot be read, ``records`` lacks the records of these partitions; None if it
+    lacks all. Then ``problem`` has the reason, else None.
+
     Return None if the group has no dead-letter topic, or if the group's settings cannot be read.
     """
     try:
@@ -85,6 +89,19 @@ def _dead_letters(view: ClusterView, group: str) -> dict[str, Any] | None:
     topic = next((each.value for each in settings if each.name == _DEAD_LETTER_TOPIC), None)
     if not topic:
         return None
-    led = view.led([topic])
-    starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
-    return {"topic": topic, "records": sum(ends[p] - starts[p] for p in ends if p in starts)}
+    records, problem = None, None
+    try:
+        leaders = leaders_of(view.metadata([topic]).topics)
+        led = {partition: leader for partition, leader in leaders.items() if leader != NO_BROKER}
+        starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
+    except (ClientError, KafkaError) as error:
+        problem = said(error)
+    else:
+        known = starts.keys() & ends.keys()
+        if known:
+            records = sum(ends[partition] - starts[partition] for partition in known)
+        if len(known) < len(leaders):
+            problem = f"{len(leaders) - len(known)} of {len(leaders)} partitions do not answer"
+        elif not leaders:
+            problem = "there is no such topic"
+    return {"topic": topic, "records": records, "problem": problem}

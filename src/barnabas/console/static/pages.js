@@ -192,7 +192,12 @@ const QUEUE_COLUMNS = [
 function queueCards(g) {
   const sum = (of) => (g.partitions.every((p) => p[of] === null) ? null : g.partitions.reduce((all, p) => all + (p[of] ?? 0), 0));
   return [card("locked", count(sum("locked"))), card("waiting again", count(sum("waiting")), sum("waiting") ? "warn" : ""),
-    g.dead_letters ? card("dead letters", link("topic", g.dead_letters.topic, count(g.dead_letters.records)), g.dead_letters.records ? "bad" : "", `in ${g.dead_letters.topic}`) : ""];
+    g.dead_letters ? deadLetters(g.dead_letters) : ""];
+}
+
+function deadLetters({ topic, records, problem }) {
+  return card("dead letters", link("topic", topic, count(records)), records ? "bad" : problem ? "warn" : "",
+    problem ? `in ${topic}: ${problem}` : `in ${topic}`);
 }
 
 /** A share group's records in flight: who has locked which, until when, and how often they were delivered. */
