@@ -32,7 +32,7 @@ from barnabas.kafka.protocol.messages.offset_fetch import (
 from barnabas.kafka.protocol.schema import Response
 from barnabas.spark import lookup as lookup_module
 from barnabas.spark.lookup import BrokerUnreachableError, OffsetLookup
-from barnabas.spark.options import ReadOptions
+from barnabas.spark.options import Bound, ReadOptions
 from barnabas.spark.topics import Topic
 from barnabas.testing import BarnabasCluster
 
@@ -229,6 +229,17 @@ def test_an_offset_that_a_transaction_may_change_is_waited_for_by_a_reader_of_co
     monkeypatch.setattr(lookup_module, "_RETRY_S", 0.0)
     assert starting(asking) == {TopicPartition(topic, 0): 7}
     assert [each.require_stable for each in coordinator.asked] == [waits] * (len(unstable) + 1)
+
+
+def test_the_offsets_of_the_options_stay_when_a_group_has_committed_others(
+    make_topic: MakeTopic, lookup: Lookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = TopicPartition(make_topic(), 0)
+    asking = lookup(subscribe=place.topic)
+    bound = Bound("startingOffsets", by_partition={place: 3}, is_committed=True)
+    monkeypatch.setattr(asking, "_committed_offsets", lambda _: {place: 7})
+    assert asking.resolve(bound, [place]) == {place: 7}
+    assert bound.by_partition == {place: 3}
 
 
 def test_a_group_has_another_coordinator_when_one_hangs(

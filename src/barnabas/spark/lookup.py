@@ -231,7 +231,7 @@ class OffsetLookup:
         if bound.is_timestamp:
             return self._at_times(bound, wanted)
         if bound.is_committed:
-            wanted |= self._committed_offsets(partitions)
+            wanted = {**wanted, **self._committed_offsets(partitions)}
         ends = self._list_offsets({tp: offset for tp, offset in wanted.items() if offset < 0})
         return {**wanted, **ends}
 
