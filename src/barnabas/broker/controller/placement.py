@@ -96,22 +96,17 @@ def _rotated(group: Sequence[BrokerId], by: int) -> Sequence[BrokerId]:
 def _across_racks(
     order: Sequence[BrokerId], racks: Mapping[BrokerId, str | None], count: int
 ) -> list[BrokerId]:
-    """Return `count` brokers, chosen in the `order` of preference, and evenly from all racks.
+    """Return the first `count` brokers, in the `order` of preference, and evenly from all racks.
 
-    Each pass over `order` takes at most one broker from each rack, until there are `count` brokers. `racks`
-    has the rack of each broker; all brokers without a rack (None) count as one rack. `count` must not exceed
-    the number of brokers.
+    The first broker of each rack comes first, then the second broker of each rack, and so on. `racks` has the
+    rack of each broker; all brokers without a rack (None) count as one rack.
     """
-    chosen: list[BrokerId] = []
-    used: Counter[str | None] = Counter()
-    most = 0
-    while len(chosen) < count:
-        most += 1
-        for broker in order:
-            if len(chosen) < count and used[racks[broker]] < most and broker not in chosen:
-                chosen.append(broker)
-                used[racks[broker]] += 1
-    return chosen
+    before: Counter[str | None] = Counter()
+    places = {}
+    for broker in order:
+        places[broker] = before[racks[broker]]
+        before[racks[broker]] += 1
+    return sorted(order, key=lambda broker: places[broker])[:count]  # stable: within a place, by preference
 
 
 def _racks_in_turn(racks: Mapping[BrokerId, str | None]) -> Sequence[BrokerId]:

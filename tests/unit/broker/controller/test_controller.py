@@ -350,6 +350,21 @@ def test_replicas_stand_in_different_racks_when_there_are_as_many() -> None:
         assert {racks[broker] for broker in replicas} == {"a", "b"}
 
 
+@pytest.mark.parametrize("factor", range(1, 8))
+def test_racks_get_further_replicas_in_turn_up_to_all_brokers(factor: int) -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "a", 6: "a"}
+    brokers = [broker_image(number, rack) for number, rack in racks.items()]
+    if factor > len(brokers):
+        with pytest.raises(KafkaError, match="needs 7 brokers, and the cluster has 6"):
+            place_replicas(brokers, 40, factor, Random(7))
+        return
+    for replicas in place_replicas(brokers, 40, factor, Random(7)):
+        held = [racks[broker] for broker in replicas]
+        assert len(set(replicas)) == factor
+        assert len(set(held[:2])) == min(factor, 2)
+        assert held.count("b") in {factor // 2, (factor + 1) // 2, 2}
+
+
 # --- producer ids ---
 
 
