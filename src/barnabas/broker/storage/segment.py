@@ -248,7 +248,7 @@ class LogSegment:
         Raises:
             OSError: nothing was written; TornError if the file could not be restored.
         """
-        _ = self.latest, self.times.last_timestamp  # read now what `index_batch` would read after the write
+        self._load_index_ends()
         if self.surplus_end:
             self.cut_surplus()
         try:
@@ -257,6 +257,10 @@ class LogSegment:
             if self.log.is_open:  # else nothing was written
                 self._cut_to_size()
             raise
+
+    def _load_index_ends(self) -> None:
+        """Read the ends of the indexes, which `index_batch` needs and could not read after a write."""
+        _ = self.latest, self.times.last_timestamp
 
     def indexed(
         self,

@@ -1,6 +1,6 @@
-"""SaslAuthenticate v0-2: rejects a request on a listener without SASL, or after the login (KIP-152).
+"""SaslAuthenticate v0-2: rejects a request that no SaslHandshake precedes (KIP-152).
 
-`barnabas.broker.server.network.login` answers the requests during a login.
+`barnabas.broker.server.network.login` answers the requests of a login, also those of another login (KIP-368).
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity, TopicPartition
 from barnabas.broker.awaitables import MaybeAwaitable, then
 from barnabas.broker.replication.manager import ReplicaManager
-from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.transactions.verification import (
     LastMarker,
     TransactionalWrite,
@@ -54,8 +53,8 @@ def refusals(
     assert request.transactional_id is not None
     names: dict[TopicPartition, tuple[str | bytes, int]] = {}
     markers: dict[TopicPartition, LastMarker] = {}
-    # the partitions whose batch has a sequence above 0: each transaction of version 2 begins with 0
-    later: dict[TopicPartition, Partition] = {}
+    # those whose batch has a sequence above 0: each transaction of version 2 begins with 0
+    later: list[LastMarker] = []
     # one that cannot be found may be by the time of the append, but nobody has admitted the batch
     missing: Refusals = {}
     producer: ProducerIdentity | None = None
@@ -73,9 +72,9 @@ def refusals(
             producer = ProducerIdentity(header.producer_id, header.producer_epoch)
             if not partition.log.producers.is_in_transaction(producer):
                 names[partition.topic_partition] = key, data.index
-                markers[partition.topic_partition] = LastMarker.of(partition, producer)
+                marker = markers[partition.topic_partition] = LastMarker.of(partition, producer)
                 if header.base_sequence > 0:
-                    later[partition.topic_partition] = partition
+                    later.append(marker)
     if producer is None or (not names and not verifier.is_asking(request.transactional_id)):
         return missing
     adds = version >= _IMPLICIT_FROM
@@ -85,10 +84,10 @@ def refusals(
         if not adds:
             return missing | _refusals(still_valid(verdicts, markers), names, version)
         not_first = {
-            names[topic_partition]: KafkaError(
+            names[partition.topic_partition]: KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a producer begins in each partition with sequence 0"
             )
-            for topic_partition, partition in later.items()
+            for partition, _, _ in later
             if partition.is_leader and not partition.log.producers.knows(producer.producer_id)
         }
         return missing | not_first | _refusals(verdicts, names, version)
