@@ -11,6 +11,7 @@ from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
 from barnabas.broker.replication.purgatory import DelayedOperation
 from barnabas.broker.storage import AppendInfo, ColdRead, Origin
+from barnabas.kafka.records.batch import TRANSACTIONAL_FLAG, low_attributes
 
 
 class ReplicatedLog:
@@ -24,7 +25,8 @@ class ReplicatedLog:
     def append(self, partition: int, batch: bytes, epoch: LeaderEpoch, now_ms: int) -> MaybeAwaitable[None]:
         replica = self._replicas.find(self._topic, partition)
         info = None
-        if replica.unwritable is None and replica.state.leader_epoch == epoch:
+        is_plain = not low_attributes(batch) & TRANSACTIONAL_FLAG  # a transaction's batch has no sequence
+        if is_plain and replica.unwritable is None and replica.state.leader_epoch == epoch:
             info = replica.append_plain(batch, ACKS_ALL, 0, now_ms, has_keys=True)
         if info is None:
             info = _append(replica, batch, epoch)

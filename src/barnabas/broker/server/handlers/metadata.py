@@ -8,7 +8,7 @@ itself. DescribeCluster names the real controller. The broker never asks clients
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -23,9 +23,9 @@ from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import checked_by_handler
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.responses.acls import NOT_ASKED
-from barnabas.broker.server.responses.topics import EncodedTopics, TopicAnswers, TopicMaker
+from barnabas.broker.server.responses.topic_encoder import TopicEncoder
+from barnabas.broker.server.responses.topics import EncodedTopics, TopicAnswers
 from barnabas.broker.view import BrokerView
-from barnabas.kafka.protocol.codec import items_encoder
 from barnabas.kafka.protocol.encoder import EncodedItems
 from barnabas.kafka.protocol.messages.metadata import (
     MetadataRequest,
@@ -48,8 +48,8 @@ class Ports:
 
 #: the missing topics that one request creates; clients ask again for the others
 MOST_CREATED = 100
-#: the topics of a listing that are looked up before the time is
-_LOOKED_UP_AT_ONCE = 200
+#: the topics of a listing that are encoded between two readings of the clock
+_ENCODED_AT_ONCE = 20
 
 
 def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
@@ -100,31 +100,22 @@ async def _list_many(ports: Ports, context: RequestContext, listing: _Listing) -
     """Return the response with all topics that the client may describe.
 
     The event loop serves other requests meanwhile. If ACLs do not restrict the client, take the encoded
-    topics from a cache (`_Listing.encoded`). First encode the topics that are not in the cache, and add them
-    to it.
+    topics from a cache (`_Listing.encoded`). Encode topics that are not in the cache, and add them to it.
     """
     topics = await ports.long_work.run(ports.topic_answers.in_order, listing.image)
     if not context.access.is_unrestricted:
         return await resolve(ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond))
     known = listing.encoded()
+    encode = listing.encoder().encode
     contents: list[bytes] = []
-    missing: list[int] = []
-    async for start in ports.long_work.slices(range(0, len(topics), _LOOKED_UP_AT_ONCE)):
-        for topic in topics[start : start + _LOOKED_UP_AT_ONCE]:
+    async for start in ports.long_work.slices(range(0, len(topics), _ENCODED_AT_ONCE)):
+        for topic in topics[start : start + _ENCODED_AT_ONCE]:
             found = known.get(topic.name)
-            if found is not None and found[0] is topic:
-                contents.append(found[1])
-            else:
-                missing.append(len(contents))
-                contents.append(b"")
-    encode = listing.encoder()
-    async for place in ports.long_work.slices(missing):
-        topic = topics[place]
-        if len(topic.partitions) > DIRECT_ELEMENTS:
-            contents[place] = await ports.long_work.run(encode, topic)
-        else:
-            contents[place] = encode(topic)
-        known[topic.name] = topic, contents[place]
+            if found is None or found[0] is not topic:
+                is_large = len(topic.partitions) > DIRECT_ELEMENTS
+                content = await ports.long_work.run(encode, topic) if is_large else encode(topic)
+                found = known[topic.name] = topic, content
+            contents.append(found[1])
     return listing.respond(EncodedItems(len(topics), b"".join(contents)))
 
 
@@ -205,19 +196,14 @@ class _Listing:
             operations=self._request.include_topic_authorized_operations,
         )
 
-    def encoder(self) -> Callable[[TopicImage], bytes]:
-        """Return a function that encodes a topic for a client without restrictions, in any thread."""
-        version = self._context.api_version
-        operations = self._request.include_topic_authorized_operations
-        maker = TopicMaker(self.image, self._context.listener, version, operations=operations)
-        encode_items = items_encoder(MetadataResponse, MetadataResponseTopic, version)
-
-        def encode(topic: TopicImage) -> bytes:
-            content = bytearray()
-            encode_items((maker.make(topic),), content)
-            return bytes(content)
-
-        return encode
+    def encoder(self) -> TopicEncoder:
+        """Return an encoder of topics for this request, if ACLs do not restrict its client."""
+        return TopicEncoder(
+            self.image,
+            self._context.listener,
+            self._context.api_version,
+            operations=self._request.include_topic_authorized_operations,
+        )
 
     def respond(self, topics: list[MetadataResponseTopic] | EncodedItems) -> MetadataResponse:
         brokers = []

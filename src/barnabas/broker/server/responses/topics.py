@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TypeAlias
 
 from barnabas.base.errors import ErrorCode
@@ -37,9 +38,21 @@ def leader_error(image: ClusterImage, state: PartitionState, listener: str) -> E
     return ErrorCode.NONE
 
 
+def metadata_error(image: ClusterImage, state: PartitionState, listener: str, version: int) -> ErrorCode:
+    """Return a partition's error code in a Metadata response. It depends only on the leader.
+
+    Versions before 6 do not know LISTENER_NOT_FOUND. For the arguments, see `leader_error`.
+    """
+    error = leader_error(image, state, listener)
+    if error is ErrorCode.LISTENER_NOT_FOUND and version < _LISTENER_NOT_FOUND_SINCE:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return error
+
+
 #: the listeners and versions for which encoded answers are kept
 _MOST_KINDS = 4
-_TOPIC_OPERATIONS = UNRESTRICTED.operations(ResourceType.TOPIC, "")
+#: the authorized operations on a topic of a client without restrictions
+TOPIC_OPERATIONS = UNRESTRICTED.operations(ResourceType.TOPIC, "")
 
 
 #: topics by their names, each with the bytes that encode its answer
@@ -66,7 +79,7 @@ class TopicAnswers:
         """Return all topics, sorted by name. Any thread can call this: 10,000 topics take milliseconds."""
         topics, found = self._in_order
         if topics is not image.topics:
-            found = [image.topics[name] for name in sorted(image.topics)]
+            found = sorted(image.topics.values(), key=attrgetter("name"))
             self._in_order = image.topics, found
         return found
 
@@ -143,8 +156,8 @@ class TopicMaker:
     def __init__(self, image: ClusterImage, listener: str, version: int, *, operations: bool) -> None:
         self._image = image
         self._listener = listener
-        self._is_modern = version >= _LISTENER_NOT_FOUND_SINCE
-        self._operations = _TOPIC_OPERATIONS if operations else NOT_ASKED
+        self._version = version
+        self._operations = TOPIC_OPERATIONS if operations else NOT_ASKED
         self._errors: dict[BrokerId, ErrorCode] = {}
         self._offline: dict[Sequence[BrokerId], list[BrokerId]] = {}
 
@@ -168,7 +181,9 @@ class TopicMaker:
                 continue
             error = errors.get(state.leader)
             if error is None:
-                error = errors[state.leader] = self._error(state)
+                error = errors[state.leader] = metadata_error(
+                    self._image, state, self._listener, self._version
+                )
             gone = offline.get(state.replicas)
             if gone is None:
                 brokers = self._image.brokers
@@ -193,9 +208,3 @@ class TopicMaker:
             partitions=partitions,
             topic_authorized_operations=self._operations,
         )
-
-    def _error(self, state: PartitionState) -> ErrorCode:
-        error = leader_error(self._image, state, self._listener)
-        if error is ErrorCode.LISTENER_NOT_FOUND and not self._is_modern:
-            return ErrorCode.LEADER_NOT_AVAILABLE
-        return error
