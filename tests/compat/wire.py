@@ -219,6 +219,25 @@ def error_codes(answer: Any) -> Iterator[int]:
                 yield from error_codes(value)
 
 
+def with_epochs_of_kafka_4_4(answer: Any) -> Any:
+    """Return a plain answer with the epochs of a share group as Kafka 4.4 counts them.
+
+    Kafka 4.4 counts a new group's epochs from 1, and Barnabas and Kafka 4.2 from 0. When the last member
+    leaves, Kafka 4.4 also sets the assignment epoch to the group epoch.
+    """
+    if isinstance(answer, list):
+        return [with_epochs_of_kafka_4_4(item) for item in answer]
+    if not isinstance(answer, dict):
+        return answer
+    counted = {name: with_epochs_of_kafka_4_4(value) for name, value in answer.items()}
+    for name in ("group_epoch", "assignment_epoch", "member_epoch"):
+        if answer.get(name, 0) > 0:
+            counted[name] += 1
+    if answer.get("group_state") == "Empty":
+        counted["assignment_epoch"] = counted["group_epoch"]
+    return counted
+
+
 def differences(mine: Any, theirs: Any, path: str = "") -> Iterator[str]:
     """Yield the differences of two plain answers."""
     if isinstance(mine, dict) and isinstance(theirs, dict):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from tests.compat.scenarios.consumer_groups import enter, id_of
+from tests.compat.scenarios.consumer_groups import enter, id_of, known_topic
 from tests.compat.scenarios.groups import beat as classic_beat
 from tests.compat.scenarios.groups import commit, join, leave, sync
 
@@ -100,7 +100,7 @@ def delete_offsets(wire, *topics: str, group: str = "g") -> DeleteShareGroupOffs
 def members_of_a_share_group(wire):
     if wire.level:
         return
-    wire.topic("t", 3)
+    known_topic(wire, "t", 3)
     first, second = id_of("a", wire), id_of("b", wire)
     epoch = joined(wire, first, "t", partitions=3)
     yield describe(wire)
@@ -122,7 +122,7 @@ def members_of_a_share_group(wire):
 def members_beyond_the_partitions_share_them(wire):
     if wire.level:
         return
-    wire.topic("t", 1)
+    known_topic(wire, "t", 1)
     members = [id_of(name, wire) for name in "abc"]
     epochs = [joined(wire, member, "t", partitions=1) for member in members]
     yield beat(wire, members[0], epochs[0])
@@ -135,7 +135,7 @@ def members_beyond_the_partitions_share_them(wire):
 def heartbeats_that_no_member_of_a_share_group_may_send(wire):
     if wire.level:
         return
-    wire.topic("t", 1)
+    known_topic(wire, "t", 1)
     member = id_of("a", wire)
     yield beat(wire, "", 0, "t")
     yield beat(wire, member, 0)
@@ -152,7 +152,7 @@ def heartbeats_that_no_member_of_a_share_group_may_send(wire):
 def a_share_group_is_of_no_other_type(wire):
     if wire.level:
         return
-    topic = wire.topic("t", 1)
+    topic = known_topic(wire, "t", 1)
     member, group = id_of("a", wire), wire.name("g")
     joined(wire, member, "t", partitions=1)
     yield join(group)
@@ -181,7 +181,7 @@ def a_share_group_is_of_no_other_type(wire):
 def a_group_of_another_type_is_no_share_group(wire):
     if wire.level:
         return
-    wire.topic("t", 1)
+    known_topic(wire, "t", 1)
     joined(wire, id_of("s", wire), "t", partitions=1, group="s")  # Kafka makes the topic of states
     wire.ask(enter(wire, id_of("m", wire), "t", group="c"), 1)
     answer = wire.ask(join(wire.name("k")), 5)
@@ -199,20 +199,22 @@ def a_group_of_another_type_is_no_share_group(wire):
 def start_offsets_of_a_share_group(wire):
     if wire.level:
         return
-    wire.topic("t", 2)
-    wire.topic("u", 1)
+    known_topic(wire, "t", 2)
+    known_topic(wire, "u", 1)
+    known_topic(wire, "v", 1)
     member = id_of("a", wire)
     yield offsets(wire)
     yield offsets(wire, ("t", [0]))
     yield delete_offsets(wire, "t")
     yield alter(wire, {("t", 0): 0, ("nothing", 0): 0})
     yield alter(wire, {("t", 9): 0})
+    yield alter(wire, {("t", 1): 0})  # else Kafka 4.2 begins there by share.auto.offset.reset (KAFKA-20742)
     yield offsets(wire, ("t", [0]))
-    joined(wire, member, "t", partitions=2)
+    joined(wire, member, "t", "v", partitions=3)
     yield alter(wire, {("t", 0): 0})
     yield delete_offsets(wire, "t")
     wire.ask(beat(wire, member, -1))
-    yield offsets(wire, ("t", [0, 1]), ("u", [0]))
+    yield offsets(wire, ("t", [0, 1]), ("u", [0]), ("v", [0]))
     yield offsets(wire)
     yield alter(wire, {("t", 1): 0})
     yield delete_offsets(wire, "u")

@@ -170,6 +170,7 @@ def test_the_next_coordinator_goes_on_with_an_initialization(coordinate, told):
         groups.persister.open.set()
         await settle()
         assert told(await again.share_beat("a", joined.member_epoch)) == {"t": [0]}
+        assert again.persister.states[key("t", 0)].start_offset == -1
         await again.coordinator.stop()
 
     coordinate(scenario)
