@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import time
@@ -59,8 +60,9 @@ _ASK_AGAIN = (
 class Wire:
     """A connection to one broker, with one level: each request has the API's lowest version plus `level`."""
 
-    def __init__(self, bootstrap: str, level: int, prefix: str) -> None:
+    def __init__(self, bootstrap: str, level: int, prefix: str, client_id: str = "compat") -> None:
         host, _, port = bootstrap.rpartition(":")
+        self._client_id = client_id
         self._address = (host, int(port))
         self._correlation = 0
         self.level = level
@@ -90,9 +92,21 @@ class Wire:
         return answer
 
     def _exchange(self, request: Request, version: int) -> Any:
+        return self.receive(self.send(request, version))
+
+    def send(self, request: Request, version: int) -> RequestHeader:
+        """Send a request whose answer can be late. `receive` needs the header that this returns."""
         self._correlation += 1
-        header = RequestHeader(request.api_key, version, self._correlation, "compat")
+        header = RequestHeader(request.api_key, version, self._correlation, self._client_id)
         self._socket.sendall(b"".join(encode_request(header, request)))
+        return header
+
+    def has_answer(self) -> bool:
+        """Whether an answer has begun to arrive, or the broker has closed the connection."""
+        return bool(select.select([self._socket], [], [], 0)[0])
+
+    def receive(self, header: RequestHeader) -> Any:
+        """Return the answer to the oldest request without one; None if the broker gave none in time."""
         try:
             return parse_response(header, self._receive(struct.unpack(">i", self._receive(4))[0]))
         except (ConnectionError, TimeoutError):
@@ -139,6 +153,19 @@ class Wire:
 
     def topic_id(self, name: str) -> bytes:
         return next(topic_id for topic_id, known in self._topics.items() if known == name)
+
+    def another(self, client_id: str) -> Wire:
+        """Return a second connection to the broker, of the client with this id."""
+        host, port = self._address
+        return Wire(f"{host}:{port}", self.level, self._prefix, client_id)
+
+    def call(self, made_up: Any, name: str) -> None:
+        """Give a name to an id that the broker has made up. The other broker's id gets the same name."""
+        self._made_up.setdefault(made_up, name)
+
+    def name_of(self, made_up: Any) -> str | None:
+        """Return the name of an id that the broker has made up; None if it has none yet."""
+        return self._made_up.get(made_up)
 
     def plain(self, answer: Any, field: str = "") -> Any:
         """Return the answer as dicts and lists, without fields that may differ between correct answers."""

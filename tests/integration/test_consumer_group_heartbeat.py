@@ -82,6 +82,11 @@ def test_classic_group_is_not_described_as_a_consumer_group(wire, join, group_id
     assert group.error_message == f"Group {group_id} is not a consumer group."
 
 
+def test_empty_group_id_is_not_described(wire):
+    (group,) = wire(ConsumerGroupDescribeRequest(group_ids=[""])).groups
+    assert (group.group_id, group.error_code) == ("", ErrorCode.INVALID_GROUP_ID)
+
+
 def test_feature_at_level_0_takes_the_protocol_away(connect):
     with BarnabasBroker() as broker:
         wire = connect(broker)

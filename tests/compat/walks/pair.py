@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.compat.wire import PATIENCE_SECONDS, Wire, differences, error_codes
@@ -68,15 +68,28 @@ class Pair:
             mine, theirs = (
                 self._ask(wire, make(wire, number), version) for number, wire in enumerate(self.wires)
             )
-            plain = [shape(wire.plain(each)) for wire, each in zip(self.wires, (mine, theirs), strict=True)]
-            found = list(differences(*plain))
+            found = self._differences((mine, theirs), shape)
             if not found or time.monotonic() > deadline:
                 break
             time.sleep(0.01)
+        self._tell(told, theirs, found)
+        return mine, theirs
+
+    def compare(
+        self, answers: Sequence[Any], told: str, shape: Callable[[Any], Any] = lambda plain: plain
+    ) -> None:
+        """Compare the answers of Barnabas and Kafka to one request: see `ask`."""
+        self._tell(told, answers[1], self._differences(answers, shape))
+
+    def _differences(self, answers: Sequence[Any], shape: Callable[[Any], Any]) -> list[str]:
+        plain = [shape(wire.plain(answer)) for wire, answer in zip(self.wires, answers, strict=True)]
+        return list(differences(*plain))
+
+    def _tell(self, told: str, theirs: Any, found: list[str]) -> None:
+        """Add a request to the walk's story. Raise Different if there are differences."""
         self._told.append(f"{told} -> {sorted(set(error_codes(theirs)))}")
         if found:
             raise Different("\n    ".join(["", *found, "after", *self._told[-25:]]))
-        return mine, theirs
 
     def _ask(self, wire: Wire, request: Request, version: int | None) -> Any:
         """Return the answer to a request. Ask again while an earlier change of the transaction goes on."""

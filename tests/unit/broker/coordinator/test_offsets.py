@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import struct
 
+from tests.unit.broker.coordinator.conftest import subscription
+
 from barnabas.base.errors import ErrorCode, KafkaError
 
 DAY = 86_400
@@ -186,6 +188,19 @@ def test_offsets_of_subscribed_topics_cannot_be_deleted(coordinate):
         outcome = await groups.delete_offsets(("t", 0), ("u", 0), ("u", 1))
         assert outcome == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE]
         assert (groups.committed("t"), groups.committed("u")) == (5, None)
+
+    coordinate(scenario)
+
+
+def test_changed_subscription_counts_when_the_next_generation_begins(coordinate):
+    async def scenario(groups):
+        (leader, follower), _ = await groups.stable(2)  # they subscribe to t
+        one = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
+        changed = groups.join(follower, protocols={"range": subscription("u")})
+        assert await groups.delete_offsets(("t", 0), ("u", 0)) == one, "the leader has not joined again"
+        groups.join(leader, protocols={"range": subscription("u")})
+        await changed
+        assert await groups.delete_offsets(("t", 0), ("u", 0)) == one[::-1]
 
     coordinate(scenario)
 

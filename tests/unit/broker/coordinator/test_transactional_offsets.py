@@ -152,6 +152,27 @@ def test_member_of_a_group_that_is_gone_is_refused(coordinate):
     coordinate(scenario)
 
 
+def test_only_a_producer_without_an_instance_id_commits_from_outside_a_consumer_group(coordinate):
+    async def scenario(groups):
+        groups.topics(t=1)
+        await groups.enter("m", "t")
+        assert commit(groups, 7) == ErrorCode.NONE
+        assert commit(groups, 7, instance="i") == ErrorCode.UNKNOWN_MEMBER_ID
+
+    coordinate(scenario)
+
+
+def test_member_of_the_consumer_protocol_commits_in_its_epoch(coordinate):
+    async def scenario(groups):
+        groups.topics(t=1)
+        joined = await groups.enter("m", "t")
+        assert commit(groups, 7, member="m", generation=joined.member_epoch) == ErrorCode.NONE
+        # TxnOffsetCommit has no STALE_MEMBER_EPOCH.
+        assert commit(groups, 7, member="m", generation=9) == ErrorCode.ILLEGAL_GENERATION
+
+    coordinate(scenario)
+
+
 def test_too_much_metadata_is_refused(coordinate):
     async def scenario(groups):
         assert commit(groups, 7, metadata="x" * 5000) == ErrorCode.OFFSET_METADATA_TOO_LARGE

@@ -43,7 +43,7 @@ from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
 )
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
+from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 from barnabas.kafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.kafka.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
@@ -355,13 +355,22 @@ class GroupShard:
     def leave(self, group_id: str, members: list[MemberIdentity]) -> Result[LeaveGroupResponse]:
         """Handle LeaveGroup. Return an outcome for each member.
 
-        Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, the group does not exist.
+        If the group does not exist, the outcome is UNKNOWN_MEMBER_ID for each of them.
         """
-        group = self._joinable(group_id)
+        group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self._consumers.classic_members.leave(group, members)
-        return self._membership.leave(group, members)
+        if isinstance(group, ClassicGroup):
+            return self._membership.leave(group, members)
+        outcomes = [
+            MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+            )
+            for member in members
+        ]
+        return Result(LeaveGroupResponse(members=outcomes))
 
     def _downgraded(self, classic: ClassicGroup, reason: str) -> None:
         """Complete the conversion of a consumer group to the classic group `classic`.
@@ -393,14 +402,15 @@ class GroupShard:
                 INVALID_GROUP_ID, the id of a new group is too long.
         """
         group = self.groups.get(request.group_id)
-        member_id, generation = request.member_id, request.generation_id_or_member_epoch
+        member_id, instance_id = request.member_id, request.group_instance_id
+        generation = request.generation_id_or_member_epoch
         knows_epochs = api_version >= _MEMBER_EPOCHS_FROM
         if isinstance(group, ClassicGroup):
-            self._membership.check_commit(
-                group, member_id, request.group_instance_id, generation, in_transaction=False
-            )
+            self._membership.check_commit(group, member_id, instance_id, generation, in_transaction=False)
         elif group is not None:
-            group.check_commit(member_id, generation, in_transaction=False, speaks_epochs=knows_epochs)
+            group.check_commit(
+                member_id, instance_id, generation, in_transaction=False, speaks_epochs=knows_epochs
+            )
         elif generation >= 0:  # else a consumer that assigns by itself: its first commit creates the group
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION)
         else:
@@ -416,17 +426,16 @@ class GroupShard:
 
         Raises:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-                STALE_MEMBER_EPOCH, or GROUP_ID_NOT_FOUND for a share group; or INVALID_GROUP_ID, the id of a
-                new group is too long.
+                or GROUP_ID_NOT_FOUND for a share group; or INVALID_GROUP_ID, the id of a new group is too
+                long.
         """
         group = self.groups.get(request.group_id)
-        member_id, generation = request.member_id, request.generation_id
+        member_id, instance_id = request.member_id, request.group_instance_id
+        generation = request.generation_id
         if isinstance(group, ClassicGroup):
-            self._membership.check_commit(
-                group, member_id, request.group_instance_id, generation, in_transaction=True
-            )
+            self._membership.check_commit(group, member_id, instance_id, generation, in_transaction=True)
         elif group is not None:
-            group.check_commit(member_id, generation, in_transaction=True, speaks_epochs=True)
+            group.check_commit(member_id, instance_id, generation, in_transaction=True, speaks_epochs=True)
         elif generation >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         else:

@@ -81,6 +81,8 @@ def _check_topics(group: DescribedGroup, access: Access) -> None:
 
 
 def _describe(groups: GroupCoordinator, view: BrokerView, group_id: str) -> DescribedGroup:
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     group = groups.group(group_id)
     if not isinstance(group, ConsumerGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")

@@ -6,7 +6,6 @@ which the coordinator logs (KIP-800).
 
 from __future__ import annotations
 
-from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.awaitables import MaybeAwaitable, then
 from barnabas.broker.coordinator import GroupCoordinator
 from barnabas.broker.server.requests.api import handles
@@ -17,7 +16,6 @@ from barnabas.kafka.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
-    MemberResponse,
 )
 from barnabas.kafka.security.acls import Operation
 
@@ -25,23 +23,7 @@ from barnabas.kafka.security.acls import Operation
 _BATCHED_FROM = 3
 
 
-def _failed(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:
-    if error.code is ErrorCode.UNKNOWN_MEMBER_ID and request.members:
-        # The group does not exist, so none of them is a member.
-        return LeaveGroupResponse(
-            members=[
-                MemberResponse(
-                    member_id=member.member_id,
-                    group_instance_id=member.group_instance_id,
-                    error_code=error.code,
-                )
-                for member in request.members
-            ]
-        )
-    return LeaveGroupResponse(error_code=error.code)
-
-
-@handles(LeaveGroupRequest, needs=[Group(Operation.READ)], on_error=_failed, confirmed_by=group_coordinator())
+@handles(LeaveGroupRequest, needs=[Group(Operation.READ)], confirmed_by=group_coordinator())
 def leave_group(
     groups: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest
 ) -> MaybeAwaitable[LeaveGroupResponse]:
@@ -52,9 +34,5 @@ def leave_group(
 
 
 def _single(answer: LeaveGroupResponse) -> LeaveGroupResponse:
-    """Convert a response to the form of versions below v3, which has only an error.
-
-    The error is the error of the whole response `answer`. If the whole response has no error, it is the error
-    of the only member.
-    """
-    return LeaveGroupResponse(error_code=answer.error_code or answer.members[0].error_code)
+    """Convert a response to the form of versions below v3: the error of the only member is that of all."""
+    return LeaveGroupResponse(error_code=answer.members[0].error_code)

@@ -15,7 +15,7 @@ from barnabas.kafka.protocol.messages.describe_groups import DescribeGroupsReque
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest
-from barnabas.kafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.kafka.protocol.messages.leave_group import LeaveGroupRequest
 from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
 from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -54,14 +54,6 @@ def test_join_keeps_the_member_id(fail):
 )
 def test_whole_answers_bear_the_error(fail, request_):
     assert fail(request_).error_code == LOADING
-
-
-def test_leaving_a_group_that_is_not_there_is_told_each_member(fail):
-    request = LeaveGroupRequest(members=[MemberIdentity(member_id="m", group_instance_id="i")])
-    answer = fail(request, ErrorCode.UNKNOWN_MEMBER_ID)
-    (member,) = answer.members
-    assert (answer.error_code, member.member_id, member.group_instance_id) == (0, "m", "i")
-    assert member.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_commit_is_refused_partition_by_partition(fail):

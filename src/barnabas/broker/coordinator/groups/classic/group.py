@@ -26,6 +26,14 @@ from barnabas.kafka.protocol.messages.sync_group import SyncGroupResponse
 from barnabas.kafka.protocol.records.group_metadata import GroupMetadataValue
 
 
+class _Everything:
+    def __contains__(self, _item: object) -> bool:
+        return True
+
+
+EVERYTHING = _Everything()
+
+
 class ClassicGroup:
     """A classic group. Its shard owns it.
 
@@ -45,6 +53,8 @@ class ClassicGroup:
         self.protocol: str | None = None
         self.leader: str | None = None
         self.members = Members(held)
+        #: the topics that members subscribed to when the generation began; every topic if that is unknown
+        self._topics: Container[str] = EVERYTHING
         #: member ids that JoinGroup returned with MEMBER_ID_REQUIRED: their second JoinGroup is pending
         self.pending: set[str] = set()
         #: members of this generation that have not sent SyncGroup
@@ -91,19 +101,20 @@ class ClassicGroup:
         return protocol_type == self.protocol_type and self.members.has_in_common(protocols)
 
     def topics_in_use(self) -> Container[str]:
-        """Return the topics that members subscribe to.
+        """Return the topics that members subscribed to when the generation began.
 
-        If the protocol type is not "consumer", the result is empty. If a subscription cannot be decoded, the
-        result contains every topic.
+        If the protocol type is not "consumer", the result is empty. Before the first generation, and if a
+        subscription cannot be decoded, the result contains every topic.
         """
+        return self._topics if self.is_consumer_group else ()
+
+    def _subscribed(self) -> Container[str]:
         topics: set[str] = set()
-        if not self.is_consumer_group:
-            return topics
         for member in self.members:
             try:
                 topics |= subscribed_topics(member.metadata(self.protocol))
             except ValueError:
-                return _Everything()
+                return EVERYTHING
         return topics
 
     def offsets_idle_since(self) -> Callable[[CommittedOffset], int] | None:
@@ -192,6 +203,7 @@ class ClassicGroup:
         """
         self.generation += 1
         self.protocol = self.members.select_protocol()
+        self._topics = self._subscribed()
         self.pending_sync = {member.member_id for member in self.members}
         self.enter(Action.COMPLETE_JOIN, now_ms)
 
@@ -253,6 +265,7 @@ class ClassicGroup:
         replaces the earlier one.
         """
         self.protocol_type = value.protocol_type or None
+        begins = value.generation != self.generation
         self.generation = value.generation
         self.protocol = value.protocol
         stored = {record.member_id for record in value.members}
@@ -270,12 +283,9 @@ class ClassicGroup:
         for member in self.members:
             if member.member_id not in stored:
                 self.remove(member)
+        if begins or not stored:
+            self._topics = self._subscribed()
         self.leader = value.leader
         self.store_failures = 0
         action = self.react(Event.STORED if stored else Event.EMPTIED)
         self.enter(action, value.current_state_timestamp)
-
-
-class _Everything:
-    def __contains__(self, _item: object) -> bool:
-        return True

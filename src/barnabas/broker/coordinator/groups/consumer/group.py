@@ -140,14 +140,23 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
     # --- commits and fetches of offsets ---
 
-    def check_commit(self, member_id: str, epoch: int, *, in_transaction: bool, speaks_epochs: bool) -> None:
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        *,
+        in_transaction: bool,
+        speaks_epochs: bool,
+    ) -> None:
         """Check that the sender of a request may commit offsets.
 
         A sender with a negative epoch may commit while the group is empty. In a transaction, a sender with a
-        negative epoch and no member id may always commit.
+        negative epoch, no member id and no instance id may always commit.
 
         Args:
             member_id: id in the request; empty for a sender that is not in the group.
+            instance_id: instance id in the request. The member need not have it.
             epoch: epoch of the member; negative for a sender that is not in the group.
             in_transaction: whether the request is TxnOffsetCommit.
             speaks_epochs: whether members of the consumer protocol can use the request's version.
@@ -155,9 +164,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, the sender is not a member; UNSUPPORTED_VERSION, a member of the
                 consumer protocol uses an old version outside of a transaction; STALE_MEMBER_EPOCH or (for a
-                member of the classic protocol) ILLEGAL_GENERATION, `epoch` is not the member's epoch.
+                member of the classic protocol, or in a transaction) ILLEGAL_GENERATION, `epoch` is not the
+                member's epoch.
         """
-        if epoch < 0 and (self.is_empty or (in_transaction and not member_id)):
+        is_outside = not member_id and instance_id is None
+        if epoch < 0 and (self.is_empty or (in_transaction and is_outside)):
             return
         member = self.member(member_id)
         if not in_transaction and not speaks_epochs and member.classic is None:
@@ -165,7 +176,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                 ErrorCode.UNSUPPORTED_VERSION,
                 "OffsetCommit below version 9 does not know members of the consumer protocol",
             )
-        _check_epoch(member, epoch)
+        _check_epoch(member, epoch, knows_stale=not in_transaction)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Check that the sender of a request may read the group's committed offsets.
@@ -228,11 +239,16 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             count(self._votes, member.assignor, change)
 
 
-def _check_epoch(member: ConsumerMember, epoch: int) -> None:
+def _check_epoch(member: ConsumerMember, epoch: int, *, knows_stale: bool = True) -> None:
+    """Raise KafkaError if `epoch` is not the member's epoch.
+
+    If `knows_stale` is true, the error for a member of the consumer protocol is STALE_MEMBER_EPOCH. In all
+    other cases it is ILLEGAL_GENERATION.
+    """
     if epoch != member.epoch:
-        code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+        is_stale = knows_stale and member.classic is None
         raise KafkaError(
-            code,
+            ErrorCode.STALE_MEMBER_EPOCH if is_stale else ErrorCode.ILLEGAL_GENERATION,
             f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.",
         )
 
