@@ -56,13 +56,13 @@ def _watermark_over_committed_isr() -> Iterator[None]:
     "proposal-forgotten", "a proposal counts no more once a state comes, though of the same partition epoch"
 )
 def _proposal_forgotten() -> Iterator[None]:
-    take_state = InSyncReplicas.take_state
+    take_state = InSyncReplicas.update
 
     def taking(self: InSyncReplicas, state: PartitionState) -> None:
         self._proposed, self._unsettled = None, frozenset()
         take_state(self, state)
 
-    with replaced((InSyncReplicas, "take_state", taking)):
+    with replaced((InSyncReplicas, "update", taking)):
         yield
 
 
@@ -192,21 +192,21 @@ def _epoch_of_same_leader_missed() -> Iterator[None]:
 
 @_bug("late-replies", "a follower takes replies of earlier epochs and offsets (KAFKA-18991)")
 def _late_replies() -> Iterator[None]:
-    take, begin = ReplicaFetcher._take, Followed.__init__
+    take, begin = ReplicaFetcher._process_partition, Followed.__init__
 
     def begun(self: Followed, partition: Partition) -> None:
         begin(self, partition)
-        self.told_in = 0
+        self.requested_in = 0
 
     def taking(self: ReplicaFetcher, followed: Followed, data: Any, written: list[Followed]) -> None:
         followed.leader_epoch = followed.partition.leader_epoch
-        followed.told_offset = followed.partition.log.log_end_offset
+        followed.requested_offset = followed.partition.log.log_end_offset
         take(self, followed, data, written)
 
     with replaced(
         (Followed, "__init__", begun),
-        (Followed, "forget_told", lambda self: None),
-        (ReplicaFetcher, "_take", taking),
+        (Followed, "invalidate_requests", lambda self: None),
+        (ReplicaFetcher, "_process_partition", taking),
     ):
         yield
 

@@ -35,8 +35,12 @@ class Joining:
     @contextmanager
     def observing(self) -> Iterator[None]:
         """Observe each partition in a fetch, each reply, each append and each truncation of a follower."""
-        tell, append, note_truncation = Followed.tell, Follower.append, PartitionLog.note_truncation
-        take, advance = ReplicaFetcher._take, PartitionLog.advance_high_watermark
+        tell, append, note_truncation = (
+            Followed.request_position,
+            Follower.append,
+            PartitionLog.note_truncation,
+        )
+        take, advance = ReplicaFetcher._process_partition, PartitionLog.advance_high_watermark
         follow = ReplicaFetcher.follow
 
         def advancing(log: PartitionLog, offset: Offset) -> bool:
@@ -71,8 +75,8 @@ class Joining:
             note_truncation(log, end)
 
         with replaced(
-            (Followed, "tell", telling),
-            (ReplicaFetcher, "_take", taking),
+            (Followed, "request_position", telling),
+            (ReplicaFetcher, "_process_partition", taking),
             (ReplicaFetcher, "follow", following),
             (Follower, "append", appending),
             (PartitionLog, "note_truncation", ending),
@@ -97,7 +101,7 @@ class Joining:
         """
         log = followed.partition.log
         is_heeded = followed.partition.follower(followed.leader_epoch) is not None
-        if is_heeded and log.log_end_offset == followed.told_offset:
+        if is_heeded and log.log_end_offset == followed.requested_offset:
             self._check_asked(log, followed.leader_epoch, "a reply")
 
     def _check_asked(self, log: PartitionLog, leader_epoch: LeaderEpoch, what: str) -> None:

@@ -78,7 +78,7 @@ def connect(dispatcher: Dispatcher) -> tuple[ClientSession, Transport]:
         begin=lambda: dispatcher.serve,
         admit=lambda session: 0.0,
         forget=lambda session: None,
-        closings=SimpleNamespace(line=lambda host, reason, now: None),
+        close_log=SimpleNamespace(line=lambda host, reason, now: None),
     )
     session, transport = ClientSession(host, 1), Transport()
     session.connection_made(transport)

@@ -273,7 +273,7 @@ class LogModel(RuleBasedStateMachine):
                 self.directory.recovery_point_checkpoint().run()
                 self.directory.log_start_checkpoint().run()
             except OSError as error:
-                self.directory.env.judge("a checkpoint", error)
+                self.directory.env.handle_error("a checkpoint", error)
                 self.offline = self.log.is_offline
 
     # --- drop ---

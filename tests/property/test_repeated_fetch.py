@@ -123,7 +123,7 @@ class World:
             topic: {n: each for n, each in partitions.items() if n != index}
             for topic, partitions in self.manager.found.items()
         }
-        self.replicas[index].partition.take_down(error)
+        self.replicas[index].partition.close(error)
 
     def end(self) -> None:
         for session, _ in self.sides:

@@ -82,7 +82,7 @@ def test_a_rejected_row_leaves_the_row_before_it_of_the_same_key(
     assert (letter.key(), json.loads(letter.value() or b"")) == (b"1", {"id": 1, "age": -1})
 
 
-@pytest.mark.parametrize("step", ["take_over", "deliver", "delivered"])
+@pytest.mark.parametrize("step", ["publish", "deliver", "delivered"])
 def test_a_driver_that_dies_between_batch_and_dead_letters_neither_loses_nor_doubles_either(
     shop: dict[str, str],
     derby: Derby,

@@ -148,7 +148,7 @@ class Died(Exception):
     """Simulates the end of the driver."""
 
 
-@pytest.mark.parametrize("step", ["prepare", "fill", "take_over", "_commit", "clean_up"])
+@pytest.mark.parametrize("step", ["prepare", "fill", "publish", "_commit", "clean_up"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_driver_that_dies_at_any_step_neither_loses_nor_doubles_rows(
     derby: Derby, rows: Any, monkeypatch: pytest.MonkeyPatch, step: str, moment: str
@@ -176,7 +176,7 @@ def test_a_driver_that_dies_at_any_step_neither_loses_nor_doubles_rows(
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_a_driver_and_its_jvm_killed_between_the_steps_neither_lose_nor_double_rows(tmp_path: Path) -> None:
-    steps = ["prepare", "fill", "_commit", "take_over", "clean_up"]
+    steps = ["prepare", "fill", "_commit", "publish", "clean_up"]
     for number, step in enumerate(steps):
         done = _victim(tmp_path, str(number), step)
         assert done.returncode == -signal.SIGKILL, done.stderr
@@ -205,16 +205,16 @@ def test_an_attempt_that_was_taken_for_dead_writes_nothing_any_more(derby: Derby
         late.prepare()
         jdbc.write_batch(sink, rows(1), "query-1", 0)
         late.fill()  # Spark makes the table again
-        late.take_over()
+        late.publish()
         late.clean_up()
     with jdbc._Attempt(sink, rows(2), "query-1", 1).open() as late:
         late.prepare()
         late.fill()
         with jdbc._Attempt(sink, rows(2), "query-1", 1).open() as other:
             other.prepare()
-            late.take_over()
+            late.publish()
             other.fill()
-            other.take_over()
+            other.publish()
             other.clean_up()
             late.clean_up()
     assert derby.people == [(1, "a"), (2, "a")]

@@ -272,7 +272,7 @@ class Brokers:
         if broker not in self._addresses:
             raise ClientError(_unknown(broker, self._addresses))
         address = self._addresses[broker]
-        connection = self._pool.take(address, deadline, self._learn)
+        connection = self._pool.acquire(address, deadline, self._learn)
         try:
             connection.wait_for(answer_time(deadline, None))
             connection.send(request, at_most=at_most)
@@ -381,17 +381,17 @@ class Brokers:
         Raises:
             ClientError: the broker accepts no connection, or does not answer. Errors of `use` pass through.
         """
-        connection = self._pool.take(address, deadline, self._learn)
+        connection = self._pool.acquire(address, deadline, self._learn)
         connection.wait_for(answer_time(deadline, patience))
         try:
             answer = use(connection)
         except KafkaError:
-            self._pool.give_back(address, connection)
+            self._pool.release(address, connection)
             raise
         except BaseException:
             connection.close()
             raise
-        self._pool.give_back(address, connection)
+        self._pool.release(address, connection)
         return answer
 
     def _deadline(self, given: float | None) -> float:

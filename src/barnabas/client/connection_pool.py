@@ -35,7 +35,7 @@ class ConnectionPool:
         for connection in itertools.chain(*idle.values()):
             connection.close()
 
-    def take(
+    def acquire(
         self, address: Address, deadline: float, on_open: Callable[[BrokerConnection, Address], None]
     ) -> BrokerConnection:
         """Return a connection to the broker at `address`: an idle one, or a new one.
@@ -67,7 +67,7 @@ class ConnectionPool:
             raise
         return connection
 
-    def give_back(self, address: Address, connection: BrokerConnection) -> None:
+    def release(self, address: Address, connection: BrokerConnection) -> None:
         """Put a connection without a pending request back into the pool, or close it if the pool is full."""
         with self._lock:
             idle = self._idle.setdefault(address, [])
@@ -107,7 +107,7 @@ class PendingResponse:
         except ClientError:
             self._connection.close()
             raise
-        self._pool.give_back(self._address, self._connection)
+        self._pool.release(self._address, self._connection)
         return response
 
     def abandon(self) -> None:

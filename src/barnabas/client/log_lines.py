@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-from barnabas.client.timestamps import MONTHS, iso_timestamp, starts_with_timestamp, take_timestamp
+from barnabas.client.timestamps import MONTHS, iso_timestamp, parse_timestamp, starts_with_timestamp
 
 Fields = dict[str, Any]
 
@@ -173,7 +173,7 @@ def _access(line: str) -> Fields | None:
     if match is None:
         return None
     parts = match.groupdict()
-    taken = take_timestamp(parts.pop("time"))
+    taken = parse_timestamp(parts.pop("time"))
     if taken is None:
         return None
     status = int(parts["status"])
@@ -193,7 +193,7 @@ def _klog(line: str) -> Fields | None:
     if match is None:
         return None
     letter, month, day, time, pid, where = match.groups()
-    taken = take_timestamp(f"{MONTHS[(int(month) - 1) % 12]} {day} {time}")
+    taken = parse_timestamp(f"{MONTHS[(int(month) - 1) % 12]} {day} {time}")
     return {
         "level": _BY_LETTER[letter],
         "timestamp": taken[0] if taken else None,
@@ -245,7 +245,7 @@ def _header(line: str, *, inside: bool = False) -> Fields:
         fields["program"] = line[: prefix.end()].rstrip()
         at = prefix.end()
     bracket = line.startswith("[", at)
-    taken = take_timestamp(line, at + bracket)
+    taken = parse_timestamp(line, at + bracket)
     if taken is not None and (not bracket or line.startswith("]", taken[1])):
         fields["timestamp"], at = taken[0], taken[1] + bracket
         container = None if inside else _CONTAINER.match(line, at + 1)

@@ -12,7 +12,7 @@ from barnabas.client.log_lines import has_header
 #: is lost. With these limits the record's JSON stays below the default of max.message.bytes, even if JSON
 #: escapes every character.
 MAX_LINES = 1_000
-MAX_BYTES = 128 * 1024
+MAX_CHARACTERS = 128 * 1024
 
 _TRACEBACK = "Traceback (most recent call last)"
 _TRACE_LINE = re.compile(
@@ -47,7 +47,8 @@ class LineGrouper(Generic[P]):
     - belongs to the current record if the line is indented, blank, or part of a Java or Python stack trace;
     - starts a new record in all other cases.
 
-    Any line starts a new record if the current one would exceed `MAX_LINES` lines or `MAX_BYTES` characters.
+    Any line starts a new record if the current one would exceed `MAX_LINES` lines or `MAX_CHARACTERS`
+    characters.
     """
 
     def __init__(self) -> None:
@@ -69,7 +70,7 @@ class LineGrouper(Generic[P]):
         finished = None
         headed = has_header(line)
         full = self._open is not None and (
-            len(self._open.lines) >= MAX_LINES or self._open.size + len(line) > MAX_BYTES
+            len(self._open.lines) >= MAX_LINES or self._open.size + len(line) > MAX_CHARACTERS
         )
         if self._open is not None and (full or not self._continues(line, headed)):
             finished = self.flush()

@@ -37,7 +37,7 @@ _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 Given = Mapping[str, str]
 
 
-def refuse(name: str, value: object, cure: str) -> ConfigError:
+def invalid_setting(name: str, value: object, cure: str) -> ConfigError:
     """Return the error for an invalid setting, on one line and without secrets.
 
     `cure` is the end of the text: what the user can do.
@@ -59,7 +59,7 @@ def security_of(given: Given) -> ConnectionSecurity:
         return ConnectionSecurity()
     for name, cure in ONLY_LIBRDKAFKA.items():
         if name in given:
-            raise refuse(name, given[name], cure)
+            raise invalid_setting(name, given[name], cure)
     return ConnectionSecurity(
         _tls(given) if protocol.endswith("ssl") else None,
         _sasl(given) if protocol.startswith("sasl_") else None,
@@ -106,7 +106,7 @@ def _load(given: Given, name: str, load: Callable[[str], object]) -> None:
         try:
             load(given[name])
         except (OSError, ValueError) as error:
-            raise refuse(name, given[name], f"it cannot be used: {error}") from None
+            raise invalid_setting(name, given[name], f"it cannot be used: {error}") from None
 
 
 def _load_ca(context: ssl.SSLContext, where: str) -> None:
@@ -151,7 +151,7 @@ def _sasl(given: Given) -> Sasl:
     elif mechanism == "OAUTHBEARER":
         begin = partial(oauthbearer, _token(given), _pairs(given.get("sasl.oauthbearer.extensions", ""), ","))
     else:
-        raise refuse("sasl.mechanism", mechanism, f"use PLAIN, {', '.join(_SCRAM)} or OAUTHBEARER")
+        raise invalid_setting("sasl.mechanism", mechanism, f"use PLAIN, {', '.join(_SCRAM)} or OAUTHBEARER")
     return Sasl(mechanism, begin)
 
 
@@ -159,7 +159,7 @@ def _token(given: Given) -> Callable[[], str]:
     if given.get("sasl.oauthbearer.method", "default").lower() == "oidc":
         grant = given.get("sasl.oauthbearer.grant.type", "client_credentials")
         if grant != "client_credentials":
-            raise refuse("sasl.oauthbearer.grant.type", grant, "use client_credentials")
+            raise invalid_setting("sasl.oauthbearer.grant.type", grant, "use client_credentials")
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         _trust(tls, given, "https.ca.pem", "https.ca.location")
         return partial(
@@ -172,7 +172,7 @@ def _token(given: Given) -> Callable[[], str]:
         )
     if given.get("enable.sasl.oauthbearer.unsecure.jwt", "false").lower() not in _TRUE:
         method = given.get("sasl.oauthbearer.method", "default")
-        raise refuse("sasl.oauthbearer.method", method, "set it to oidc, and a token's endpoint")
+        raise invalid_setting("sasl.oauthbearer.method", method, "set it to oidc, and a token's endpoint")
     return _unsecured(_pairs(given.get("sasl.oauthbearer.config", ""), " "))
 
 

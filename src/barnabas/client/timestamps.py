@@ -39,7 +39,7 @@ _FORMS = tuple(
 )
 
 
-def take_timestamp(text: str, start: int = 0) -> tuple[str, int] | None:
+def parse_timestamp(text: str, start: int = 0) -> tuple[str, int] | None:
     """Return the timestamp at `start` of a log line, converted to ISO 8601, and the position after it.
 
     For example, ``10/Oct/2025:13:55:36 +0200`` becomes ``2025-10-10T13:55:36+02:00``. The result has a time
@@ -69,7 +69,7 @@ def iso_timestamp(value: object) -> str | None:
     if isinstance(value, dict):  # MongoDB's {"$date": ...}
         value = value.get("$date")
     if isinstance(value, str):
-        taken = take_timestamp(value.strip())
+        taken = parse_timestamp(value.strip())
         if taken is not None:
             return taken[0]
         try:

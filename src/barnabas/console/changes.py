@@ -99,7 +99,9 @@ def _reset_offsets(view: ClusterView, wanted: Wanted) -> Change:
     group, topic = text_of(wanted, "group"), text_of(wanted, "topic")
     to = text_of(wanted, "to")
     numbers = _partitions(wanted)
-    led = {p: leader for p, leader in view.led([topic]).items() if numbers is None or p.partition in numbers}
+    led = {
+        p: leader for p, leader in view.leaders([topic]).items() if numbers is None or p.partition in numbers
+    }
     if not led:
         raise QueryError(f"topic={topic[:40]}: it has no such partitions")
     is_share = view.admin.describe_group(group).type == "share"

@@ -94,7 +94,7 @@ class TopicReader:
                 for group, own in self._offsets.items()
                 if group in self._groups
             },
-            "queues": {group: self._queue(group, hands, led) for group, hands in self._sharing.items()},
+            "queues": {group: self._queue(group, members, led) for group, members in self._sharing.items()},
             "producers": self._producers,
         }
 
@@ -158,7 +158,7 @@ class TopicReader:
         }
 
     def _queue(
-        self, group: str, hands: list[str], led: dict[TopicPartition, int]
+        self, group: str, members: list[str], led: dict[TopicPartition, int]
     ) -> dict[int, dict[str, Any]]:
         """Return a share group's records in flight, by partition number.
 
@@ -166,7 +166,7 @@ class TopicReader:
         offset), the numbers that `queue.counts` returns, and ``batches``: the last `_MOST_RANGES` ranges of
         records. A range is [first offset, last offset, delivery state, deliveries, member].
 
-        `hands` is a list of member ids, to which the function adds new members. The member in a range is a
+        `members` is a list of member ids, to which the function adds new members. The member in a range is a
         position in this list, from 1; None if no member has locked the range.
         """
         described = in_flight(self._view.brokers, group, led, led) or {}
@@ -174,10 +174,10 @@ class TopicReader:
         for place, records in described.items():
             batches = []
             for batch in records.batches[-_MOST_RANGES:]:
-                if batch.member is not None and batch.member not in hands:
-                    hands.append(batch.member)
-                hand = None if batch.member is None else hands.index(batch.member) + 1
-                batches.append([*batch[:4], hand])
+                if batch.member is not None and batch.member not in members:
+                    members.append(batch.member)
+                number = None if batch.member is None else members.index(batch.member) + 1
+                batches.append([*batch[:4], number])
             shown[place.partition] = {"start": records.start, **counts(records), "batches": batches}
         return shown
 

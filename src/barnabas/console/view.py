@@ -112,7 +112,7 @@ class ClusterView:
         named = [MetadataRequestTopic(name=name) for name in topics]
         return self._ask_metadata(MetadataRequest(topics=named, allow_auto_topic_creation=False))
 
-    def led(self, topics: Iterable[str]) -> dict[TopicPartition, BrokerId]:
+    def leaders(self, topics: Iterable[str]) -> dict[TopicPartition, BrokerId]:
         """Return the partitions of some topics that have a leader, with their leaders."""
         return live_leaders(self.metadata(topics).topics)
 

@@ -18,7 +18,7 @@ from barnabas.pipelines.errors import Location, PipelineError, explain, location
 from barnabas.pipelines.files import exists, has_files, make_folder
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step, Transform
 from barnabas.pipelines.refresh import Lookup
-from barnabas.pipelines.reset import PARQUET_LOG, remembers
+from barnabas.pipelines.reset import PARQUET_LOG, used_folder_error
 from barnabas.pipelines.session import SPARK_FAILS, answers
 from barnabas.pipelines.shared import Fanout, Output, can_share
 from barnabas.pipelines.sink_letters import Rejections
@@ -358,7 +358,7 @@ class _Builder:
         def start() -> StreamingQuery:
             self._check_not_shared_before(name)
             if options.parquet and is_forgotten(self._spark, checkpoint, options.parquet):
-                raise PipelineError(f"{name}: {remembers(options.parquet)}")
+                raise PipelineError(f"{name}: {used_folder_error(options.parquet)}")
             writer = writer_to(counted(rows), options, self._client, self._registry, rejections)
             writer = writer.queryName(name).option("checkpointLocation", checkpoint)
             if self._run.once:

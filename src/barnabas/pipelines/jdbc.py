@@ -184,7 +184,7 @@ class _Attempt:
                 self._leave_out(self._rejected_at_staging(error), error)
                 continue
             try:
-                self.take_over()
+                self.publish()
             except Py4JJavaError as error:
                 self._leave_out(self._rejected_at_take_over(error), error)
                 continue
@@ -218,7 +218,7 @@ class _Attempt:
         writer = rows.write.format("jdbc").options(**self._login)
         writer.option("dbtable", self._staging).mode("append").save()
 
-    def take_over(self) -> None:
+    def publish(self) -> None:
         """In one transaction, store the batch's number and move the staging table's rows to the target.
 
         Change nothing if the batch is written already, or a newer attempt has begun.

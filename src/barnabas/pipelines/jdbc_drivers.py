@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from barnabas.base.errors import ConfigError
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 
 #: driver classes by the URL's subprotocol, from the drivers' documentation
 _DRIVERS = {
@@ -73,7 +73,7 @@ def check_driver(url: str, driver: str, spark: Mapping[str, str]) -> None:
     for jar in _jars([*listed, *_of_spark()]):
         if _has(jar, file):
             return
-    raise refuse(
+    raise invalid_option(
         "jdbc",
         url,
         f"its driver {name} is in no jar that Spark loads: download the jar and name it by "

@@ -10,7 +10,7 @@ from types import UnionType
 from typing import Any, Self, get_args, get_type_hints
 
 from barnabas.base.errors import ConfigError
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 
 Texts = dict[str, str]
 
@@ -48,7 +48,7 @@ class Options:
         types = get_type_hints(cls)
         for name, value in given.items():
             if name not in types:
-                raise refuse(name, value, _advice(name, list(types)))
+                raise invalid_option(name, value, _advice(name, list(types)))
             _check_type(name, value, types[name])
         made = cls(**given)
         made.check()
@@ -74,13 +74,13 @@ class Options:
     def choose(self, name: str, allowed: tuple[str, ...]) -> None:
         value = getattr(self, name)
         if value not in allowed:
-            raise refuse(name, value, _advice(value, list(allowed)))
+            raise invalid_option(name, value, _advice(value, list(allowed)))
 
     def refuse_set(self, names: tuple[str, ...], why: str) -> None:
         """Raise ConfigError, with the reason `why`, if one of the options `names` is set."""
         for name in names:
             if value := getattr(self, name):
-                raise refuse(name, value, f"{why}: remove it")
+                raise invalid_option(name, value, f"{why}: remove it")
 
 
 @dataclass
@@ -137,20 +137,24 @@ class PipelineOptions(Options):
 
     def check(self) -> None:
         if self.name and not NAME.fullmatch(self.name):
-            raise refuse("name", self.name, "write letters, digits, - and _")
+            raise invalid_option("name", self.name, "write letters, digits, - and _")
         if "bootstrap.servers" in self.kafka:  # there it would win over --bootstrap-server
             given = self.kafka["bootstrap.servers"]
-            raise refuse("kafka.bootstrap.servers", given, "the brokers are named by the option bootstrap")
+            raise invalid_option(
+                "kafka.bootstrap.servers", given, "the brokers are named by the option bootstrap"
+            )
         if self.restarts < 0:
-            raise refuse("restarts", self.restarts, "write 0 or more")
+            raise invalid_option("restarts", self.restarts, "write 0 or more")
         if self.alert_lag < 0:
-            raise refuse("alert_lag", self.alert_lag, "write 0 or more")
+            raise invalid_option("alert_lag", self.alert_lag, "write 0 or more")
         for name in ("alert_after", "alert_stuck"):
             if not _DURATION.fullmatch(getattr(self, name).strip()):
                 cure = "write a number and a unit: `30 seconds`, `1 minute`"
-                raise refuse(name, getattr(self, name), cure)
+                raise invalid_option(name, getattr(self, name), cure)
         if self.status_topic and not TOPIC.fullmatch(self.status_topic):
-            raise refuse("status_topic", self.status_topic, "write letters, digits, ., _ and -, at most 249")
+            raise invalid_option(
+                "status_topic", self.status_topic, "write letters, digits, ., _ and -, at most 249"
+            )
 
 
 SOURCE_KINDS = ("topic", "files")
@@ -251,36 +255,44 @@ class SourceOptions(Options):
                 f"option schema is missing: {self.format} needs one, as `id BIGINT, at TIMESTAMP`"
             )
         if self.schema and self.format in ("raw", "text", "log"):
-            raise refuse("schema", self.schema, f"the columns of {self.format} are fixed: remove it")
+            raise invalid_option("schema", self.schema, f"the columns of {self.format} are fixed: remove it")
         check_registered(self, self.format)
         if self.format == "protobuf" and self.schema:
-            raise refuse("schema", self.schema, "protobuf is read by the newest of its subject: remove it")
+            raise invalid_option(
+                "schema", self.schema, "protobuf is read by the newest of its subject: remove it"
+            )
         if self.envelope:
             self.choose("envelope", ("debezium",))
             if self.kind != "topic" or self.format not in ("json", *REGISTERED):
-                raise refuse("envelope", self.envelope, "it goes with topics of json or a registered format")
+                raise invalid_option(
+                    "envelope", self.envelope, "it goes with topics of json or a registered format"
+                )
         if self.time_unit:
             self.choose("time_unit", ("ms", "us", "ns"))
             if not self.envelope or self.format != "json":
-                raise refuse("time_unit", self.time_unit, "it goes with envelope=debezium and format=json")
+                raise invalid_option(
+                    "time_unit", self.time_unit, "it goes with envelope=debezium and format=json"
+                )
         if self.format in REGISTERED and not self.subject:
             self.subject = f"{self.topic}-value"
         if self.dead_letter and self.format not in (*_DECLARED, "text", *REGISTERED):
-            raise refuse(
+            raise invalid_option(
                 "dead_letter", self.dead_letter, f"every record is valid as {self.format}: remove it"
             )
         if self.dead_letter and self.static:
-            raise refuse("dead_letter", self.dead_letter, "a static source has none: remove it")
+            raise invalid_option("dead_letter", self.dead_letter, "a static source has none: remove it")
         if self.refresh and not self.static:
-            raise refuse(
+            raise invalid_option(
                 "refresh", self.refresh, "a stream reads new records as they arrive: remove it, or set static"
             )
         if self.refresh and not self.refresh_s:
-            raise refuse("refresh", self.refresh, "write a number and a unit: `30 seconds`, `5 minutes`")
+            raise invalid_option(
+                "refresh", self.refresh, "write a number and a unit: `30 seconds`, `5 minutes`"
+            )
         if self.shared and self.static:
-            raise refuse("shared", self.shared, "a static source has no query of its own: remove it")
+            raise invalid_option("shared", self.shared, "a static source has no query of its own: remove it")
         if self.watermark and not self.watermark_parts:
-            raise refuse("watermark", self.watermark, "write a column and a delay: `at 10 minutes`")
+            raise invalid_option("watermark", self.watermark, "write a column and a delay: `at 10 minutes`")
 
 
 def check_registered(options: Options, format: str) -> None:
@@ -304,11 +316,11 @@ def describe(options: type[Options]) -> dict[str, str]:
 def _check_type(name: str, value: object, wanted: Any) -> None:
     base = get_args(wanted)[0] if isinstance(wanted, UnionType) else getattr(wanted, "__origin__", wanted)
     if type(value) is not base:
-        raise refuse(name, value, f"write {_WORDS[base]}")
+        raise invalid_option(name, value, f"write {_WORDS[base]}")
     if isinstance(value, dict):  # one by one: what is beside it may be a password
         for key, text in value.items():
             if not isinstance(text, str):
-                raise refuse(f"{name}.{key}", text, f"write {_WORDS[str]}")
+                raise invalid_option(f"{name}.{key}", text, f"write {_WORDS[str]}")
 
 
 def _advice(name: str, known: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from barnabas.base.installation import pip_install
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 
 #: The packages that a format imports, and the extra that installs them.
 _NEEDED = {
@@ -20,7 +20,7 @@ def check_packages(format: str) -> None:
     packages, extra = _NEEDED.get(format, ((), ""))
     for package in packages:
         if not _is_there(package):
-            raise refuse("format", format, f"{package} is missing: {pip_install(extra)}")
+            raise invalid_option("format", format, f"{package} is missing: {pip_install(extra)}")
 
 
 def _is_there(package: str) -> bool:

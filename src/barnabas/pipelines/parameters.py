@@ -23,7 +23,7 @@ class Parameters:
         self.given = given
         self._asked: set[str] = set()
 
-    def take(self, name: str, default: Any) -> Any:
+    def get(self, name: str, default: Any) -> Any:
         """Return the value of the parameter `name`, in the type of `default`; a text if `default` is None.
 
         Raises:
@@ -42,7 +42,7 @@ class Parameters:
         Raises:
             ConfigError: a parameter is not set and has no default, or its value has the wrong type.
         """
-        return _REFERENCE.sub(lambda found: _written(self.take(found[1], defaults.get(found[1]))), text)
+        return _REFERENCE.sub(lambda found: _written(self.get(found[1], defaults.get(found[1]))), text)
 
     def check(self) -> None:
         """Raise ConfigError if a value was given for a parameter that the file does not use."""

@@ -50,7 +50,7 @@ def parameter(name: str, default: Any = None) -> Any:
         PipelineError: the run gives no value and there is no default, or the value has the wrong type.
     """
     try:
-        return _current().parameters.take(name, default)
+        return _current().parameters.get(name, default)
     except ConfigError as error:
         raise PipelineError(f"{_caller()}: {error}") from None
 

@@ -118,11 +118,11 @@ def _checkpoint(name: str, path: Path, sink: SinkOptions | None) -> Checkpoint:
     if sink is not None and sink.parquet:
         output = local_path(sink.parquet)
         if output is None or (output / PARQUET_LOG).exists():
-            obstacle = remembers(sink.parquet)
+            obstacle = used_folder_error(sink.parquet)
     return Checkpoint(name, path, max(numbers, default=None), size, _consequence(sink), obstacle)
 
 
-def remembers(folder: str) -> str:
+def used_folder_error(folder: str) -> str:
     """Return the error text for a query that cannot begin again, because of its Parquet folder `folder`.
 
     An earlier stream has written to the folder, and the query's checkpoint is missing or shall be removed.

@@ -17,7 +17,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.installation import pip_install
 from barnabas.client.schemas.registered import Reference
 from barnabas.pipelines.options import REGISTERED, TOPIC, Options, Texts, check_registered, option
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 from barnabas.spark.subjects import STRATEGIES, record_name, subject_for
 
 #: The group of entry points that are kinds of sinks.
@@ -204,20 +204,26 @@ class SinkOptions(Options):
         self.choose("mode", tuple(kind.modes))
         self._check_dead_letter()
         if self.trigger and not _INTERVAL.fullmatch(self.trigger.strip()):
-            raise refuse(
+            raise invalid_option(
                 "trigger", self.trigger, "write numbers and units: `10 seconds`, `1 minute 30 seconds`"
             )
         kind.check(self)
 
     def _check_dead_letter(self) -> None:
         if self.dead_letter and not TOPIC.fullmatch(self.dead_letter):
-            raise refuse("dead_letter", self.dead_letter, "write letters, digits, ., _ and -, at most 249")
+            raise invalid_option(
+                "dead_letter", self.dead_letter, "write letters, digits, ., _ and -, at most 249"
+            )
         if self.dead_letter and self.dead_letter in self.topics:
-            raise refuse("dead_letter", self.dead_letter, "the sink writes there: choose another topic")
+            raise invalid_option(
+                "dead_letter", self.dead_letter, "the sink writes there: choose another topic"
+            )
         if self.dead_letter_limit < 1:
-            raise refuse("dead_letter_limit", self.dead_letter_limit, "write 1 or more")
+            raise invalid_option("dead_letter_limit", self.dead_letter_limit, "write 1 or more")
         if self.dead_letter_limit != DEAD_LETTERS_OF_A_BATCH and not self.dead_letter:
-            raise refuse("dead_letter_limit", self.dead_letter_limit, "it needs dead_letter: set that too")
+            raise invalid_option(
+                "dead_letter_limit", self.dead_letter_limit, "it needs dead_letter: set that too"
+            )
 
 
 class _Topic(SinkKind):
@@ -232,13 +238,13 @@ class _Topic(SinkKind):
         options.choose("delivery", ("at-least-once", "exactly-once"))
         if len(options.topics) > 1 and options.format != "raw":
             cure = "rows for several topics are written as they are: use raw"
-            raise refuse("format", options.format, cure)
+            raise invalid_option("format", options.format, cure)
         self._check_schema(options)
         for name, value in options.options.items():
             if name.lower() == "barnabas.delivery":
-                raise refuse(name, value, "it is the sink's own option delivery: write it there")
+                raise invalid_option(name, value, "it is the sink's own option delivery: write it there")
         if options.key and options.format == "raw":
-            raise refuse("key", options.key, "in the format raw the column key is the key: remove it")
+            raise invalid_option("key", options.key, "in the format raw the column key is the key: remove it")
 
     def _check_schema(self, options: SinkOptions) -> None:
         check_registered(options, options.format)

@@ -26,7 +26,7 @@ from barnabas.pipelines.topic_letters import (
 )
 from barnabas.spark.debezium import DELETED
 from barnabas.spark.formats import encode
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 from barnabas.spark.options import WriteOptions
 
 
@@ -128,7 +128,9 @@ def _table(rows: DataFrame, options: SinkOptions) -> TableSink:
     table = sink_kind(options.kind)
     assert isinstance(table, TableSink)
     if DELETED in rows.columns and "key" in table.takes and not options.keys:
-        raise refuse("key", "", f"the sink needs it to delete rows ({DELETED}): name the key's columns")
+        raise invalid_option(
+            "key", "", f"the sink needs it to delete rows ({DELETED}): name the key's columns"
+        )
     return table
 
 
@@ -159,7 +161,7 @@ def _only_to(topics: list[str], rows: DataFrame) -> DataFrame:
     Raises ConfigError if `rows` have no column topic.
     """
     if "topic" not in rows.columns:
-        raise refuse(
+        raise invalid_option(
             "topic",
             ",".join(topics),
             "each row must name its topic in a column topic, and there is no such column",

@@ -85,7 +85,7 @@ class QueryStatus:
         self.rows_rejected += rejected.get("rows", 0)
         self.last_rejection = rejected.get("reason") or self.last_rejection
 
-    def take(self, progress: Mapping[str, Any]) -> None:
+    def update(self, progress: Mapping[str, Any]) -> None:
         """Set the batch, its rates, the lag and the state sizes. `progress` is Spark's report of a batch."""
         self.batch = progress["batchId"]
         self.batch_ms = progress.get("durationMs", {}).get("triggerExecution")

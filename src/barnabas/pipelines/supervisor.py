@@ -186,7 +186,7 @@ class Supervisor:
             sum(sink.rows for sink in each.query.rejected) or each.status.rows_rejected
         )
         each.seen = found["timestamp"]
-        each.status.take(found)
+        each.status.update(found)
         each.failures = each.counted = 0
         each.busy_since = None  # what it is at now is another batch
         each.status.progress_at = _now()

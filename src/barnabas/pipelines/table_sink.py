@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from barnabas.base.installation import pip_install
 from barnabas.pipelines.sink_options import SinkKind, SinkOptions
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,7 +40,7 @@ class TableSink(SinkKind, ABC):
     def check_spark(self, options: SinkOptions, settings: Mapping[str, str]) -> None:
         if self.package and find_spec(self.package) is None:
             cure = f"{self.package} is missing: {pip_install(self.extra)}"
-            raise refuse(options.kind, options.kind, cure)
+            raise invalid_option(options.kind, options.kind, cure)
 
     @abstractmethod
     def write_batch(

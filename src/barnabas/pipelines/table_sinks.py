@@ -12,7 +12,7 @@ from barnabas.base.text import is_plain_url
 from barnabas.pipelines.jdbc_drivers import check_driver
 from barnabas.pipelines.sink_options import SinkOptions
 from barnabas.pipelines.table_sink import TableSink
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,11 +67,11 @@ class Iceberg(_OwnSink):
 
     def check(self, options: SinkOptions) -> None:
         if not re.fullmatch(r"[^.]+(\.[^.]+){2,}", options.iceberg):
-            raise refuse("iceberg", options.iceberg, "write CATALOG.NAMESPACE.TABLE: lake.shop.sales")
+            raise invalid_option("iceberg", options.iceberg, "write CATALOG.NAMESPACE.TABLE: lake.shop.sales")
         for each in options.partitions:
             if not _ICEBERG_PARTITION.fullmatch(each):
                 cure = "write columns, year(c), month(c), day(c), hour(c) or truncate[N](c), by commas"
-                raise refuse("partition_by", each, cure)
+                raise invalid_option("partition_by", each, cure)
 
 
 class Postgres(_OwnSink):
@@ -86,7 +86,7 @@ class Postgres(_OwnSink):
         _check_table(options)
         if "://" in options.postgres and not is_plain_url(options.postgres):
             cure = "in user and password, percent-encode /, ?, #, @ and spaces: postgresql://user@host/name"
-            raise refuse("postgres", options.postgres, cure)
+            raise invalid_option("postgres", options.postgres, cure)
 
 
 class Jdbc(_OwnSink):
@@ -100,15 +100,15 @@ class Jdbc(_OwnSink):
         _check_table(options)
         options.password_env = options.password_env or "BARNABAS_JDBC_PASSWORD"
         if not re.fullmatch(r"jdbc:\w+:.+", options.jdbc):
-            raise refuse("jdbc", options.jdbc, "write the driver's URL: jdbc:mariadb://host/shop")
+            raise invalid_option("jdbc", options.jdbc, "write the driver's URL: jdbc:mariadb://host/shop")
         # URLs are shown in logs and plans; Oracle's has an @ before the host
         if _SECRET_IN_JDBC.search(options.jdbc):
             cure = f"the user is the option user, and the password is in {options.password_env}"
-            raise refuse("jdbc", "[hidden]", cure)
+            raise invalid_option("jdbc", "[hidden]", cure)
         for name, value in options.options.items():
             if name.lower() in _OWN_OF_JDBC:
                 hidden = "[hidden]" if name.lower() == "password" else value
-                raise refuse(f"options.{name}", hidden, f"write it as {_OWN_OF_JDBC[name.lower()]}")
+                raise invalid_option(f"options.{name}", hidden, f"write it as {_OWN_OF_JDBC[name.lower()]}")
 
     def check_spark(self, options: SinkOptions, settings: Mapping[str, str]) -> None:
         check_driver(options.jdbc, options.driver, settings)

@@ -13,7 +13,7 @@ from barnabas.spark.clients import consumer_settings
 from barnabas.spark.fetch import read_ranges
 from barnabas.spark.lookup import OffsetLookup
 from barnabas.spark.open_ranges import gone, report_data_loss
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.plan import Plan
 from barnabas.spark.pushdown import Wanted, wanted_by
@@ -72,7 +72,9 @@ class TopicReader(DataSourceReader):
                 is_chosen = ending.by_partition is not None or (ending.is_timestamp and end[tp] < latest[tp])
                 if is_chosen or self._options.starting.is_timestamp:
                     option = self._options.starting.option
-                    raise refuse(option, start[tp], f"the read of {tp} ends before that, at {end[tp]}")
+                    raise invalid_option(
+                        option, start[tp], f"the read of {tp} ends before that, at {end[tp]}"
+                    )
                 losses.append(f"{tp}: the log ends at {end[tp]}, before {start[tp]}")
                 start[tp] = end[tp]
         if losses:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from barnabas.base.errors import ConfigError
 from barnabas.client.settings import ASK_AGAIN, KEEP_BROKERS
 from barnabas.spark.librdkafka import BatchProducer, Failed
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 
 Settings = dict[str, str | bool | int]
 Client = TypeVar("Client")
@@ -174,5 +174,5 @@ def _explain(settings: Mapping[str, Any], reason: str) -> ConfigError:
     """Make a ConfigError with `reason`, librdkafka's text, and the option if the text names a setting."""
     for name, value in settings.items():
         if f'"{name}"' in reason:
-            return refuse(f"kafka.{name}", value, f"{reason}; see librdkafka's CONFIGURATION.md")
+            return invalid_option(f"kafka.{name}", value, f"{reason}; see librdkafka's CONFIGURATION.md")
     return ConfigError(f"the kafka.* options are not allowed: {reason}")

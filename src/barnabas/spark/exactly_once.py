@@ -118,7 +118,7 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
     with contextlib.closing(
         _Transaction(transaction_settings(options.client, what.name), what)
     ) as transaction:
-        transaction.take_over(some_topic)
+        transaction.init_transactions(some_topic)
         marks = progress.tasks(what.name, some_topic)
         mark = own_mark(what, options.topic, topics.ids[some_topic], marks, adopt=adopt)
         if last != what.batch and (mark is None or mark.batch < what.batch):
@@ -270,7 +270,7 @@ class _Transaction:
         self._producer = self._sink.producer
         self._open = False
 
-    def take_over(self, topic: str) -> None:
+    def init_transactions(self, topic: str) -> None:
         """Fence every older attempt and abort its open transaction. Wait if a transaction is committing.
 
         `topic` is any existing topic. Two requests for its metadata come first, only to save time: without

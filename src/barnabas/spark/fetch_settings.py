@@ -10,7 +10,7 @@ from barnabas.client.addresses import Address
 from barnabas.client.repeated import LARGEST_RESPONSE
 from barnabas.client.security import ConnectionSecurity
 from barnabas.client.security_settings import security_of
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 
 _TRUE = ("true", "t", "1")
 _LAST_PORT = 65_535
@@ -79,7 +79,7 @@ def reading_settings(given: Mapping[str, str]) -> dict[str, str]:
     for name, value in given.items():
         if not has_effect(name):
             cure = "it has no effect on reading, which fetches by bytes and joins no group; remove it"
-            raise refuse(f"kafka.{name}", value, cure)
+            raise invalid_option(f"kafka.{name}", value, cure)
     return {OTHER_NAMES.get(name, name): value for name, value in given.items()}
 
 
@@ -114,7 +114,7 @@ class FetchSettings:
             try:
                 return int(take[name])
             except ValueError:
-                raise refuse(f"kafka.{name}", take[name], "write a whole number") from None
+                raise invalid_option(f"kafka.{name}", take[name], "write a whole number") from None
 
         return cls(
             servers=tuple(parse_servers(take["bootstrap.servers"])),
@@ -157,5 +157,5 @@ def _address(text: str) -> Address:
     if not colon or endpoint.endswith("]"):
         host, port = endpoint, "9092"
     if not port.isdecimal() or int(port) > _LAST_PORT:
-        raise refuse("kafka.bootstrap.servers", text, "write HOST:PORT, separated by commas")
+        raise invalid_option("kafka.bootstrap.servers", text, "write HOST:PORT, separated by commas")
     return Address(host.strip("[]"), int(port))

@@ -29,7 +29,7 @@ from barnabas.client.schemas.registered import Reference
 from barnabas.spark.dead_letters import dead_letters
 from barnabas.spark.debezium import DELETED, decode_debezium_json, unwrap
 from barnabas.spark.exact_fields import TIME_UNITS
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 from barnabas.spark.registered import REGISTERED, decode_registered, encode_registered
 from barnabas.spark.text_formats import Decoded, decode_log, decode_text
 
@@ -105,12 +105,12 @@ def decode_columns(
         RegistryError, SchemaError: the registry has no such schema, or does not answer.
     """
     if format not in READABLE:
-        raise refuse("format", format, f"choose from {', '.join(READABLE)}")
+        raise invalid_option("format", format, f"choose from {', '.join(READABLE)}")
     if envelope not in _ENVELOPES or (envelope and format not in ("json", *REGISTERED)):
         allowed = f"it is debezium, of json, {', '.join(REGISTERED)}"
-        raise refuse("envelope", envelope, allowed)
+        raise invalid_option("envelope", envelope, allowed)
     if time_unit not in ("", *TIME_UNITS):
-        raise refuse("time_unit", time_unit, f"choose from {', '.join(TIME_UNITS)}")
+        raise invalid_option("time_unit", time_unit, f"choose from {', '.join(TIME_UNITS)}")
     if envelope:
         rows = rows.where(F.col("value").isNotNull())
     if format == "log":
@@ -161,13 +161,15 @@ def encode(
         RegistryError, SchemaError: the registry has no such schema, or does not answer.
     """
     if format not in WRITABLE:
-        raise refuse("format", format, f"choose from {', '.join(WRITABLE)}")
+        raise invalid_option("format", format, f"choose from {', '.join(WRITABLE)}")
     names = [name for name in rows.columns if name not in (DELETED, *keep)]
     deletes = DELETED in rows.columns
     if not set(key) <= set(names):
-        raise refuse("key", ",".join(key), f"the columns are {', '.join(names)}")
+        raise invalid_option("key", ",".join(key), f"the columns are {', '.join(names)}")
     if deletes and not key:
-        raise refuse("key", "", f"a tombstone for a row with {DELETED} needs a key: name the key's columns")
+        raise invalid_option(
+            "key", "", f"a tombstone for a row with {DELETED} needs a key: name the key's columns"
+        )
     row = F.struct(*(F.col(f"`{name}`") for name in names))
     if format == "text":
         if "value" not in names:

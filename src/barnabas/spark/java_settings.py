@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from barnabas.base.errors import ConfigError
 from barnabas.client.errors import SettingError
 from barnabas.client.properties import JAVA, translate
-from barnabas.spark.option_values import positive, refuse
+from barnabas.spark.option_values import invalid_option, positive
 
 _logger = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ def _partitioner(value: str) -> str:
     name = value.strip().rpartition(".")[2]
     if name not in _PARTITIONERS:
         cure = "Java classes do not run here; give each row its partition in the column partition"
-        raise refuse("kafka.partitioner.class", value, cure)
+        raise invalid_option("kafka.partitioner.class", value, cure)
     return _PARTITIONERS[name]
 
 

@@ -26,7 +26,7 @@ from barnabas.kafka.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.spark.clients import consumer_settings, new_consumer
 from barnabas.spark.fetch_settings import FetchSettings
 from barnabas.spark.kafka_brokers import group_offsets, new_brokers
-from barnabas.spark.option_values import EARLIEST, LATEST, refuse, topic_pattern
+from barnabas.spark.option_values import EARLIEST, LATEST, invalid_option, topic_pattern
 from barnabas.spark.options import Bound, ReadOptions
 from barnabas.spark.ranges import Offsets, to_json
 from barnabas.spark.topics import Topic, TopicLookup, id_as_text
@@ -168,11 +168,13 @@ class OffsetLookup:
         for name in wanted.topics:
             if name not in counts:
                 cure = f"there is no topic {name}; create it or correct the name"
-                raise refuse("subscribe", ",".join(wanted.topics), cure)
+                raise invalid_option("subscribe", ",".join(wanted.topics), cure)
         for each in wanted.partitions:
             if each.partition >= counts.get(each.topic, 0):
                 there = f"has {counts[each.topic]} partitions" if each.topic in counts else "does not exist"
-                raise refuse("assign", f"{each.topic}:{each.partition}", f"topic {each.topic} {there}")
+                raise invalid_option(
+                    "assign", f"{each.topic}:{each.partition}", f"topic {each.topic} {there}"
+                )
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the id of each topic (KIP-516) from the last lookup.
@@ -291,7 +293,7 @@ class OffsetLookup:
         found = self._list_offsets(times)
         too_late = [tp for tp, offset in found.items() if offset < 0]
         if too_late and not bound.latest_when_too_late:
-            raise refuse(
+            raise invalid_option(
                 bound.option,
                 times[too_late[0]],
                 f"partition {too_late[0]} has no record of that time or later; "
@@ -442,4 +444,4 @@ def _mismatch(bound: Bound, wanted: Offsets, partitions: list[TopicPartition]) -
         cure = f"name every partition that is read; missing: {', '.join(map(str, missing))}"
     else:
         cure = f"remove what is not read: {', '.join(map(str, strange))}"
-    return refuse(bound.option, to_json(wanted), cure)
+    return invalid_option(bound.option, to_json(wanted), cure)

@@ -29,7 +29,7 @@ _SECRET = re.compile(r"pass|jaas|secret|token|\.(key|pem)$")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
-def refuse(name: str, value: object, cure: str) -> ConfigError:
+def invalid_option(name: str, value: object, cure: str) -> ConfigError:
     """Return a ConfigError for an invalid option. Its text has no secrets; `cure` says what is allowed."""
     shown = "[hidden]" if _SECRET.search(name) else without_userinfo(str(value))
     return ConfigError(f"option {name}={shown} is not allowed: {cure}")
@@ -44,7 +44,7 @@ def config_file(name: str, value: str) -> dict[str, str]:
     try:
         translated = translate(read_unchecked(Path(value)))
     except (ClientError, ConfigError) as error:
-        raise refuse(name, value, str(error)) from None
+        raise invalid_option(name, value, str(error)) from None
     if translated.ignored:
         ignored = ", ".join(sorted(translated.ignored))
         log.warning("%s: ignored settings that do not concern connections: %s", value, ignored)
@@ -63,9 +63,9 @@ def assigned(name: str, value: str) -> tuple[TopicPartition, ...]:
             TopicPartition(topic, number) for topic, numbers in chosen.items() for number in numbers
         }
     except (ValueError, AttributeError, TypeError):
-        raise refuse(name, value, cure) from None
+        raise invalid_option(name, value, cure) from None
     if not partitions or any(type(each.partition) is not int or each.partition < 0 for each in partitions):
-        raise refuse(name, value, cure)
+        raise invalid_option(name, value, cure)
     return tuple(sorted(partitions))
 
 
@@ -81,27 +81,27 @@ def by_partition(name: str, value: str) -> Offsets:
         parsed = from_json(json.loads(value))
     except (ValueError, AttributeError, TypeError):
         words = "earliest, latest, or " if unit == "offsets" else ""
-        raise refuse(name, value, cure.replace("write ", f"write {words}", 1)) from None
+        raise invalid_option(name, value, cure.replace("write ", f"write {words}", 1)) from None
     if not parsed or any(type(number) is not int or number < EARLIEST for number in parsed.values()):
-        raise refuse(name, value, cure)
+        raise invalid_option(name, value, cure)
     return parsed
 
 
 def boolean(name: str, value: str) -> bool:
     if value.lower() not in ("true", "false"):
-        raise refuse(name, value, "write true or false")
+        raise invalid_option(name, value, "write true or false")
     return value.lower() == "true"
 
 
 def positive(name: str, value: str) -> int:
     if not value.isdecimal() or int(value) == 0:
-        raise refuse(name, value, "write a whole number above 0")
+        raise invalid_option(name, value, "write a whole number above 0")
     return int(value)
 
 
 def count(name: str, value: str) -> int:
     if not value.isdecimal():
-        raise refuse(name, value, "write a whole number, 0 or above")
+        raise invalid_option(name, value, "write a whole number, 0 or above")
     return int(value)
 
 
@@ -112,7 +112,7 @@ def seconds(name: str, value: str) -> float:
     """
     parts = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d)?", value.lower())
     if parts is None:
-        raise refuse(name, value, "write a number and a unit, such as 500ms, 30s, 15m, 1h")
+        raise invalid_option(name, value, "write a number and a unit, such as 500ms, 30s, 15m, 1h")
     return int(parts[1]) * _SECONDS[parts[2] or "ms"]
 
 
@@ -122,13 +122,13 @@ def delivery(name: str, value: str) -> bool:
     Raises ConfigError, with the option's `name`, for other texts.
     """
     if value.lower() not in ("at-least-once", "exactly-once"):
-        raise refuse(name, value, "choose from at-least-once, exactly-once")
+        raise invalid_option(name, value, "choose from at-least-once, exactly-once")
     return value.lower() == "exactly-once"
 
 
 def sink_name(name: str, value: str) -> str:
     if not re.fullmatch(r"[\w.-]+", value):
-        raise refuse(name, value, "write letters, digits, dots, hyphens and underscores only")
+        raise invalid_option(name, value, "write letters, digits, dots, hyphens and underscores only")
     return value
 
 
@@ -139,7 +139,7 @@ def timestamp(name: str, value: str) -> int:
     `name`, for other texts.
     """
     if not value.isdecimal() and value not in ("-1", "-2"):
-        raise refuse(name, value, "write milliseconds since 1970, such as 1700000000000")
+        raise invalid_option(name, value, "write milliseconds since 1970, such as 1700000000000")
     return int(value)
 
 
@@ -149,7 +149,7 @@ def strategy(name: str, value: str) -> bool:
     Raises ConfigError, with the option's `name`, for other texts.
     """
     if value.lower() not in ("error", "latest"):
-        raise refuse(name, value, "choose from error, latest")
+        raise invalid_option(name, value, "choose from error, latest")
     return value.lower() == "latest"
 
 
@@ -162,14 +162,16 @@ def topic_pattern(name: str, value: str) -> regex.Pattern[str]:
     import regex  # takes longer to load than all else here, and a task needs no pattern
 
     if not value:
-        raise refuse(name, value, "write a regular expression, such as logs\\..*")
+        raise invalid_option(name, value, "write a regular expression, such as logs\\..*")
     try:
         return regex.compile(value, regex.VERSION1)
     except regex.error as error:
-        raise refuse(name, value, f"it is not a regular expression: {error}") from None
+        raise invalid_option(name, value, f"it is not a regular expression: {error}") from None
 
 
 def topic_name(name: str, value: str) -> str:
     if not value:
-        raise refuse(name, value, "name a topic, or remove it and name one in each row's column topic")
+        raise invalid_option(
+            name, value, "name a topic, or remove it and name one in each row's column topic"
+        )
     return value

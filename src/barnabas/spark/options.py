@@ -26,8 +26,8 @@ from barnabas.spark.option_values import (
     config_file,
     count,
     delivery,
+    invalid_option,
     positive,
-    refuse,
     seconds,
     sink_name,
     strategy,
@@ -190,17 +190,19 @@ class ReadOptions:
         """
         given = _Given(options, READ_OPTIONS)
         client = reading_settings(given.client_settings(writing=False))
-        commit_offsets = given.take("commitOffsets", boolean, default=False)
+        commit_offsets = given.parsed("commitOffsets", boolean, default=False)
         if commit_offsets and "group.id" not in client:
-            raise refuse("commitOffsets", "true", "set kafka.group.id to the group to commit to")
+            raise invalid_option("commitOffsets", "true", "set kafka.group.id to the group to commit to")
         if not streaming and commit_offsets:
-            raise refuse("commitOffsets", "true", "only a stream commits: remove it or use readStream")
+            raise invalid_option(
+                "commitOffsets", "true", "only a stream commits: remove it or use readStream"
+            )
         if streaming:
             given.refuse_each(_ENDINGS, "a stream has no end: remove it, or read in batch")
         else:
             given.refuse_each(_LIMITS, "a batch reads all at once: remove it, or use readStream")
         if "maxTriggerDelay" in given and "minOffsetsPerTrigger" not in given:
-            raise refuse("maxTriggerDelay", given["maxTriggerDelay"], "set minOffsetsPerTrigger too")
+            raise invalid_option("maxTriggerDelay", given["maxTriggerDelay"], "set minOffsetsPerTrigger too")
         if "groupIdPrefix" in given:
             client.setdefault("group.id", given["groupIdPrefix"])
         starting = _bound(given, "starting", default=LATEST if streaming else EARLIEST)
@@ -211,16 +213,16 @@ class ReadOptions:
             **_selection(given),
             starting=starting,
             ending=ending,
-            max_offsets_per_trigger=given.take("maxOffsetsPerTrigger", positive, default=None),
-            max_bytes_per_trigger=given.take("maxBytesPerTrigger", positive, default=None),
-            min_offsets_per_trigger=given.take("minOffsetsPerTrigger", positive, default=None),
-            max_trigger_delay_s=given.take("maxTriggerDelay", seconds, default=15 * 60),
-            min_partitions=given.take("minPartitions", positive, default=None),
-            max_records_per_partition=given.take("maxRecordsPerPartition", positive, default=None),
-            parallelism=given.take("parallelism", positive, default=None),
-            fail_on_data_loss=given.take("failOnDataLoss", boolean, default=True),
-            columns=column_names(given.take("includeHeaders", boolean, default=False)),
-            poll_timeout_s=given.take("kafkaConsumer.pollTimeoutMs", positive, default=120_000) / 1000,
+            max_offsets_per_trigger=given.parsed("maxOffsetsPerTrigger", positive, default=None),
+            max_bytes_per_trigger=given.parsed("maxBytesPerTrigger", positive, default=None),
+            min_offsets_per_trigger=given.parsed("minOffsetsPerTrigger", positive, default=None),
+            max_trigger_delay_s=given.parsed("maxTriggerDelay", seconds, default=15 * 60),
+            min_partitions=given.parsed("minPartitions", positive, default=None),
+            max_records_per_partition=given.parsed("maxRecordsPerPartition", positive, default=None),
+            parallelism=given.parsed("parallelism", positive, default=None),
+            fail_on_data_loss=given.parsed("failOnDataLoss", boolean, default=True),
+            columns=column_names(given.parsed("includeHeaders", boolean, default=False)),
+            poll_timeout_s=given.parsed("kafkaConsumer.pollTimeoutMs", positive, default=120_000) / 1000,
             commit_offsets=commit_offsets,
         )
 
@@ -253,25 +255,25 @@ class WriteOptions:
             ConfigError: an option is unknown, missing or not allowed; the text has the option and the cure.
         """
         given = _Given(options, WRITE_OPTIONS)
-        exactly_once = given.take("barnabas.delivery", delivery, default=False)
+        exactly_once = given.parsed("barnabas.delivery", delivery, default=False)
         if not exactly_once:
             given.refuse_each(_ONLY_EXACTLY_ONCE, "it is for barnabas.delivery=exactly-once: set that too")
         if streaming:
             given.refuse_each(_BATCH_OF_SINK, "a stream counts its own batches: remove it")
-        given.take("includeHeaders", boolean, default=False)
+        given.parsed("includeHeaders", boolean, default=False)
         for name, other in (*_in_pairs(_BATCH_OF_SINK), *_in_pairs(_DEAD_LETTERS)):
             if name in given and other not in given:
-                raise refuse(name, given[name], f"set {other} too")
+                raise invalid_option(name, given[name], f"set {other} too")
         return cls(
             client=given.client_settings(writing=True),
-            topic=given.take("topic", topic_name, default=None),
+            topic=given.parsed("topic", topic_name, default=None),
             exactly_once=exactly_once,
-            sink=given.take("barnabas.sinkId", sink_name, default=None),
-            batch=given.take("barnabas.batchId", count, default=None),
-            fail_on_changed_replay=given.take("barnabas.failOnChangedReplay", boolean, default=True),
-            adopt_topic=given.take("barnabas.adoptTopic", boolean, default=False),
-            dead_letter_topic=given.take("barnabas.deadLetterTopic", topic_name, default=None),
-            dead_letter_limit=given.take("barnabas.deadLetterLimit", count, default=0),
+            sink=given.parsed("barnabas.sinkId", sink_name, default=None),
+            batch=given.parsed("barnabas.batchId", count, default=None),
+            fail_on_changed_replay=given.parsed("barnabas.failOnChangedReplay", boolean, default=True),
+            adopt_topic=given.parsed("barnabas.adoptTopic", boolean, default=False),
+            dead_letter_topic=given.parsed("barnabas.deadLetterTopic", topic_name, default=None),
+            dead_letter_limit=given.parsed("barnabas.deadLetterLimit", count, default=0),
         )
 
 
@@ -287,7 +289,7 @@ class _Given:
                 del self._values[name.lower()]
         for name, value in self._values.items():
             if name not in by_lower and name not in _SPARKS_OWN and not name.startswith("kafka."):
-                raise refuse(name, value, _advice(name, by_lower))
+                raise invalid_option(name, value, _advice(name, by_lower))
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
@@ -299,9 +301,9 @@ class _Given:
         """Raise ConfigError, whose text ends with `cure`, if one of the options `names` is given."""
         for name in names:
             if name in self:
-                raise refuse(name, self[name], cure)
+                raise invalid_option(name, self[name], cure)
 
-    def take(self, name: str, parse: Callable[[str, str], Any], default: Any) -> Any:
+    def parsed(self, name: str, parse: Callable[[str, str], Any], default: Any) -> Any:
         return parse(name, self[name]) if name in self else default
 
     def client_settings(self, *, writing: bool) -> dict[str, str]:
@@ -319,8 +321,8 @@ class _Given:
         }
         for name, cure in REFUSED_SETTINGS.items():
             if name in given:
-                raise refuse(f"kafka.{name}", given[name], cure)
-        settings = {**self.take(_CONFIG, config_file, default={}), **from_java(given, writing=writing)}
+                raise invalid_option(f"kafka.{name}", given[name], cure)
+        settings = {**self.parsed(_CONFIG, config_file, default={}), **from_java(given, writing=writing)}
         if not settings.get("bootstrap.servers", "").strip():
             raise ConfigError(f"option {_SERVERS} is missing: set it to your broker, such as 127.0.0.1:9092")
         return settings
@@ -346,7 +348,7 @@ def _selection(given: _Given) -> dict[str, Any]:
     if name == "subscribe":
         topics = tuple(dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip()))
         if not topics:
-            raise refuse(name, value, "name topics, separated by commas")
+            raise invalid_option(name, value, "name topics, separated by commas")
         return {"topics": topics}
     if name == "subscribePattern":
         topic_pattern(name, value)
@@ -362,7 +364,7 @@ def _bound(given: _Given, side: str, default: int) -> Bound:
     partition. Raises ConfigError if the value of an option is not allowed.
     """
     no_match = "startingOffsetsByTimestampStrategy"
-    latest_when_too_late = side == "ending" or given.take(no_match, strategy, default=False)
+    latest_when_too_late = side == "ending" or given.parsed(no_match, strategy, default=False)
     name = f"{side}Timestamp"
     if name in given:
         moment = timestamp(name, given[name])
@@ -379,7 +381,7 @@ def _bound(given: _Given, side: str, default: int) -> Bound:
         return Bound(name, EARLIEST if word == "earliest" else LATEST)
     if side == "starting" and word == "group":
         if "kafka.group.id" not in given:
-            raise refuse(name, word, "set kafka.group.id to the group whose offsets to start from")
+            raise invalid_option(name, word, "set kafka.group.id to the group whose offsets to start from")
         return Bound(name, EARLIEST, is_committed=True)
     return Bound(name, by_partition=by_partition(name, given[name]))
 
@@ -395,4 +397,4 @@ def _check_batch_bounds(given: _Given, starting: Bound, ending: Bound, streaming
     ):
         values = [bound.everywhere] if bound.by_partition is None else list(bound.by_partition.values())
         if not streaming and not bound.is_timestamp and wrong in values:
-            raise refuse(bound.option, given[bound.option], cure)
+            raise invalid_option(bound.option, given[bound.option], cure)

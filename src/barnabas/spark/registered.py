@@ -32,7 +32,7 @@ from barnabas.client.schemas.registered import (
     register,
 )
 from barnabas.client.schemas.registry import STEADY, SchemaRegistry
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder
 
 #: the registered formats: the registry's name, the codec's module, the extra that installs it
@@ -81,7 +81,7 @@ def load_codec(format: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as error:
         cure = pip_install(extra)
-        raise refuse("format", format, f"{error.name} is missing: {cure}") from None
+        raise invalid_option("format", format, f"{error.name} is missing: {cure}") from None
 
 
 def decode_registered(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from barnabas.base.errors import ConfigError
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 
 #: the strategies for the names of subjects, with the names of Confluent's serializers
 STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
@@ -18,11 +18,11 @@ def subject_for(strategy: str, topic: str, record: str) -> str:
     name and `record` is empty.
     """
     if strategy not in STRATEGIES:
-        raise refuse("subject_strategy", strategy, f"choose from {', '.join(STRATEGIES)}")
+        raise invalid_option("subject_strategy", strategy, f"choose from {', '.join(STRATEGIES)}")
     if strategy == "TopicNameStrategy":
         return f"{topic}-value"
     if not record:
-        raise refuse("subject_strategy", strategy, "the schema has no name (JSON Schema: title)")
+        raise invalid_option("subject_strategy", strategy, "the schema has no name (JSON Schema: title)")
     return record if strategy == "RecordNameStrategy" else f"{topic}-{record}"
 
 
@@ -36,7 +36,9 @@ def record_name(format: str, schema: str, message: str = "") -> str:
     """
     if format == "protobuf":
         if "." not in message:
-            raise refuse("message", message, "a strategy by record name needs the message's full name")
+            raise invalid_option(
+                "message", message, "a strategy by record name needs the message's full name"
+            )
         return message
     try:
         parsed = json.loads(schema)

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StringType, StructField, StructType
 
 from barnabas.spark.exact_fields import exact_decimal, parsed_type
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 
 #: the fields that `barnabas ship` writes of every line
 _LOG = "source STRING, level STRING, message STRING, timestamp STRING"
@@ -123,7 +123,9 @@ def parse_schema(schema: str) -> StructType:
         return StructType.fromDDL(schema)
     except Exception as error:
         first = str(error).strip().splitlines()[0]
-        raise refuse("schema", schema, f"write columns as `id BIGINT, at TIMESTAMP` ({first})") from None
+        raise invalid_option(
+            "schema", schema, f"write columns as `id BIGINT, at TIMESTAMP` ({first})"
+        ) from None
 
 
 def _is_alone(text: Column, options: dict[str, str]) -> Column:

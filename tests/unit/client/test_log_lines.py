@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.client.log_lines import has_header, parse_line
-from barnabas.client.timestamps import iso_timestamp, take_timestamp
+from barnabas.client.timestamps import iso_timestamp, parse_timestamp
 
 LINES = {
     "apache 2.2 error": (
@@ -289,7 +289,7 @@ def test_what_looks_like_a_timestamp_is_iso_8601_or_nothing(text):
 
 def test_syslog_dates_lie_in_the_past_year():
     tomorrow = datetime.now() + timedelta(days=2)
-    taken = take_timestamp(f"{tomorrow:%b} {tomorrow.day:2} 10:00:00 host")
+    taken = parse_timestamp(f"{tomorrow:%b} {tomorrow.day:2} 10:00:00 host")
     assert taken is not None
     assert datetime.fromisoformat(taken[0]) < datetime.now() + timedelta(days=1)
 

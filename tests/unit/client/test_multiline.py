@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.client.multiline import MAX_BYTES, MAX_LINES, LineGrouper
+from barnabas.client.multiline import MAX_CHARACTERS, MAX_LINES, LineGrouper
 
 
 def group(text):
@@ -85,5 +85,5 @@ def test_an_endless_record_is_cut_and_nothing_of_it_is_lost():
 
 def test_a_record_stays_below_the_byte_limit():
     records = group("\n".join(["2024-01-01 12:00:00 head", *(" " + "x" * 50_000 for _ in range(9))]))
-    assert all(len(record.text) <= MAX_BYTES for record in records)
+    assert all(len(record.text) <= MAX_CHARACTERS for record in records)
     assert sum(record.text.count("x") for record in records) == 450_000

@@ -12,7 +12,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.text import is_plain_url, without_userinfo
 from barnabas.client.schemas.registry import SchemaRegistry
 from barnabas.pipelines.sink_options import SinkOptions
-from barnabas.spark.option_values import refuse
+from barnabas.spark.option_values import invalid_option
 
 #: upper case, as nothing else in these URLs and messages is
 passwords = st.text(string.ascii_uppercase, min_size=2, max_size=5)
@@ -35,7 +35,7 @@ def urls(draw: st.DrawFn) -> tuple[str, str]:
 def test_the_password_is_in_no_message(known: tuple[str, str]) -> None:
     url, piece = known
     assert piece not in without_userinfo(url)
-    assert piece not in str(refuse("registry", url, "no"))
+    assert piece not in str(invalid_option("registry", url, "no"))
     try:
         client = SchemaRegistry(url)
     except ConfigError as error:

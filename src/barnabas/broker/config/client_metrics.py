@@ -59,7 +59,7 @@ def parse_match(selectors: Iterable[str]) -> dict[str, Any]:
     for selector in selectors:
         name, equals, pattern = (part.strip() for part in selector.partition("="))
         if not equals or name not in ATTRIBUTES or not pattern:
-            raise ClientMetricsConfig.declared["match"].refuse(
+            raise ClientMetricsConfig.declared["match"].invalid_value(
                 selector, f"write ATTRIBUTE=REGEX, with one of {', '.join(ATTRIBUTES)}"
             )
         try:

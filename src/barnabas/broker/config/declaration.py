@@ -98,16 +98,16 @@ class Setting:
             items = value if self.type is Type.LIST else (value,)
             for item in items:
                 if item not in self.choices:
-                    raise self.refuse(value, f"choose from {', '.join(self.choices)}")
+                    raise self.invalid_value(value, f"choose from {', '.join(self.choices)}")
         if self.items is not None and not all(
             re.fullmatch(self.items[0], item) for item in (value if self.type is Type.LIST else (value,))
         ):
-            raise self.refuse(value, self.items[1])
+            raise self.invalid_value(value, self.items[1])
         if self.type in _INTEGER_LIMITS or self.type is Type.DOUBLE:
             if self.minimum is not None and value < self.minimum:
-                raise self.refuse(value, f"it must be at least {self.minimum}")
+                raise self.invalid_value(value, f"it must be at least {self.minimum}")
             if self.maximum is not None and value > self.maximum:
-                raise self.refuse(value, f"it must be at most {self.maximum}")
+                raise self.invalid_value(value, f"it must be at most {self.maximum}")
 
     def render(self, value: Any) -> str | None:
         """Format `value` in the same way as Kafka's tools, so that `parse` can read it. None stays None."""
@@ -121,7 +121,7 @@ class Setting:
             return str(value).replace("e+", "E")
         return str(value)
 
-    def refuse(self, value: object, cure: str) -> ConfigError:
+    def invalid_value(self, value: object, cure: str) -> ConfigError:
         """Return the error for a `value` that is not allowed. `cure` says how to correct it."""
         text = ",".join(value) if isinstance(value, tuple) else "[hidden]" if self.sensitive else str(value)
         return ConfigError(f"{self.name}={quoted(text)} is not allowed: {cure}")
@@ -134,7 +134,7 @@ class Setting:
         if self.type is Type.BOOLEAN:
             lowered = text.lower()
             if lowered not in ("true", "false"):
-                raise self.refuse(text, "write true or false")
+                raise self.invalid_value(text, "write true or false")
             return lowered == "true"
         if self.type is Type.DOUBLE:
             try:
@@ -142,14 +142,14 @@ class Setting:
             except ValueError:
                 number = math.nan
             if not math.isfinite(number):
-                raise self.refuse(text, "write a number")
+                raise self.invalid_value(text, "write a number")
             return number
         if not _WHOLE_NUMBER.fullmatch(text):  # int() would also take 1_000 and the digits of other scripts
-            raise self.refuse(text, "write a whole number")
+            raise self.invalid_value(text, "write a whole number")
         value = int(text) if len(text) <= _LONGEST_NUMBER else sys.maxsize + 1
         low, high = _INTEGER_LIMITS[self.type]
         if not low <= value <= high:
-            raise self.refuse(text, f"it must lie between {low} and {high}")
+            raise self.invalid_value(text, f"it must lie between {low} and {high}")
         return value
 
 

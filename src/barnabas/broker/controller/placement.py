@@ -129,16 +129,16 @@ def check_assignment(
             number of replicas is wrong.
     """
     if not replicas:
-        raise refuse("an assignment names no broker")
+        raise invalid_assignment("an assignment names no broker")
     if len(set(replicas)) < len(replicas):
-        raise refuse(f"the assignment {shown(replicas)} names a broker twice")
+        raise invalid_assignment(f"the assignment {shown(replicas)} names a broker twice")
     for broker in replicas:
         if broker not in alive:
-            raise refuse(
+            raise invalid_assignment(
                 f"the assignment {shown(replicas)} names broker {broker}, which is not in the cluster"
             )
     if replication_factor is not None and len(replicas) != replication_factor:
-        raise refuse(
+        raise invalid_assignment(
             f"the assignment {shown(replicas)} has {len(replicas)} replicas, "
             f"the topic's other partitions have {replication_factor}"
         )
@@ -159,12 +159,14 @@ def check_assignments(
     """
     by_number = dict(assignments)
     if len(by_number) < len(assignments):
-        raise refuse("a partition is assigned twice")
+        raise invalid_assignment("a partition is assigned twice")
     if sorted(by_number) != list(range(len(by_number))):
-        raise refuse(f"partitions {shown(sorted(by_number))} are assigned: number them 0, 1, 2 without gaps")
+        raise invalid_assignment(
+            f"partitions {shown(sorted(by_number))} are assigned: number them 0, 1, 2 without gaps"
+        )
     factor = len(by_number[0])
     return [check_assignment(by_number[number], alive, factor) for number in range(len(by_number))]
 
 
-def refuse(message: str) -> KafkaError:
+def invalid_assignment(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -69,12 +69,12 @@ class QuotaControl:
             for entity, texts in changed.items():
                 together = entity if entity.user is None else QuotaEntity(entity.user)
                 groups.setdefault(together, {})[entity] = texts
-            writes = {together: await self._write(group) for together, group in groups.items()}
+            writes = {together: await self._operations(group) for together, group in groups.items()}
             for together, failure in (await self._writes.write_each(writes)).items():
                 errors |= dict.fromkeys(groups[together], failure)
             return errors
 
-    async def _write(self, group: Mapping[QuotaEntity, Mapping[str, str]]) -> list[Operation]:
+    async def _operations(self, group: Mapping[QuotaEntity, Mapping[str, str]]) -> list[Operation]:
         """Return the operations that store the quotas in `group`.
 
         This method itself reads the present nodes of the entities, and writes nothing. For each entity,

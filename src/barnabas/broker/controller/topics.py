@@ -16,7 +16,12 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller.configs import check_topic_config
 from barnabas.broker.controller.eligibility import eligibility_of, known_brokers
 from barnabas.broker.controller.names import Collisions, check_topic_name
-from barnabas.broker.controller.placement import check_assignment, check_assignments, place_replicas, refuse
+from barnabas.broker.controller.placement import (
+    check_assignment,
+    check_assignments,
+    invalid_assignment,
+    place_replicas,
+)
 from barnabas.broker.controller.reassignment import target_of
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
@@ -257,7 +262,7 @@ class TopicControl:
             check_partition_count(added)
             replicas = _place_replicas(image, added, factor, self._random)
         elif len(request.assignments) != added:
-            raise refuse(
+            raise invalid_assignment(
                 f"the request adds {added} partitions, but assigns replicas for {len(request.assignments)}"
             )
         else:
@@ -306,7 +311,7 @@ def new_partition(replicas: tuple[BrokerId, ...], in_sync: frozenset[BrokerId]) 
     """
     isr = replicas if in_sync.issuperset(replicas) else tuple(r for r in replicas if r in in_sync)
     if not isr:
-        raise refuse(f"none of the brokers {shown(replicas)} is running")
+        raise invalid_assignment(f"none of the brokers {shown(replicas)} is running")
     return PartitionState(replicas, isr, isr[0])
 
 

@@ -299,7 +299,7 @@ class LogCleaner(Generic[P]):
 
     def _is_current(self, log: PartitionLog, cleaning: Cleaning) -> bool:
         """Whether the log is in use, and has not changed since its cleaning began."""
-        return not log.is_offline and log.files.tail == cleaning.tail
+        return not log.is_offline and log.files.truncation_epoch == cleaning.truncation_epoch
 
     def _put_off(self, log: PartitionLog, error: Exception) -> None:
         """Log the failure of a cleaning, and delay the next cleaning of this log.

@@ -377,7 +377,7 @@ class LogDirectory:
             log = self._load(loading, topic_partition, topic_id, config, was_clean=self.was_clean)
         except OSError as error:
             loading.files.let_go_idle()
-            raise env.judge(topic_partition, error) from error
+            raise env.handle_error(topic_partition, error) from error
         except Exception:
             loading.files.let_go_idle()
             raise
@@ -415,7 +415,7 @@ class LogDirectory:
         try:
             log = self._load(loading, topic_partition, topic_id, config, was_clean=self.was_clean, path=path)
         except OSError as error:
-            raise env.judge(topic_partition, error) from error
+            raise env.handle_error(topic_partition, error) from error
         finally:
             loading.files.let_go_idle()
         log.move_to(env)
@@ -431,7 +431,7 @@ class LogDirectory:
         """
         env = self.env
         if env.failure is not None:
-            raise env.offline()
+            raise env.offline_error()
         self.forget(topic_partition)
         topic, number = topic_partition
         path = f"{env.path}/{topic[:_LONGEST_NAME]}-{number}.{new_uuid(env.random).hex}-future"
@@ -443,7 +443,7 @@ class LogDirectory:
         except (OSError, KafkaError) as error:
             with suppress(OSError):
                 env.fs.remove_tree(path)
-            raise env.judge(topic_partition, error) if isinstance(error, OSError) else error from error
+            raise env.handle_error(topic_partition, error) if isinstance(error, OSError) else error from error
         self.futures[topic_partition] = log
         return log
 
@@ -499,7 +499,7 @@ class LogDirectory:
         """
         env = self.env
         if env.failure is not None:
-            raise env.offline()
+            raise env.offline_error()
         self._forget_other_topics(topic_partition, topic_id)
         path = f"{env.path}/{topic_partition}"
         try:
@@ -519,7 +519,7 @@ class LogDirectory:
             else:  # files from an earlier start that crashed before it acknowledged anything
                 log = self._load(env, topic_partition, topic_id, config, was_clean=False)
         except OSError as error:
-            raise env.judge(topic_partition, error) from error
+            raise env.handle_error(topic_partition, error) from error
         return self.adopt(log)
 
     def _require_other_folder(self, topic_partition: TopicPartition) -> None:
@@ -575,7 +575,7 @@ class LogDirectory:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self.env.judge(topic_partition, error) from error
+            raise self.env.handle_error(topic_partition, error) from error
         return TreeRemoval(self.env.fs, path)
 
     def forget(self, topic_partition: TopicPartition) -> bool:

@@ -101,7 +101,7 @@ class IncompleteReplicas:
         try:
             await self._disk.run(write_mark, files.env.fs, files.path, mark)
         except OSError as error:
-            raise files.env.judge(opened.topic_partition, error) from error
+            raise files.env.handle_error(opened.topic_partition, error) from error
         if self._replicas.get(opened.topic_partition) is replica:
             self._replicas[opened.topic_partition] = replica._replace(mark=mark)
 

@@ -178,7 +178,7 @@ class LogManager:
         for directory in self._directories:
             if directory.path == path:
                 if directory.failure is not None:
-                    raise directory.env.offline()
+                    raise directory.env.offline_error()
                 return directory
         if path in self.unopened:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline")
@@ -360,7 +360,7 @@ class LogManager:
             try:
                 leftovers = directory.leftovers()
             except OSError as error:
-                directory.env.judge("what is to be deleted", error)
+                directory.env.handle_error("what is to be deleted", error)
                 continue
             for task in leftovers:
                 self._run(task)
@@ -440,7 +440,7 @@ class LogManager:
                     if await self._disk.run(directory.is_gone, topic_partition):
                         gone[topic_partition] = directory
                 except OSError as error:
-                    directory.env.judge(topic_partition, error)
+                    directory.env.handle_error(topic_partition, error)
         for topic_partition, directory in gone.items():
             topic_id, config = hosted[topic_partition], config_of(topic_partition.topic)
             await self._begin_anew(directory, topic_partition, topic_id, config)
@@ -468,7 +468,7 @@ class LogManager:
             opened = await self._disk.run(directory.load, topic_partition, topic_id, config)
         except (OSError, KafkaError) as error:
             if isinstance(error, OSError):
-                directory.env.judge(topic_partition, error)
+                directory.env.handle_error(topic_partition, error)
             if may_pass(error) or may_pass(error.__cause__):
                 self._postponed[topic_partition] = _Postponed(topic_id, config, is_gone=True)
             else:
@@ -639,7 +639,7 @@ class LogManager:
             try:
                 aside = directory.set_aside(topic_partition, "delete" if is_contained else "stray")
             except OSError as error:
-                directory.env.judge(topic_partition, error)
+                directory.env.handle_error(topic_partition, error)
                 continue
             if is_contained:
                 self._run(TreeRemoval(directory.env.fs, aside))
@@ -661,7 +661,7 @@ class LogManager:
         try:
             found = directory.found_futures()
         except OSError as error:
-            directory.env.judge("copies of logs", error)
+            directory.env.handle_error("copies of logs", error)
             return
         names = {(topic_id, tp.partition): tp for tp, topic_id in hosted.items()} if found else {}
         for path, key in found.items():
@@ -686,7 +686,7 @@ class LogManager:
             try:
                 found = directory.found_futures()
             except OSError as error:
-                directory.env.judge("copies of logs", error)
+                directory.env.handle_error("copies of logs", error)
                 continue
             for path, key in found.items():
                 if key in late:
@@ -831,7 +831,7 @@ class LogManager:
             try:
                 await self._disk.run(directory.env.fs.sync_directory, directory.path)
             except OSError as error:
-                directory.env.judge("a deletion", error)
+                directory.env.handle_error("a deletion", error)
                 return ()
         return gone
 
@@ -1003,13 +1003,13 @@ class LogManager:
     async def _store_log_starts(self, directory: LogDirectory) -> None:
         if directory.failure is not None:
             del self._log_start_writes[directory]
-            raise directory.env.offline()
+            raise directory.env.offline_error()
         async with self._checkpointing:
             del self._log_start_writes[directory]  # later requests need another write
             try:
                 await self._write(directory.log_start_checkpoint())
             except OSError as error:
-                raise directory.env.judge(LOG_STARTS, error) from error
+                raise directory.env.handle_error(LOG_STARTS, error) from error
 
     def must_be_emptied(self, opened: PartitionLog) -> bool:
         return self.incomplete.must_be_emptied(opened)
@@ -1074,14 +1074,14 @@ class LogManager:
     async def _store_recovery_points(self, directory: LogDirectory) -> None:
         if directory.failure is not None:
             del self._recovery_point_writes[directory]
-            raise directory.env.offline()
+            raise directory.env.offline_error()
         async with self._checkpointing:
             del self._recovery_point_writes[directory]  # later requests need another write
             try:
                 await self._write(directory.recovery_point_checkpoint())
                 await self._write(directory.cleaned_checkpoint())
             except OSError as error:
-                raise directory.env.judge(RECOVERY_POINTS, error) from error
+                raise directory.env.handle_error(RECOVERY_POINTS, error) from error
 
     def run_later(self, task: Task, delay_ms: int) -> None:
         """Run a deletion of files in a thread after `delay_ms`, when readers should be done with them."""
@@ -1127,7 +1127,7 @@ class LogManager:
         try:
             await self.checkpoint_one(directory, of)
         except OSError as error:
-            directory.env.judge("a checkpoint", error)
+            directory.env.handle_error("a checkpoint", error)
         except Exception:
             log.exception("a checkpoint in %s could not be written", directory.path)
         else:
@@ -1166,7 +1166,7 @@ class LogManager:
             log.info("%s has no folder", topic_partition)
         except OSError as error:
             log.error("%s belongs to no topic of this broker and cannot be moved: %s", topic_partition, error)
-            directory.env.judge(topic_partition, error)
+            directory.env.handle_error(topic_partition, error)
             return False
         else:
             log.warning("%s belongs to no topic of this broker: its folder is now %s", topic_partition, aside)

@@ -114,7 +114,7 @@ class LogMoves:
         try:
             start = current.start_of_first_batch()
         except OSError as error:
-            raise current.files.env.judge(topic_partition, error) from error
+            raise current.files.env.handle_error(topic_partition, error) from error
         target.create_future(topic_partition, current.topic_id, current.config, start)
         self._work_on(target)
 
@@ -181,13 +181,13 @@ class LogMoves:
             await self._truncate(future, cut)  # nothing may be appended before
             return 1
         _follow(current, future)
-        tail = current.files.tail
+        epoch = current.files.truncation_epoch
         chunks = _read(current, future, most)
         if not chunks:
             return 0
         data = await self._pool.run(_joined, chunks)
         del chunks
-        if current.files.tail == tail and not current.closed:  # else it was cut off meanwhile
+        if current.files.truncation_epoch == epoch and not current.closed:  # else it was cut off meanwhile
             _append(future, data)
         return len(data)
 
@@ -274,7 +274,7 @@ class LogMoves:
                 return False  # what is known to be on disk would not be any more
             future.files.env.fs.rename(future.files.path, f"{target.path}/{topic_partition}")
             future.files.renamed(f"{target.path}/{topic_partition}")
-            files = current.take_files(future)
+            files = current.switch_files(future)
             del source.logs[topic_partition], target.futures[topic_partition]
             target.logs[topic_partition] = current
             await _to_its_end(self._pool.run(target.env.fs.sync_directory, target.path))

@@ -80,7 +80,7 @@ def is_kept(path: str) -> bool:
     return not any(path == each or path.startswith(f"{each}/") for each in _TRANSIENT)
 
 
-async def take(store: MetadataStore, now_ms: int) -> Backup:
+async def back_up(store: MetadataStore, now_ms: int) -> Backup:
     """Read the nodes of the store, and return a backup of them. `now_ms` is the time of the backup.
 
     Raises:

@@ -14,7 +14,7 @@ from barnabas.base.environment.filesystem import FileSystem, replace_file
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.backup import FILE_NAME, backup_of, encode, is_kept, take
+from barnabas.broker.metadata.backup import FILE_NAME, back_up, backup_of, encode, is_kept
 from barnabas.broker.metadata.reconnection import persistently
 from barnabas.broker.metadata.store import Cancel, Event, MetadataStore, SessionState, StoreError
 
@@ -116,7 +116,7 @@ class BackupKeeper:
         changed, self._changed = self._changed, set()
         if changed is None:
             before = self._nodes
-            backup = await take(self._store, self._clock.now_ms())
+            backup = await back_up(self._store, self._clock.now_ms())
             self._nodes = {path: data.encode() for path, data in backup.nodes.items()}
             if before == self._nodes and self._is_written:
                 return

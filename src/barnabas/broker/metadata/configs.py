@@ -160,7 +160,7 @@ def _sound(settings: type[Settings], texts: Mapping[str, str], whose: str) -> di
             setting = settings.find(name)
             setting.parse(text)
             if setting.update is Update.READ_ONLY:
-                raise setting.refuse(text, "it is read at start only")
+                raise setting.invalid_value(text, "it is read at start only")
         except ConfigError as error:
             log.warning("ignoring a stored setting of %s: %s", whose, error)
         else:

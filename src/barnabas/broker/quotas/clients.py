@@ -60,7 +60,7 @@ class Mutations:
         now = self._now()
         if self._is_strict and self._bucket.delay(now) > 0:
             return False
-        self._bucket.take(partitions, now)
+        self._bucket.consume(partitions, now)
         return True
 
     def delay(self) -> float:

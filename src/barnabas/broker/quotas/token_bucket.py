@@ -34,7 +34,7 @@ class TokenBucket:
         self._limit = limit
         self._tokens = min(self._tokens, limit * self._seconds)
 
-    def take(self, amount: float, now: float) -> None:
+    def consume(self, amount: float, now: float) -> None:
         """Take `amount` from the bucket, even if its level is below zero after that."""
         self._refill(now)
         self._tokens -= amount

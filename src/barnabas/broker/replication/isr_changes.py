@@ -96,7 +96,7 @@ class IsrChanges:
         pause = FIRST_PAUSE
         try:
             while self._due:
-                proposals = self._take()
+                proposals = self._pop_proposals()
                 if not proposals:
                     continue
                 if await self._ask(proposals):
@@ -107,7 +107,7 @@ class IsrChanges:
         finally:
             self._task = None
 
-    def _take(self) -> dict[Partition, Proposal]:
+    def _pop_proposals(self) -> dict[Partition, Proposal]:
         proposals = {}
         for partition in list(self._due):
             del self._due[partition]

@@ -158,7 +158,7 @@ class ReplicaManager:
             image = self._topic(topic)
             self._early.note(topic if image is None else image.id, index, header, code)
         elif partition.log.producers.get(header.producer_id) is None:
-            partition.log.producers.refuse(header, code)
+            partition.log.producers.note_rejection(header, code)
 
     def apply(self, delta: ImageDelta) -> None:
         """Open, update, configure and delete partitions as the new cluster image in `delta` requires.
@@ -378,7 +378,7 @@ class ReplicaManager:
         self._early.forget(topic.id, index)
         if partition is not None:
             log.info("%s has moved to other brokers: its log is deleted", topic_partition)
-            partition.take_down(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition has moved"))
+            partition.close(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition has moved"))
             self._on_change(partition)
         self._logs.delete_moved(topic_partition)
 
@@ -399,10 +399,10 @@ class ReplicaManager:
                 "topic %s is gone from the metadata store, but was not deleted: its logs are kept", topic.name
             )
             self._absent[topic.id] = topic
-        self._take_down(topic)
+        self._close_partitions(topic)
 
     def _delete(self, topic: TopicImage) -> None:
-        self._take_down(topic)
+        self._close_partitions(topic)
         self._delete_soon(
             (topic.id, TopicPartition(topic.name, index)) for index in range(len(topic.partitions))
         )
@@ -436,7 +436,7 @@ class ReplicaManager:
         if self._doomed:
             loop.call_later(pause, self._delete_some)
 
-    def _take_down(self, topic: TopicImage) -> None:
+    def _close_partitions(self, topic: TopicImage) -> None:
         partitions = self._topics.pop(topic.id, _NONE)
         if self._topics.get(topic.name) is partitions:
             del self._topics[topic.name]
@@ -447,7 +447,7 @@ class ReplicaManager:
             self._early.forget(topic.id, index)
             partition = partitions.get(index)
             if partition is not None:
-                partition.take_down(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))
+                partition.close(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))
                 self._on_change(partition)
 
     def _configure(self, topic: str) -> None:

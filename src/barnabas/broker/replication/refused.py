@@ -104,7 +104,7 @@ class EarlyBatches:
         now = self._now()
         for refused in self.forget(topic, index).values():
             if now - refused.at <= _SECONDS and not is_written(to, refused.header):
-                to.refuse(refused.header, refused.code)
+                to.note_rejection(refused.header, refused.code)
 
 
 def is_written(producers: Producers, header: BatchHeader) -> bool:

@@ -73,8 +73,8 @@ class Cleaning:
         cancelled: Signal,
     ) -> None:
         self.log = log
-        #: `LogFiles.tail` when the cleaning began: another number means that the log was truncated since
-        self.tail = log.files.tail
+        #: `LogFiles.truncation_epoch` when the cleaning began: it changes if the log is truncated
+        self.truncation_epoch = log.files.truncation_epoch
         #: up to where the log is clean already
         self.start = dirtiness.first_dirty
         #: up to where the log will be clean: as far as the map went

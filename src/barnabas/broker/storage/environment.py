@@ -45,7 +45,7 @@ class LogEnvironment:
     def fs(self) -> FileSystem:
         return self.files.fs
 
-    def judge(self, what: object, error: OSError) -> KafkaError:
+    def handle_error(self, what: object, error: OSError) -> KafkaError:
         """Take the directory offline if `error` harms all of it.
 
         Return the KafkaError for the caller to raise.
@@ -54,9 +54,9 @@ class LogEnvironment:
         """
         if harm_of(error) is Harm.DIRECTORY:
             return self.fail(error)
-        return self.refuse(what, error)
+        return self.operation_error(what, error)
 
-    def refuse(self, what: object, error: OSError) -> KafkaError:
+    def operation_error(self, what: object, error: OSError) -> KafkaError:
         """Return the KafkaError for one failed operation on `what`.
 
         Log an error, but at most one with the same errno in 10 seconds.
@@ -85,9 +85,9 @@ class LogEnvironment:
             )
             if self.on_failure is not None:
                 self.on_failure(error)
-        return self.offline()
+        return self.offline_error()
 
-    def offline(self) -> KafkaError:
+    def offline_error(self) -> KafkaError:
         """Return the error for a write to the offline directory."""
         return KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path} is offline: {self.failure}"

@@ -357,10 +357,11 @@ class PartitionLog:
     def not_written(self, header: BatchHeader, error: OSError) -> KafkaError:
         """Handle a failed write of a leader's append, and return the KafkaError for the caller to raise.
 
-        Until the producer sends this batch again, the log rejects its later batches (`Producers.refuse`).
+        Until the producer sends this batch again, the log rejects its later batches
+        (`Producers.note_rejection`).
         """
         if header.producer_id != NO_PRODUCER_ID:
-            self.producers.refuse(header)
+            self.producers.note_rejection(header)
         return self.failed(error)
 
     def _segment_for(self, size: int, last_offset: Offset, max_timestamp: int) -> LogSegment:
@@ -609,7 +610,7 @@ class PartitionLog:
 
     # --- other files ---
 
-    def take_files(self, copy: PartitionLog) -> LogFiles:
+    def switch_files(self, copy: PartitionLog) -> LogFiles:
         """Switch to the files of `copy`, a copy of this log in another log directory. Return the old files.
 
         The copy must have all batches of this log. Some state is not in the batches: producers without
@@ -622,7 +623,7 @@ class PartitionLog:
         """
         copy.files.write_snapshot(self.log_end_offset, self.producers)
         before, self.files = self.files, copy.files
-        self.files.succeed(before)
+        self.files.supersede(before)
         self.env = self.files.env
         self.epochs.changed = True
         return before
@@ -649,7 +650,7 @@ class PartitionLog:
         if self.closed:
             raise self._gone()
         if self.env.failure is not None:
-            raise self.env.offline()
+            raise self.env.offline_error()
         if self.failure is not None:
             raise self._offline()
 
@@ -680,7 +681,7 @@ class PartitionLog:
         if self.closed:
             return self._gone()
         if isinstance(error, OSError) and harm_of(error, syncing=syncing) is not Harm.LOG:
-            return self.env.judge(self.topic_partition, error)
+            return self.env.handle_error(self.topic_partition, error)
         return self.fail(error)
 
     def fail(self, error: Exception) -> KafkaError:
@@ -702,7 +703,7 @@ class PartitionLog:
 
     def _gone(self) -> KafkaError:
         if self.env.failure is not None:
-            return self.env.offline()
+            return self.env.offline_error()
         if self.failure is not None:
             return self._offline()
         return KafkaError(

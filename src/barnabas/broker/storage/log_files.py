@@ -48,8 +48,8 @@ class LogFiles:
         "_is_flushing",
         "_is_new",
         "_names_changed",
-        "_tail",
         "_topic_id",
+        "_truncation_epoch",
         "_unflushed",
         "_unsynced",
         "are_checksums_due",
@@ -123,19 +123,19 @@ class LogFiles:
         self._is_closed = False
         #: whether a truncation is not durable yet
         self.is_cut = False
-        self._tail = 0
+        self._truncation_epoch = 0
         #: renamed to ``.deleted`` by an operation that then failed: the next removal deletes them, too
         self._aside: Sequence[LogFile] = ()
         #: the cleaned segment that is being put in place
         self.swap: Swap | None = None
 
     @property
-    def tail(self) -> int:
+    def truncation_epoch(self) -> int:
         """A number that each truncation increases.
 
         If it has changed since a task was prepared, the task may refer to removed records.
         """
-        return self._tail
+        return self._truncation_epoch
 
     def note_new(self, *files: LogFile) -> None:
         """Note new files in the folder, so that the next flush makes their names durable."""
@@ -248,7 +248,7 @@ class LogFiles:
         """Whether some names of segments are perhaps not on disk yet, so that the folder needs an fsync."""
         return self._names_changed
 
-    def take_out_first(self, count: int, synced: LogSegment | None = None) -> Removal:
+    def remove_first_segments(self, count: int, synced: LogSegment | None = None) -> Removal:
         """Remove the oldest segments and their producer snapshots from the log.
 
         The files get the suffix ``.deleted``, so that a restart recognizes them. Return the task that removes
@@ -265,7 +265,7 @@ class LogFiles:
         for segment in list(self.segments)[:count]:
             self._set_aside(segment.log)  # the .log, which decides, first
             self._names_changed = True
-            self.segments.take_first(1)
+            self.segments.remove_first(1)
             self._forget_unflushed(segment.base_offset)
             self._note_checksums(segment)
             self._set_aside(*segment.all_files()[1:])
@@ -358,7 +358,7 @@ class LogFiles:
         if self.sealed is not None:
             self.sealed.cut(offset)
         self.recovery_point = offset
-        self._tail += 1  # a flush that is under way must not raise it again
+        self._truncation_epoch += 1  # a flush that is under way must not raise it again
         return True
 
     def truncate(self, cut: Cut, *, sync: bool = True) -> None:
@@ -368,10 +368,10 @@ class LogFiles:
         truncation durable, and removes the files of whole segments, which may be large.
         """
         self.cancel_swap()
-        self._tail += 1
+        self._truncation_epoch += 1
         self.are_checksums_due = self.has_checksums
         while self.segments.active.base_offset > cut.end:
-            segment = self.segments.take_last()
+            segment = self.segments.remove_last()
             self._forget_unflushed(segment.base_offset)
             self._set_aside(*segment.all_files())  # the .log, which decides, first
         self._forget_unflushed(self.segments.active.base_offset)
@@ -399,10 +399,10 @@ class LogFiles:
         """
         self.begin()
         self.cancel_swap()
-        self._tail += 1
+        self._truncation_epoch += 1
         self.are_checksums_due = self.has_checksums
         while len(self.segments) > 1:
-            self._set_aside(*self.segments.take_last().all_files())
+            self._set_aside(*self.segments.remove_last().all_files())
         self._set_aside(*self.segments.active.all_files())
         for file in self._forget_snapshots(lambda taken: True):
             file.remove()
@@ -458,7 +458,7 @@ class LogFiles:
         flush = Flush(
             self.env.fs,
             end,
-            self._tail,
+            self._truncation_epoch,
             files,
             small_files,
             replacements,
@@ -494,7 +494,7 @@ class LogFiles:
             self.has_rolled |= bool(flush.sealed)
             self.are_checksums_due |= self.has_checksums and bool(flush.replacements)
             raise flush.error
-        if flush.tail == self._tail:
+        if flush.truncation_epoch == self._truncation_epoch:
             self.recovery_point = max(self.recovery_point, flush.offset)
             self._note_sealed(flush.sealed)
             for base_offset in flush.sealed:
@@ -546,12 +546,12 @@ class LogFiles:
         self.path = path
         self._names_changed = self._is_new = True
 
-    def succeed(self, earlier: LogFiles) -> None:
-        """Set `tail` to a new number, because these files replace `earlier` as the files of a log.
+    def supersede(self, earlier: LogFiles) -> None:
+        """Set `truncation_epoch` to a new number, because these files replace the files `earlier` of a log.
 
         A task that was prepared for `earlier` has the old number. So the log recognizes it as outdated.
         """
-        self._tail = max(self._tail, earlier.tail) + 1
+        self._truncation_epoch = max(self._truncation_epoch, earlier.truncation_epoch) + 1
 
     def move_to(self, env: LogEnvironment) -> None:
         """Close every file. From now on, open files belong to `env`."""
@@ -582,7 +582,7 @@ class LogFiles:
             self.are_checksums_due = True
 
     def _remove_active(self) -> None:
-        segment = self.segments.take_last()
+        segment = self.segments.remove_last()
         self._forget_unflushed(segment.base_offset)
         segment.remove()
 

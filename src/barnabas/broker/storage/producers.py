@@ -248,7 +248,7 @@ class Producers:
             KafkaError: INVALID_PRODUCER_EPOCH, the producer has written with a newer epoch.
                 OUT_OF_ORDER_SEQUENCE_NUMBER, batches are missing, or the batch is older than the remembered
                 ones. INVALID_TXN_STATE, the batch is not part of the open transaction. Or the error of an
-                earlier batch that was rejected (`refuse`).
+                earlier batch that was rejected (`note_rejection`).
         """
         producer = self._producers.get(header.producer_id)
         if origin is Origin.REPLICATION:
@@ -276,7 +276,7 @@ class Producers:
                 )
         return None
 
-    def refuse(self, header: BatchHeader, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+    def note_rejection(self, header: BatchHeader, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
         """Store that a valid batch was rejected with `code`.
 
         `check` then rejects the producer's later batches, until the producer has sent the rejected batch
@@ -312,7 +312,7 @@ class Producers:
         self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence, code)
 
     def _check_after_refusal(self, header: BatchHeader) -> None:
-        """Raise KafkaError if the producer must first send an earlier, rejected batch again (`refuse`).
+        """Raise KafkaError if the producer must first send a rejected batch again (`note_rejection`).
 
         The error code depends on how many later batches were rejected since then:
 

@@ -50,7 +50,7 @@ def delete_old_segments(log: PartitionLog, now_ms: int, synced: LogSegment | Non
     oldest = log.files.segments[0].base_offset
     try:
         with log.guarded() as files:
-            return files.take_out_first(count, synced)
+            return files.remove_first_segments(count, synced)
     finally:
         start = log.files.segments[0].base_offset
         if start > oldest:

@@ -62,13 +62,13 @@ class Segments:
         """Replace the `count` segments from index `place` on with one sealed segment."""
         self._segments[place : place + count] = [segment]
 
-    def take_first(self, count: int) -> list[LogSegment]:
+    def remove_first(self, count: int) -> list[LogSegment]:
         """Remove and return the oldest `count` segments."""
         taken = self._segments[:count]
         del self._segments[:count]
         return taken
 
-    def take_last(self) -> LogSegment:
+    def remove_last(self) -> LogSegment:
         """Remove and return the active segment. The one before it becomes the active one."""
         taken = self._segments.pop()
         self.active = self._segments[-1]

@@ -37,8 +37,8 @@ class Flush:
 
     fs: FileSystem
     offset: Offset
-    #: `LogFiles.tail` when the task was prepared: a truncation changes it
-    tail: int
+    #: `LogFiles.truncation_epoch` when the task was prepared: a truncation changes it
+    truncation_epoch: int
     #: pinned files, `small_files` among them
     files: Sequence[LogFile]
     #: files to close afterwards

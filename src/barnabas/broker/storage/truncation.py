@@ -48,7 +48,7 @@ class Truncation:
 
     def __init__(self, files: LogFiles, offset: Offset) -> None:
         self.offset = offset
-        self.tail = files.tail
+        self.truncation_epoch = files.truncation_epoch
         #: the error because of which the log cannot be truncated, after `run`
         self.error: OSError | KafkaError | None = None
         self._remainder: Remainder | None = None
@@ -87,7 +87,7 @@ class Truncation:
         """Whether the log's segments are still the same as when this object was created."""
         return (
             files is self._files
-            and files.tail == self.tail
+            and files.truncation_epoch == self.truncation_epoch
             and files.segments.active.size == self._active_size
             and len(files.segments) == len(self._segments)
             and all(now is then for now, then in zip(files.segments, self._segments, strict=True))
@@ -170,7 +170,7 @@ def prepare_truncation(log: PartitionLog, offset: Offset, truncation: Truncation
         end = offset if found is None else found.remainder.cut.end
         is_lower = files.lower_recovery_point(end)
         if found is not None:
-            found.tail = files.tail
+            found.truncation_epoch = files.truncation_epoch
     return is_lower
 
 

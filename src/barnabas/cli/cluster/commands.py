@@ -414,10 +414,10 @@ def backup(file: Path, address: str | None, directories: tuple[Path, ...]) -> No
     """Write a cluster's metadata to FILE."""
     from barnabas.base.environment.filesystem import replace_file
     from barnabas.base.environment.os_filesystem import OsFileSystem
-    from barnabas.broker.metadata.backup import encode, take
+    from barnabas.broker.metadata.backup import back_up, encode
 
     now_ms = round(time.time() * 1000)
-    taken = asyncio.run(_with_store(address, directories, False, lambda store: take(store, now_ms)))
+    taken = asyncio.run(_with_store(address, directories, False, lambda store: back_up(store, now_ms)))
     replace_file(OsFileSystem(), str(file.absolute()), b"".join(encode(taken)))
     click.echo(f"Wrote {len(taken.topics)} topics of cluster {taken.cluster_id} to {file}")
 

@@ -43,7 +43,7 @@ class Command:
     def answer(self, **values: Any) -> None:
         self.answers.put(values)
 
-    def refuse(self, reason: str) -> None:
+    def answer_error(self, reason: str) -> None:
         self.answers.put({"error": reason})
 
 

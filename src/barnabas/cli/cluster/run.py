@@ -377,7 +377,7 @@ class ClusterRunner:
             if self._serves:
                 self._say(f"broker {member.id} ended with exit code {code}: {words}; {self._after(member)}")
             for command in member.at_ready:
-                command.refuse(f"broker {member.id} did not start: {words}")
+                command.answer_error(f"broker {member.id} did not start: {words}")
             member.at_ready.clear()
         then, member.at_end = member.at_end, []
         for call in then:
@@ -410,9 +410,9 @@ class ClusterRunner:
         member = self._members.get(command.broker or 0)
         if member is None:
             known = ", ".join(map(str, self._members))
-            command.refuse(f"there is no broker {command.broker} in this cluster: choose from {known}")
+            command.answer_error(f"there is no broker {command.broker} in this cluster: choose from {known}")
         elif member.state in (State.STARTING, State.STOPPING):
-            command.refuse(f"broker {member.id} is {member.state.value}: try again when it has done so")
+            command.answer_error(f"broker {member.id} is {member.state.value}: try again when it has done so")
         else:
             self._change(member, command)
 
@@ -421,7 +421,7 @@ class ClusterRunner:
         if word == "restart":
             self._restart(member, command)
         elif process is None:
-            command.refuse(
+            command.answer_error(
                 f"broker {member.id} does not run ({member.state.value}): start it with "
                 f"`barnabas cluster restart {member.id} --data {self._folder.path}`"
             )
@@ -433,7 +433,7 @@ class ClusterRunner:
             member.state, member.ends_as = State.STOPPING, State.KILLED
             process.kill()
         elif not hasattr(signal, "SIGSTOP"):
-            command.refuse("this system cannot pause a process")
+            command.answer_error("this system cannot pause a process")
         else:
             is_pause = word == "pause"
             process.send_signal(signal.SIGSTOP if is_pause else signal.SIGCONT)

@@ -17,7 +17,7 @@ from typing import Any
 
 from barnabas.client.json_bytes import from_base64, is_base64
 from barnabas.client.schemas.avro_logical import LOGICAL, is_number
-from barnabas.client.schemas.unfit import UnfitError, inside, require, told
+from barnabas.client.schemas.unfit import UnfitError, inside, require, value_text
 from barnabas.kafka.records.record import encode_varint
 
 _INTEGERS = {"int": 31, "long": 63}
@@ -107,7 +107,7 @@ class _Writing:
         try:
             self.out += struct.pack(_FLOATS[kind], float(value))
         except OverflowError:
-            raise UnfitError(f"{path}: {told(value)} is too large for a {kind}") from None
+            raise UnfitError(f"{path}: {value_text(value)} is too large for a {kind}") from None
 
     def _string(self, schema: Any, value: Any, path: str) -> None:
         require(isinstance(value, str), path, value, "a string")
@@ -207,7 +207,9 @@ class _Writing:
         best = next((fit for fit in fits if fit), 0) if self._in_default else max(fits)
         if not best:
             names = _listed([self._branch_names(branch)[0] for branch in branches])
-            raise UnfitError(f"{path}: {told(value)} fits no branch of the union; its branches are {names}")
+            raise UnfitError(
+                f"{path}: {value_text(value)} fits no branch of the union; its branches are {names}"
+            )
         index = fits.index(best)
         if not self._in_default and isinstance(value, dict) and fits.count(best) > 1:
             name = self._branch_names(branches[index])[0]
@@ -290,6 +292,6 @@ def _bytes_of(value: Any, path: str, what: str) -> bytes:
     except (ValueError, TypeError):
         pass
     raise UnfitError(
-        f'{path}: {told(value)} does not fit; write {what} as {{"base64": "..."}}, or as a string of the '
-        "characters U+0000 to U+00FF"
+        f'{path}: {value_text(value)} does not fit; write {what} as {{"base64": "..."}}, or as a string of '
+        "the characters U+0000 to U+00FF"
     )

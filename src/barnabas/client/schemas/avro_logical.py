@@ -9,7 +9,7 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 from barnabas.client.json_bytes import is_base64
-from barnabas.client.schemas.unfit import UnfitError, told
+from barnabas.client.schemas.unfit import UnfitError, value_text
 
 _EPOCH, _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1).toordinal()
 #: units in a second
@@ -63,7 +63,7 @@ def _as_timestamp(schema: Any, value: Any, path: str) -> Any:
 
 
 def _unfit_time(path: str, value: Any, allowed: str) -> UnfitError:
-    return UnfitError(f"{path}: {told(value)} does not fit; write {allowed}")
+    return UnfitError(f"{path}: {value_text(value)} does not fit; write {allowed}")
 
 
 def _as_decimal(schema: Any, value: Any, path: str) -> Any:
@@ -80,13 +80,13 @@ def _as_decimal(schema: Any, value: Any, path: str) -> Any:
             if not unscaled.is_finite() or unscaled.adjusted() >= precision or unscaled % 1:
                 raise ValueError
     except (ArithmeticError, ValueError):
-        raise UnfitError(f"{path}: {told(value)} does not fit; write {allowed}") from None
+        raise UnfitError(f"{path}: {value_text(value)} does not fit; write {allowed}") from None
     whole = int(unscaled)
     size = schema["size"] if schema["type"] == "fixed" else whole.bit_length() // 8 + 1
     try:
         return whole.to_bytes(size, "big", signed=True)
     except OverflowError:
-        raise UnfitError(f"{path}: {told(value)} does not fit into {size} bytes") from None
+        raise UnfitError(f"{path}: {value_text(value)} does not fit into {size} bytes") from None
 
 
 def _as_uuid(schema: Any, value: Any, path: str) -> Any:
@@ -95,7 +95,7 @@ def _as_uuid(schema: Any, value: Any, path: str) -> Any:
     try:
         found = uuid.UUID(value)
     except ValueError:
-        raise UnfitError(f"{path}: {told(value)} is not a UUID") from None
+        raise UnfitError(f"{path}: {value_text(value)} is not a UUID") from None
     return value if schema["type"] == "string" else found.bytes
 
 

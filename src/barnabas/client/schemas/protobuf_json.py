@@ -13,7 +13,7 @@ from typing import Any
 
 from barnabas.base.text import shown
 from barnabas.client.json_bytes import is_base64
-from barnabas.client.schemas.unfit import UnfitError, inside, require, told
+from barnabas.client.schemas.unfit import UnfitError, inside, require, value_text
 
 _LONGEST_REASON = 200
 _WELL_KNOWN = "google.protobuf."
@@ -72,7 +72,9 @@ def _parse(message: Any, value: Any, path: str, pool: Any) -> None:
         ParseDict(value, message, descriptor_pool=pool)
     except (ParseError, TypeError, ValueError, AttributeError, KeyError) as error:
         reason = shown(" ".join(str(error).split()), _LONGEST_REASON)
-        raise UnfitError(f"{path}: {told(value)} is no {message.DESCRIPTOR.full_name}: {reason}") from None
+        raise UnfitError(
+            f"{path}: {value_text(value)} is no {message.DESCRIPTOR.full_name}: {reason}"
+        ) from None
 
 
 def _takes_null(field: Any) -> bool:
@@ -158,7 +160,7 @@ def _bytes(value: Any, path: str) -> bytes:
         plain = text.replace("-", "+").replace("_", "/").rstrip("=")
         return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except (AttributeError, ValueError):
-        raise UnfitError(f"{path}: {told(value)} does not fit; write bytes as base64") from None
+        raise UnfitError(f"{path}: {value_text(value)} does not fit; write bytes as base64") from None
 
 
 def _float(value: Any, path: str, *, is_single: bool) -> float:
@@ -173,7 +175,9 @@ def _float(value: Any, path: str, *, is_single: bool) -> float:
         found = math.inf
     is_large = math.isinf(found) if not is_single else abs(found) > _LARGEST_FLOAT
     if is_large and value not in _SPECIAL:
-        raise UnfitError(f"{path}: {told(value)} is too large for a {'float' if is_single else 'double'}")
+        raise UnfitError(
+            f"{path}: {value_text(value)} is too large for a {'float' if is_single else 'double'}"
+        )
     return found
 
 

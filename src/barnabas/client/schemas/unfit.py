@@ -20,17 +20,17 @@ def inside(path: str, step: str | int) -> str:
     """Return the path to a field, key or item of the value at `path`, such as ``value.lines[2].price``."""
     if isinstance(step, int):
         return f"{path}[{step}]"
-    return f"{path}.{step}" if step.isidentifier() else f"{path}[{told(step, _LONGEST_STEP)}]"
+    return f"{path}.{step}" if step.isidentifier() else f"{path}[{value_text(step, _LONGEST_STEP)}]"
 
 
-def told(value: Any, most: int = _LONGEST_VALUE) -> str:
+def value_text(value: Any, most: int = _LONGEST_VALUE) -> str:
     """Return a JSON value as text for an error message.
 
     A text or number is cut to `most` characters. Of an object, the result has the first names; of an array,
     the number of items.
     """
     if isinstance(value, dict) and value:
-        return f"an object of {', '.join(told(name, _LONGEST_STEP) for name in list(value)[:5])}"
+        return f"an object of {', '.join(value_text(name, _LONGEST_STEP) for name in list(value)[:5])}"
     if isinstance(value, list) and value:
         return f"an array of {len(value)}"
     text = json.dumps(value[:most] if isinstance(value, str) else value, ensure_ascii=False)
@@ -46,4 +46,4 @@ def require(fits: bool, path: str, value: Any, allowed: str) -> None:
         allowed: what the schema allows, such as "a string".
     """
     if not fits:
-        raise UnfitError(f"{path}: {told(value)} does not fit; write {allowed}")
+        raise UnfitError(f"{path}: {value_text(value)} does not fit; write {allowed}")

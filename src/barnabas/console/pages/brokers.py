@@ -87,7 +87,7 @@ def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
         ],
         "matrix": [*asked.cut_lazily(matrix)],
         "sizes_age_s": totals.age_s,
-        **asked.told(sum(len(topic.partitions) for topic in found)),
+        **asked.page_fields(sum(len(topic.partitions) for topic in found)),
         "moves": moves,
         "moves_problem": problem,
     }

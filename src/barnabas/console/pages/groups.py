@@ -58,7 +58,7 @@ def groups(view: ClusterView, query: Query) -> dict[str, Any]:
     return {
         "groups": shown,
         "looked_at": len(committed),
-        **asked.told(len(rows)),
+        **asked.page_fields(len(rows)),
         "problem": problem,
     }
 

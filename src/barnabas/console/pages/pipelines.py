@@ -66,7 +66,7 @@ class Pipelines:
             self._topic_id = bytes(topic.topic_id)
             self._positions.clear()
             self._known.clear()
-        led = self._view.led([STATUS_TOPIC])
+        led = self._view.leaders([STATUS_TOPIC])
         ends, starts = offsets_at(brokers, led, LATEST), offsets_at(brokers, led, EARLIEST)
         give_up = time.monotonic() + _MOST_SECONDS
         left = 0

@@ -99,7 +99,7 @@ class Listing(NamedTuple):
         """Return the rows on the page, from an iterable whose rows are made only as needed."""
         return islice(rows, (self.page - 1) * _ON_A_PAGE, self.page * _ON_A_PAGE)
 
-    def told(self, count: int) -> dict[str, Any]:
+    def page_fields(self, count: int) -> dict[str, Any]:
         """Return the fields with which the browser turns the pages of a table.
 
         ``count`` is the table's number of rows, ``page`` is this page, and ``pages`` is the number of pages.

@@ -97,7 +97,7 @@ def search(view: ClusterView, name: str, query: Query, row: Row[T], most: int) -
         raise QueryError("filter: values are hidden here (--hide-values), and a filter would tell of them")
     led = {
         p: leader
-        for p, leader in view.led([name]).items()
+        for p, leader in view.leaders([name]).items()
         if (wanted := numbers(query, "partitions")) is None or p.partition in wanted
     }
     led = dict(sorted(led.items())[:_MOST_PARTITIONS])
@@ -310,7 +310,7 @@ def record_at(
         KafkaError, ClientError: the record cannot be read.
     """
     topic = described(view, name)
-    leader = view.led([name]).get(TopicPartition(name, partition))
+    leader = view.leaders([name]).get(TopicPartition(name, partition))
     if leader is None:
         raise QueryError(f"partition={partition}: {name[:40]} has no such partition with a leader")
     chunk = fetch(view.brokers, leader, topic, {partition: offset}, 1).get(partition)

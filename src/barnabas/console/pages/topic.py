@@ -51,7 +51,7 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     }
     if is_brief:
         return about
-    led = {p: leader for p, leader in view.led([name]).items() if p.partition < _MOST}
+    led = {p: leader for p, leader in view.leaders([name]).items() if p.partition < _MOST}
     starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
     stable = offsets_at(view.brokers, led, LATEST, committed=True)
     view.rates.note(ends)

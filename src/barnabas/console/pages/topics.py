@@ -57,7 +57,7 @@ def topics(view: ClusterView, query: Query) -> dict[str, Any]:
     return {
         "topics": shown,
         "sorted_by_age_s": age,
-        **asked.told(len(found)),
+        **asked.page_fields(len(found)),
     }
 
 

@@ -22,12 +22,12 @@ from barnabas.broker.metadata.backup import (
     FILE_NAME,
     Backup,
     BackupError,
+    back_up,
     decode,
     encode,
     is_kept,
     read_backup,
     restore,
-    take,
 )
 from barnabas.broker.metadata.backup_keeper import BackupKeeper
 from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage, PartitionState
@@ -70,7 +70,7 @@ async def cluster() -> MemoryStore:
 def test_a_restored_cluster_has_all_that_was_decided_and_elects_by_the_logs() -> None:
     async def scenario() -> None:
         before = await cluster()
-        backup = decode(b"".join(encode(await take(before, 5))))
+        backup = decode(b"".join(encode(await back_up(before, 5))))
         target = MemoryStore(MemoryServer())
         await restore(backup, target)
         old, new = MetadataLoader(before), MetadataLoader(target)
@@ -99,7 +99,7 @@ def test_a_restored_cluster_has_all_that_was_decided_and_elects_by_the_logs() ->
         block = znodes.decode_producer_id_block((await target.get(znodes.PRODUCER_ID_BLOCK)).data)
         assert block[1] > 2**32
         again = MemoryStore(MemoryServer())
-        await restore(await take(target, 6), again)
+        await restore(await back_up(target, 6), again)
         later = MetadataLoader(again)
         await later.start()
         assert later.image.topics["t"].partitions[0].leader_epoch >= first.leader_epoch + 1000
@@ -111,7 +111,7 @@ def test_a_restored_cluster_has_all_that_was_decided_and_elects_by_the_logs() ->
 
 def test_a_cluster_that_lives_is_not_overwritten_and_an_empty_one_is() -> None:
     async def scenario() -> None:
-        backup = await take(await cluster(), 5)
+        backup = await back_up(await cluster(), 5)
         with pytest.raises(StoreUnavailableError, match="already"):
             await restore(backup, await cluster())
         empty = MemoryStore(MemoryServer())
@@ -119,7 +119,7 @@ def test_a_cluster_that_lives_is_not_overwritten_and_an_empty_one_is() -> None:
         await restore(backup, empty)
         assert znodes.decode_cluster_id((await empty.get(znodes.CLUSTER_ID)).data) == backup.cluster_id
         with pytest.raises(StoreUnavailableError, match="no cluster"):
-            await take(MemoryStore(MemoryServer()), 5)
+            await back_up(MemoryStore(MemoryServer()), 5)
 
     asyncio.run(scenario())
 

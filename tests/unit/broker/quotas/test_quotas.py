@@ -193,6 +193,6 @@ def test_a_bucket_never_gives_more_than_its_burst_and_what_flows_in(uses):
     for pause, amount in uses:
         now += pause
         if bucket.delay(now) == 0:
-            bucket.take(amount, now)
+            bucket.consume(amount, now)
             used += amount
     assert used <= 22 + 2 * now + 50 + 1e-6

@@ -353,7 +353,7 @@ def test_who_has_resigned_leads_again_in_a_new_epoch_only(lead, append):
 def test_a_partition_that_was_deleted_proposes_nothing(lead, fetch):
     partition = lead(led(isr=(1, 2)))
     fetch(partition, 3, 0)
-    partition.take_down(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    partition.close(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     assert partition.propose() is None
 
 

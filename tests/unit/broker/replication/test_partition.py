@@ -294,7 +294,7 @@ def test_an_acknowledgement_that_does_not_come_in_time_is_a_timeout(open_partiti
     ("event", "code"),
     [
         (lambda p: p.update(led_by(OTHER, epoch=1)), ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        (lambda p: p.take_down(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)), ErrorCode.KAFKA_STORAGE_ERROR),
+        (lambda p: p.close(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)), ErrorCode.KAFKA_STORAGE_ERROR),
     ],
 )
 def test_losing_the_partition_ends_the_wait_for_an_acknowledgement(open_partition, event, code):

@@ -297,7 +297,7 @@ async def test_a_deleted_topic_ends_its_share_partitions():
     queue = Queue()
     poll = queue.fetch()
     await queue.settle()
-    queue.partition.take_down(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
+    queue.partition.close(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
     with pytest.raises(KafkaError) as told:
         await poll.acquired
     assert told.value.code is ErrorCode.UNKNOWN_TOPIC_ID

@@ -52,10 +52,10 @@ def test_refusals_are_told_now_and_then_and_counted(caplog):
     clock = ManualClock(1_000_000)
     env = LogEnvironment("/data", OpenFiles(FaultyDisk()), clock, Random(1))
     for _ in range(5):
-        env.refuse("logs-0", OSError(errno.ENOSPC, "full"))
-    env.refuse("logs-1", OSError(errno.EMFILE, "too many"))
+        env.operation_error("logs-0", OSError(errno.ENOSPC, "full"))
+    env.operation_error("logs-1", OSError(errno.EMFILE, "too many"))
     clock.advance(10_000)
-    env.refuse("logs-2", OSError(errno.ENOSPC, "full"))
+    env.operation_error("logs-2", OSError(errno.ENOSPC, "full"))
     lines = [record.getMessage() for record in caplog.records]
     assert [line.split()[0] for line in lines] == ["logs-0", "logs-1", "logs-2"]
     assert "4 more" in lines[2] and env.failure is None

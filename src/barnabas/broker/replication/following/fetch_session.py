@@ -36,14 +36,14 @@ class Followed:
 
     __slots__ = (
         "failures",
+        "first_requested_in",
         "is_put_off",
         "key",
         "leader_epoch",
         "partition",
-        "told_first",
-        "told_in",
-        "told_offset",
-        "told_start",
+        "requested_in",
+        "requested_offset",
+        "requested_start",
     )
 
     def __init__(self, partition: Partition) -> None:
@@ -51,9 +51,9 @@ class Followed:
         self.leader_epoch: LeaderEpoch = partition.leader_epoch
         self.key: Key = (partition.log.topic_id, partition.topic_partition.partition)
         #: the log's end and start in the latest request
-        self.told_offset = self.told_start = UNKNOWN_OFFSET
+        self.requested_offset = self.requested_start = UNKNOWN_OFFSET
         #: the number of that request, and of the first one with the partition
-        self.told_in = self.told_first = _NEVER
+        self.requested_in = self.first_requested_in = _NEVER
         #: whether the partition is left out of requests for some time
         self.is_put_off = False
         #: errors in a row
@@ -63,9 +63,9 @@ class Followed:
         return f"<Followed {self.partition.topic_partition} epoch {self.leader_epoch}>"
 
     @property
-    def is_told(self) -> bool:
+    def is_in_session(self) -> bool:
         """Whether the leader knows the partition in the present session."""
-        return self.told_in != _NEVER
+        return self.requested_in != _NEVER
 
     @property
     def durable_start(self) -> Offset:
@@ -74,11 +74,14 @@ class Followed:
         return log.log_start_offset if log.stored_start is None else log.stored_start
 
     @property
-    def has_moved(self) -> bool:
+    def differs_from_request(self) -> bool:
         """Whether the log's end or its start on disk differs from the latest request."""
-        return self.partition.log.log_end_offset != self.told_offset or self.durable_start != self.told_start
+        return (
+            self.partition.log.log_end_offset != self.requested_offset
+            or self.durable_start != self.requested_start
+        )
 
-    def tell(self, number: int, max_bytes: int) -> Position:
+    def request_position(self, number: int, max_bytes: int) -> Position:
         """Return the position from which the request with this number fetches the partition.
 
         Store the number, the log's end and its start. If the number or the end has changed when the response
@@ -89,17 +92,17 @@ class Followed:
             max_bytes: largest number of bytes that the leader may send for the partition.
         """
         log = self.partition.log
-        if self.told_in == _NEVER:
-            self.told_first = number
-        self.told_in = number
-        end = self.told_offset = log.log_end_offset
-        start = self.told_start = self.durable_start
+        if self.requested_in == _NEVER:
+            self.first_requested_in = number
+        self.requested_in = number
+        end = self.requested_offset = log.log_end_offset
+        start = self.requested_start = self.durable_start
         topic_id, index = self.key
         return topic_id, index, self.leader_epoch, end, log.latest_epoch, start, max_bytes
 
-    def forget_told(self) -> None:
+    def invalidate_requests(self) -> None:
         """Treat responses to the requests in flight as outdated, because this log has another end now."""
-        self.told_in = self.told_first = _NEVER
+        self.requested_in = self.first_requested_in = _NEVER
 
 
 def _partition(position: Position) -> FetchPartition:
@@ -152,7 +155,7 @@ class FollowerFetchSession:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = FetchTopic(topic_id=topic_id, partitions=[])
-            topic.partitions.append(_partition(followed.tell(number, max_bytes)))
+            topic.partitions.append(_partition(followed.request_position(number, max_bytes)))
             self.names[followed.key] = None
         forgotten: dict[TopicId, ForgottenTopic] = {}
         for key in unwanted:
@@ -206,7 +209,7 @@ class FollowerFetchSession:
         max_bytes = config.replica_fetch_max_bytes
         positions = []
         for followed in changed:
-            positions.append(followed.tell(number, max_bytes))
+            positions.append(followed.request_position(number, max_bytes))
             self.names[followed.key] = None
         epoch = self.epoch
         self.epoch = epoch + 1 if epoch < _LAST_EPOCH else 1

@@ -148,8 +148,8 @@ Waiting: TypeAlias = Generator[Coroutine[Any, Any, object], None, None]
 class _Waits:
     """Runs a generator in two parts: without a wait as far as possible, and the rest with waits.
 
-    `is_over` runs the generator up to its first awaitable, and returns at once. `run` awaits this awaitable,
-    and runs the rest of the generator.
+    `run_without_waiting` runs the generator up to its first awaitable, and returns at once. `run` awaits this
+    awaitable, and runs the rest of the generator.
 
     Args:
         work: the generator. It yields each awaitable that must complete before it continues.
@@ -159,7 +159,7 @@ class _Waits:
         self._work = work
         self._awaited: Coroutine[Any, Any, object] | None = None
 
-    def is_over(self) -> bool:
+    def run_without_waiting(self) -> bool:
         """Run the generator up to its first awaitable. Return True if it has ended without one."""
         self._awaited = next(self._work, None)
         return self._awaited is None
@@ -326,7 +326,7 @@ class ReplicaFetcher:
 
     def _set_aside(self, followed: Followed) -> None:
         followed.is_put_off = True
-        followed.forget_told()
+        followed.invalidate_requests()
         self._due.pop(followed, None)
         self._leave_out(followed.key)
 
@@ -371,7 +371,7 @@ class ReplicaFetcher:
                 self._event.set()
                 return
             rest = _Waits(self._land(self._flights.popleft()))
-            if not rest.is_over():
+            if not rest.run_without_waiting():
                 self._rest = rest
                 self._event.set()
             elif self._flights and self._flights[0].reply.done():  # over another connection, and earlier
@@ -390,10 +390,12 @@ class ReplicaFetcher:
         if self._pause is not None:
             return False
         if not self._flights:
-            return bool(self._due) or len(self._session.names) > len(self._unwanted) or self._is_over()
+            return (
+                bool(self._due) or len(self._session.names) > len(self._unwanted) or self._must_end_session()
+            )
         return self._is_urgent and len(self._flights) == 1 and self._flights[0].is_parked
 
-    def _is_over(self) -> bool:
+    def _must_end_session(self) -> bool:
         """Whether the leader still keeps a fetch session, which a final request must end.
 
         The caller must first check that this broker needs no partition of the session any more.
@@ -414,7 +416,7 @@ class ReplicaFetcher:
                 self._restart_session()  # the leader counts for the ISR what was fetched in this one
                 session = self._session
             self._broker_epoch = broker_epoch
-            due = self._take_due()
+            due = self._pop_due()
             unwanted, self._unwanted = self._unwanted, {}
             if not unwanted:
                 client_id = self._dependencies.peers.client_id
@@ -447,7 +449,7 @@ class ReplicaFetcher:
         if reply.done():
             self._event.set()
 
-    def _take_due(self) -> list[Followed]:
+    def _pop_due(self) -> list[Followed]:
         """Return the partitions that the next request must name, and remove them from `_due`.
 
         A partition is due when it is not in the fetch session yet, or when its position (log end or log
@@ -459,8 +461,8 @@ class ReplicaFetcher:
             self._due.clear()
             self._is_urgent = False
             return taken
-        known = [followed for followed in self._due if followed.is_told]
-        unknown = (followed for followed in self._due if not followed.is_told)
+        known = [followed for followed in self._due if followed.is_in_session]
+        unknown = (followed for followed in self._due if not followed.is_in_session)
         taken = [*known, *islice(unknown, _MOST_NAMED)]
         for followed in taken:
             del self._due[followed]
@@ -472,7 +474,7 @@ class ReplicaFetcher:
         self._session = FollowerFetchSession()
         self._unwanted.clear()
         for followed in self._followed.values():
-            followed.forget_told()
+            followed.invalidate_requests()
             if not followed.is_put_off:
                 self._due[followed] = None
 
@@ -528,7 +530,7 @@ class ReplicaFetcher:
         self._failures = 0
         if not session.id:
             session.id = response.session_id
-        is_useful = yield from self._take_all(flight.number, response)
+        is_useful = yield from self._process_response(flight.number, response)
         self._note_use(flight, is_useful=is_useful)
         if not session.id and session is self._session:
             self._lost("it keeps no session, which it does for brokers that it knows")
@@ -557,7 +559,7 @@ class ReplicaFetcher:
         if self._vain > _MOST_VAIN:
             self._wait(self._backoff(self._vain - _MOST_VAIN))
 
-    def _take_all(
+    def _process_response(
         self, number: int, response: FetchResponse | UsualResponse
     ) -> Generator[Coroutine[Any, Any, object], None, bool]:
         """Process the leader's response to the request with this number.
@@ -570,13 +572,13 @@ class ReplicaFetcher:
         written: list[Followed] = []
         for key, data in response.results if isinstance(response, UsualResponse) else _results(response):
             followed = self._followed.get(key)
-            if followed is None or number < followed.told_first:
+            if followed is None or number < followed.first_requested_in:
                 continue
             is_useful = True
-            if number < followed.told_in:
-                self._take_bounds(followed, data)
+            if number < followed.requested_in:
+                self._update_bounds(followed, data)
             else:
-                self._take(followed, data, written)
+                self._process_partition(followed, data, written)
             if self._loop.time() - began > _TURN:
                 yield asyncio.sleep(0)
                 began = self._loop.time()
@@ -584,7 +586,9 @@ class ReplicaFetcher:
             yield from self._wait_for_fsync(written)
         return is_useful
 
-    def _take(self, followed: Followed, data: PartitionData | ReceivedData, written: list[Followed]) -> None:
+    def _process_partition(
+        self, followed: Followed, data: PartitionData | ReceivedData, written: list[Followed]
+    ) -> None:
         """Process the leader's response for one partition: append, truncate, or handle its error.
 
         If appended records need an fsync, add the partition to `written`. After an error, leave the partition
@@ -595,8 +599,8 @@ class ReplicaFetcher:
         if follower is None:  # it leads, was deleted, or is in another leader epoch
             self._set_aside(followed)
             return
-        if partition.log.log_end_offset != followed.told_offset:
-            self._take_bounds(followed, data)
+        if partition.log.log_end_offset != followed.requested_offset:
+            self._update_bounds(followed, data)
             return
         try:
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -621,7 +625,7 @@ class ReplicaFetcher:
         self._tell_if_moved(followed)
         self._hold_up(followed)
 
-    def _take_bounds(self, followed: Followed, data: PartitionData | ReceivedData) -> None:
+    def _update_bounds(self, followed: Followed, data: PartitionData | ReceivedData) -> None:
         """Apply only the leader's high watermark and log start offset from an outdated response.
 
         A response is outdated if a later request has named the partition, or if this log's end has changed.
@@ -642,7 +646,7 @@ class ReplicaFetcher:
         This log's own retention may have moved the start. Without its report, the leader could not add this
         replica to the ISR.
         """
-        if followed.has_moved and not followed.is_put_off:
+        if followed.differs_from_request and not followed.is_put_off:
             self._due[followed] = None
 
     def _append(self, followed: Followed, follower: Follower, records: Buffer) -> None:

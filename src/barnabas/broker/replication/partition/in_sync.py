@@ -92,9 +92,9 @@ class InSyncReplicas:
         #: the maximal ISR and the ELR: the controller elects a leader from these
         self.electable: frozenset[BrokerId] = frozenset()
         self._state = state
-        self.take_state(state)
+        self.update(state)
 
-    def take_state(self, state: PartitionState) -> None:
+    def update(self, state: PartitionState) -> None:
         """Apply the replicas and the ISR that the controller has decided for this leader epoch."""
         if state.partition_epoch != self._state.partition_epoch:
             # No proposal that names an earlier partition epoch can be carried out any more.
@@ -196,7 +196,7 @@ class InSyncReplicas:
                 return True
         return False
 
-    def welcome(self, replica: BrokerId) -> bool:
+    def maybe_expand(self, replica: BrokerId) -> bool:
         """Whether to propose the follower `replica`, which has just fetched, for the ISR.
 
         The result is False if the follower is in the ISR already, if it may not join yet, or while a proposal
@@ -215,12 +215,12 @@ class InSyncReplicas:
         self._count()
         return True
 
-    def note_time(self) -> None:
+    def update_caught_up(self) -> None:
         """Update the followers for the time that has passed since the last call.
 
         - A follower that has all records counts as caught up now. It has nothing to fetch.
-        - If `welcome` has accepted a follower that may no longer join the ISR, the high watermark no longer
-          waits for this follower. An example is a follower that has lagged for too long since.
+        - If `maybe_expand` has accepted a follower that may no longer join the ISR, the high watermark no
+          longer waits for this follower. An example is a follower that has lagged for too long since.
         """
         now, end = self._context.now(), self._log.log_end_offset
         for follower in self._followers.values():
@@ -233,7 +233,7 @@ class InSyncReplicas:
     def propose(self) -> Proposal | None:
         """Return the next proposal to the controller; None if no change is due.
 
-        The proposal stays pending until `settle`, or until `take_state` gets another partition epoch. Until
+        The proposal stays pending until `settle`, or until `update` gets another partition epoch. Until
         then, all calls return None.
         """
         if not self.is_change_due():
@@ -260,9 +260,9 @@ class InSyncReplicas:
     def settle(self, proposal: Proposal, error: ErrorCode | None) -> bool:
         """Apply the controller's answer to a proposal.
 
-        Return False if `take_state` has replaced the proposal meanwhile. `error` is None if the controller's
+        Return False if `update` has replaced the proposal meanwhile. `error` is None if the controller's
         decision is unknown. If the controller has agreed (NONE), its answer has the new ISR: call
-        `take_state` first.
+        `update` first.
         """
         if proposal is not self._proposed:
             return False

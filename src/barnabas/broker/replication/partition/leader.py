@@ -36,7 +36,7 @@ def note_refused(log: PartitionLog, records: Buffer, code: ErrorCode) -> None:
         header = parse_header(records)
         check_crc(header, records)
         if header.producer_id != NO_PRODUCER_ID:
-            log.producers.refuse(header, code)
+            log.producers.note_rejection(header, code)
 
 
 class CommitListener(Protocol):
@@ -121,14 +121,14 @@ class Leader:
         self._in_sync: InSyncReplicas | None = None
         #: the low watermark at the listener's last call
         self._low_watermark: Offset = log.log_start_offset
-        self.take_state(state)
+        self.update(state)
 
-    def take_state(self, state: PartitionState) -> None:
+    def update(self, state: PartitionState) -> None:
         """Apply the replicas and the ISR that the controller has decided for this leader epoch."""
         self.state = state
         self._limits = None
         if self._in_sync is not None:
-            self._in_sync.take_state(state)
+            self._in_sync.update(state)
         elif state.replicas != (self._node_id,):
             self._in_sync = InSyncReplicas(self._log, state, self._node_id, self._context, self.epoch_start)
 
@@ -150,7 +150,7 @@ class Leader:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         if in_sync.fetched(replica, broker_epoch, offset, log_start):
             self.advance_high_watermark()
-        if in_sync.welcome(replica):
+        if in_sync.maybe_expand(replica):
             self._listener.isr_change_due()
         self._check_low_watermark()
 
@@ -182,7 +182,7 @@ class Leader:
         """
         in_sync = self._in_sync
         if in_sync is not None:
-            in_sync.note_time()
+            in_sync.update_caught_up()
         self.advance_high_watermark()
         if in_sync is not None:
             if in_sync.is_change_due():

@@ -118,7 +118,7 @@ class Partition:
         self._flushes = FlushSchedule(log, flush_every, self, on_flush_due)
         self._role: Leader | Follower = Follower(log, self._flushes, self)
         log.listener = self
-        self._take_role()
+        self._apply_role()
         self._flushes.flush_if_due()
 
     def __repr__(self) -> str:
@@ -144,7 +144,7 @@ class Partition:
             return
         self.state = state
         was = self._role
-        self._take_role()
+        self._apply_role()
         if self._role is not was or state.leader_epoch != known.leader_epoch or state.leader != known.leader:
             self._wake()
 
@@ -168,14 +168,14 @@ class Partition:
             log.info("%r: another broker leads it from leader epoch %d on", self, leader_epoch)
             self.resign()
 
-    def _take_role(self) -> None:
+    def _apply_role(self) -> None:
         state = self.state
         role = self._role
         if state.leader != self._node_id or state.leader_epoch <= self._resigned:
             if not isinstance(role, Follower):
                 self._role = Follower(self.log, self._flushes, self)
         elif isinstance(role, Leader) and role.state.leader_epoch == state.leader_epoch:
-            role.take_state(state)
+            role.update(state)
         else:
             self._role = Leader(self.log, state, self._node_id, self._flushes, self, self._context)
         if isinstance(role, Leader) and self._role is not role:
@@ -190,7 +190,7 @@ class Partition:
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER, this broker does not lead; FENCED_LEADER_EPOCH, the request
                 has an earlier epoch than the partition; UNKNOWN_LEADER_EPOCH, the request has a later epoch.
-                If the partition is closed, the error that `take_down` got.
+                If the partition is closed, the error that `close` got.
         """
         if isinstance(self._role, Follower) and self.unavailable is None:
             raise self._role.refusal()
@@ -204,7 +204,7 @@ class Partition:
         Raises:
             KafkaError: FENCED_LEADER_EPOCH, the request has an earlier epoch than the partition;
                 UNKNOWN_LEADER_EPOCH, the request has a later epoch. If the partition is closed, the error
-                that `take_down` got.
+                that `close` got.
         """
         if self.unavailable is not None:
             raise self.unavailable
@@ -217,7 +217,7 @@ class Partition:
         """Return the follower role in `leader_epoch`.
 
         Return None if this replica leads, is in another leader epoch, or if the partition is closed
-        (`take_down`).
+        (`close`).
         """
         role = self._role
         if (
@@ -365,7 +365,7 @@ class Partition:
             self.update(state)
         role.settle(proposal, error)
 
-    def take_down(self, error: KafkaError) -> None:
+    def close(self, error: KafkaError) -> None:
         """Close the partition: waiting and later requests get `error`."""
         self.unavailable = error
         self.log.listener = None
@@ -400,7 +400,7 @@ class Partition:
                 caller must validate the batch in a thread, and call this method again with `valid`.
             KafkaError: NOT_LEADER_OR_FOLLOWER, this broker does not lead; NOT_ENOUGH_REPLICAS, too few
                 replicas are in sync for acks=all; KAFKA_STORAGE_ERROR, the log is offline; CORRUPT_MESSAGE or
-                another error, the batch is invalid. If the partition is closed, the error that `take_down`
+                another error, the batch is invalid. If the partition is closed, the error that `close`
                 got.
         """
         try:

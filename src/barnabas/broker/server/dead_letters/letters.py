@@ -143,12 +143,12 @@ def settled(due: Sequence[DeadLetters], offsets: Iterable[Offset]) -> list[Span]
     """
     spans: list[Span] = []
     for offset in offsets:
-        if is_due(due, offset):
+        if has_offset(due, offset):
             _extend(spans, offset)
     return spans
 
 
-def is_due(due: Sequence[DeadLetters], offset: Offset) -> bool:
+def has_offset(due: Sequence[DeadLetters], offset: Offset) -> bool:
     """Whether one of the ranges of offsets in `due` contains `offset`. The ranges must be sorted."""
     index = bisect_right(due, offset, key=attrgetter("first")) - 1
     return index >= 0 and offset <= due[index].last

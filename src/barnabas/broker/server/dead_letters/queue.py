@@ -18,7 +18,7 @@ from barnabas.broker.server.dead_letters.letters import (
     LetterBatch,
     Source,
     Span,
-    is_due,
+    has_offset,
     make_batch,
     offsets_of,
     settled,
@@ -346,7 +346,7 @@ class LetterWriter:
                     errors.append(found)
                 else:
                     offsets += self._letters_in(found)
-        if errors and not any(is_due(due, offset) for offset in [*written, *offsets]):
+        if errors and not any(has_offset(due, offset) for offset in [*written, *offsets]):
             raise errors[0]
         return offsets
 
@@ -450,7 +450,7 @@ def _decoded(data: bytes, due: Sequence[DeadLetters], end: Offset) -> tuple[dict
             payload = batch_payload(header, batch, _MOST_DECOMPRESSED)
             decompressed += len(payload)
             for record in decode_records(payload, count, base, header.base_timestamp):
-                if is_due(due, record.offset):
+                if has_offset(due, record.offset):
                     found[record.offset] = record
         except KafkaError:  # damaged, or too large
             for offset in range(max(base, due[0].first), min(end, due[-1].last + 1)):

@@ -210,11 +210,11 @@ class Fetch:
             self.is_watching = False
         self.close()
 
-    def has_moved(self) -> bool:
+    def must_run_again(self) -> bool:
         """Whether partitions changed while `steps` ran, so that `steps` must run again now."""
         return bool(self._new_bytes or self._has_changed) and self._is_worth_reading()
 
-    def is_due(self, final: bool) -> bool | None:
+    def is_ready(self, final: bool) -> bool | None:
         """Return True if `steps` must run again now, and None if not yet (for a `DelayedOperation`).
 
         If `final` is true, the wait time is over: then always return True.

@@ -356,7 +356,7 @@ async def _fetch_many(ports: Ports, operation: Fetch, max_wait_ms: int) -> Fetch
                 return operation.response
             if operation.cold_reads:
                 await ports.cold_reads.warm(operation.cold_reads)
-            elif not operation.has_moved():
-                await DelayedOperation([operation], left_ms, operation.is_due).future
+            elif not operation.must_run_again():
+                await DelayedOperation([operation], left_ms, operation.is_ready).future
     finally:
         operation.close()

@@ -12,12 +12,13 @@ from dataclasses import replace
 
 from barnabas.base.environment.network import BindError, Network, ServerSocket, canonical_address
 from barnabas.base.errors import ConfigError
-from barnabas.base.text import logger_of, shown
+from barnabas.base.text import logger_of
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.config.declaration import INT_MAX
 from barnabas.broker.logins.subjects import SubjectRules, subject_of
 from barnabas.broker.quotas import ConnectionRates
 from barnabas.broker.server.network.busy_polling import BusyPolling
+from barnabas.broker.server.network.close_log import CloseLog
 from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.in_place import SHARED_BYTES
 from barnabas.broker.server.network.session import ClientSession, Serve
@@ -28,36 +29,6 @@ log = logger_of(__name__, is_limited=True)
 
 #: time limit for connections to end, in seconds
 _CLOSING_SECONDS = 2.0
-
-
-class Closings:
-    """Limits log lines about closed connections to one in ten seconds for each host and reason.
-
-    Without this limit, a health check, or a client that reconnects forever, would fill the log.
-    """
-
-    INTERVAL = 10.0
-    MOST_KNOWN = 1000
-
-    def __init__(self) -> None:
-        #: by host and reason: time of the last log line, and number of omitted lines since
-        self._known: dict[tuple[str, str], tuple[float, int]] = {}
-
-    def line(self, host: str, reason: str, now: float) -> str | None:
-        """Return the text to log.
-
-        Return None if a line for this host and reason was logged in the last `INTERVAL` seconds. The next
-        text has the number of omitted lines. `now` is the time in seconds, of a clock that never goes back.
-        """
-        key = host, shown(reason)
-        logged, more = self._known.get(key, (-self.INTERVAL, 0))
-        if now - logged < self.INTERVAL:
-            self._known[key] = logged, more + 1
-            return None
-        if len(self._known) >= self.MOST_KNOWN:
-            self._known.clear()
-        self._known[key] = now, 0
-        return f"{key[1]} ({more} more like it since)" if more else key[1]
 
 
 def most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
@@ -99,7 +70,7 @@ class Connections:
         self.protected = ""
         self._most = most
         self.busy_polling = busy_polling
-        self.closings = Closings()
+        self.close_log = CloseLog()
         self.shared_buffer = memoryview(bytearray(SHARED_BYTES))
         self._next_id = itertools.count(1)
         self._per_ip: Counter[str] = Counter()
@@ -161,7 +132,7 @@ class Connections:
             log.warning("refusing a connection from %s: %s=%d reached", host, setting, most)
             return None
         if not self.rates.admit(host):
-            line = self.closings.line(
+            line = self.close_log.line(
                 host, "its connection_creation_rate is reached", asyncio.get_running_loop().time()
             )
             if line is not None:
@@ -264,7 +235,7 @@ class Listener:
         self.admit = connections.admit
         self.busy_polling = connections.busy_polling
         self.forget = connections.forget
-        self.closings = connections.closings
+        self.close_log = connections.close_log
         self.shared_buffer = connections.shared_buffer
 
     @property

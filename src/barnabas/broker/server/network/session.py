@@ -14,6 +14,7 @@ from barnabas.base.text import logger_of
 from barnabas.broker.awaitables import LongPoll, PromptFuture
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.network.busy_polling import BusyPolling
+from barnabas.broker.server.network.close_log import CloseLog
 from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.in_place import InPlaceReceiver, SharedReceiver
 from barnabas.broker.server.network.outbox import Outbox
@@ -60,19 +61,6 @@ class Unanswered:
         self.done = False
 
 
-class Closings(Protocol):
-    """Limits the log lines about closed connections."""
-
-    def line(self, host: str, reason: str, now: float) -> str | None:
-        """Return the text to log when the broker closes a connection; None if the line is to be omitted.
-
-        Args:
-            host: the client's address.
-            reason: why the broker closes the connection.
-            now: time in seconds, of a clock that never goes back.
-        """
-
-
 class Host(Protocol):
     """The listener of a session, as far as the session uses it.
 
@@ -89,7 +77,7 @@ class Host(Protocol):
         """The present settings of the broker."""
 
     @property
-    def closings(self) -> Closings: ...
+    def close_log(self) -> CloseLog: ...
 
     @property
     def first_request_bytes(self) -> int:
@@ -436,7 +424,7 @@ class ClientSession(asyncio.Protocol):
     def _log_closing(self, reason: str, level: int = logging.WARNING) -> None:
         if not log.isEnabledFor(level):
             return
-        line = self._host.closings.line(self.client_host, reason, self._loop.time())
+        line = self._host.close_log.line(self.client_host, reason, self._loop.time())
         if line is not None:
             log.log(level, "closing connection %d from %s: %s", self.connection_id, self.client_host, line)
 

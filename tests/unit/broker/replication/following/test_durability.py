@@ -182,7 +182,7 @@ def test_what_comes_after_a_topic_was_deleted_is_dropped(scenario):
         leader.produce(b"a")
         await asyncio.sleep(0.1)
         partition = follower.partition()
-        partition.take_down(ValueError("deleted"))
+        partition.close(ValueError("deleted"))
         follower.following.partition_changed(partition)
         letting_go.set()
         await cluster.settle()

@@ -469,7 +469,7 @@ def test_a_partition_that_was_taken_down_is_asked_for_no_more(scenario):
         cluster.elect(1, 0, index=1)
         leader.produce(b"a")
         await cluster.settle()
-        follower.partition().take_down(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"))
+        follower.partition().close(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"))
         cluster.elect(1, 1, isr=[1], only=[leader])
         cluster.fetches(follower)
         await cluster.settle(10.0)

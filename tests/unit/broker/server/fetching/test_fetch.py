@@ -137,8 +137,8 @@ def test_what_comes_behind_the_steps_is_not_slept_through(broker, full_fetch):
     broker.partitions[0].append(10)
     list(steps)
     assert answer_of(full_fetch) is None
-    assert full_fetch.has_moved()
-    assert full_fetch.is_due(False)
+    assert full_fetch.must_run_again()
+    assert full_fetch.is_ready(False)
 
 
 def test_a_leader_that_changes_behind_the_steps_is_seen(broker, full_fetch):
@@ -147,13 +147,13 @@ def test_a_leader_that_changes_behind_the_steps_is_seen(broker, full_fetch):
     broker.partitions[0].progress()
     list(steps)
     assert answer_of(full_fetch) is None
-    assert full_fetch.has_moved()
+    assert full_fetch.must_run_again()
 
 
 def test_steps_that_missed_nothing_are_not_taken_again(full_fetch):
     list(full_fetch.steps())
     assert answer_of(full_fetch) is None
-    assert not full_fetch.has_moved()
+    assert not full_fetch.must_run_again()
 
 
 def test_a_wake_up_reads_the_partition_that_woke_it_and_answers_for_all(broker, full_fetch):

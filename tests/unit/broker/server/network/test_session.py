@@ -10,7 +10,8 @@ from tests.property.connections import connect
 
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.server.network.listener import Closings, most_per_ip
+from barnabas.broker.server.network.close_log import CloseLog
+from barnabas.broker.server.network.listener import most_per_ip
 from barnabas.broker.server.network.session import MAX_HELD_BYTES, MAX_UNANSWERED
 from barnabas.broker.server.requests.order import BetweenBrokers
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request, encode_response, parse_response
@@ -466,16 +467,16 @@ def test_a_client_of_another_protocol_is_named_in_one_line(run, caplog, start, n
     assert line.isprintable()
 
 
-def test_closings_for_one_reason_are_logged_now_and_then():
-    closings = Closings()
-    assert closings.line("a", "reason", 100) == "reason"
-    assert [closings.line("a", "reason", 100 + n) for n in range(3)] == [None] * 3
-    assert closings.line("b", "reason", 100) == "reason"
-    assert closings.line("a", "another", 100) == "another"
-    assert closings.line("a", "reason", 111) == "reason (3 more like it since)"
-    for number in range(5 * Closings.MOST_KNOWN):
-        assert closings.line("a", f"reason {number}", 111) == f"reason {number}"
-    assert len(closings._known) <= Closings.MOST_KNOWN
+def test_closed_connections_for_one_reason_are_logged_now_and_then():
+    close_log = CloseLog()
+    assert close_log.line("a", "reason", 100) == "reason"
+    assert [close_log.line("a", "reason", 100 + n) for n in range(3)] == [None] * 3
+    assert close_log.line("b", "reason", 100) == "reason"
+    assert close_log.line("a", "another", 100) == "another"
+    assert close_log.line("a", "reason", 111) == "reason (3 more like it since)"
+    for number in range(5 * CloseLog.MOST_KNOWN):
+        assert close_log.line("a", f"reason {number}", 111) == f"reason {number}"
+    assert len(close_log._known) <= CloseLog.MOST_KNOWN
 
 
 def test_clients_are_silent_from_the_last_request_of_any_of_them(run):

@@ -158,7 +158,7 @@ def test_key_and_certificates_may_be_settings_themselves(tmp_path: Path) -> None
         assert len(tls_context(config).get_ca_certs()) == 1
         assert trial_certificate(config)
         assert peer_context(config).check_hostname
-        assert "PRIVATE" not in str(BrokerConfig.find("ssl.keystore.key").refuse(issued.key, "no"))
+        assert "PRIVATE" not in str(BrokerConfig.find("ssl.keystore.key").invalid_value(issued.key, "no"))
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ class ClassicGroup:
         if self.is_leader(member):
             self.leader = next((other.member_id for other in self.members), None)
 
-    def take_over(self, old: ClassicMember, new: ClassicMember) -> None:
+    def replace_static_member(self, old: ClassicMember, new: ClassicMember) -> None:
         """Replace the static member `old` by `new`, which has the same instance id and another member id.
 
         Answer the delayed requests of `old` with FENCED_INSTANCE_ID.
@@ -277,7 +277,7 @@ class ClassicGroup:
             member = ClassicMember.from_record(record, value.protocol)
             predecessor = self.members.holder(record.group_instance_id)
             if predecessor is not None:
-                self.take_over(predecessor, member)
+                self.replace_static_member(predecessor, member)
             else:
                 self.members.add(member)
         for member in self.members:

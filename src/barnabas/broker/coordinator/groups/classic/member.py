@@ -121,7 +121,7 @@ class ClassicMember:
         parked, self.join = self.join, None
         return _answer(parked, response)
 
-    def take_sync(self) -> asyncio.Future[SyncGroupResponse] | None:
+    def remove_sync(self) -> asyncio.Future[SyncGroupResponse] | None:
         """Remove and return the future of the delayed SyncGroup; None if there is none.
 
         The caller must set the result of the future.
@@ -131,7 +131,7 @@ class ClassicMember:
 
     def answer_sync(self, response: SyncGroupResponse) -> bool:
         """Answer the delayed SyncGroup. Return False if there is none."""
-        return _answer(self.take_sync(), response)
+        return _answer(self.remove_sync(), response)
 
 
 def _answer(parked: asyncio.Future[Any] | None, response: object) -> bool:

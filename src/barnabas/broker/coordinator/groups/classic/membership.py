@@ -93,7 +93,7 @@ class ClassicMembership:
         member = _member(request, caller, member_id, protocols)
         holder = group.members.holder(request.group_instance_id)
         if holder is not None:
-            return self._take_over(group, member, holder, caller)
+            return self._replace_static_member(group, member, holder, caller)
         if request.group_instance_id is None and caller.api_version >= _MEMBER_ID_REQUIRED_FROM:
             group.pending.add(member_id)
             self._sessions.watch(group, member_id, request.session_timeout_ms)
@@ -137,7 +137,7 @@ class ClassicMembership:
             reply, self._rebalance.advance(group, f"{member.member_id} joins{_because(request.reason)}")
         )
 
-    def _take_over(
+    def _replace_static_member(
         self, group: ClassicGroup, member: ClassicMember, old: ClassicMember, caller: Caller
     ) -> Result[JoinGroupResponse]:
         """Replace the static member `old` by `member`: its client has restarted, and has a new member id.
@@ -151,15 +151,15 @@ class ClassicMembership:
         if action is Action.REPLACE:
             successors = [member if other is old else other for other in group.members]
             if most_preferred(successors) == group.protocol:
-                return self._take_over_quietly(group, member, old, successors, caller)
+                return self._replace_without_rebalance(group, member, old, successors, caller)
             action = group.react(Event.MEMBERS_CHANGED)
         self._sessions.unwatch(group, old.member_id)
-        group.take_over(old, member)
+        group.replace_static_member(old, member)
         self._sessions.keep_alive(group, member)
         reply = _park(group, member)
         return Result(reply, self._rebalance.act(group, action, f"{member.instance_id} is back"))
 
-    def _take_over_quietly(
+    def _replace_without_rebalance(
         self,
         group: ClassicGroup,
         member: ClassicMember,

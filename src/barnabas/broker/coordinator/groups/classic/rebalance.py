@@ -264,7 +264,7 @@ class Rebalance:
             if failures:
                 logger.info("group %s: its assignment is stored, after %d failures", group.group_id, failures)
             # Take them now: the next turn of the loop may begin the next rebalance, with other SyncGroups.
-            waiting.extend((other, parked) for other in group.members if (parked := other.take_sync()))
+            waiting.extend((other, parked) for other in group.members if (parked := other.remove_sync()))
             for other, _ in waiting:
                 self._sessions.keep_alive(group, other)
             return _assigned(group, member)
