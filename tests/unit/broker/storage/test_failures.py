@@ -325,9 +325,9 @@ def test_a_log_that_is_all_too_old_keeps_its_only_segment_on_a_full_disk(bench, 
 def test_refusals_of_one_kind_are_counted_until_they_are_told_again(bench, caplog):
     env, full = bench.directory.env, OSError(errno.ENOSPC, "full")
     for _ in range(4):
-        env.refuse("logs-0", full)
+        env.operation_error("logs-0", full)
     bench.clock.advance(3_600_000)
-    env.refuse("logs-0", full)
+    env.operation_error("logs-0", full)
     assert [line.partition(" (and ")[2] for line in caplog.messages] == ["", "3 more like this before)"]
 
 
