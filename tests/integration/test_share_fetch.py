@@ -165,12 +165,15 @@ class Group:
         find = FindCoordinatorRequest(key_type=2, coordinator_keys=[key])  # it makes the internal topic
         while wire(find).coordinators[0].error_code:
             pass
-        data = InitialState(partition=0, state_epoch=1, start_offset=0)
-        topics = [InitializeStateData(topic_id=topic.id, partitions=[data])]
-        request = InitializeShareGroupStateRequest(group_id=name, topics=topics)
-        while wire(request).results[0].partitions[0].error_code:
+        self.reset(state_epoch=1)
+
+    def reset(self, state_epoch):
+        """Let the group begin at offset 0."""
+        data = InitialState(partition=0, state_epoch=state_epoch, start_offset=0)
+        topics = [InitializeStateData(topic_id=self.topic.id, partitions=[data])]
+        request = InitializeShareGroupStateRequest(group_id=self.name, topics=topics)
+        while self.wire(request).results[0].partitions[0].error_code:
             pass  # until the coordinator has loaded it
-        self._produced = wire
 
     def member(self, wire=None):
         return Member(wire or self.wire, self.name, self.topic)

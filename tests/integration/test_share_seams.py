@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
@@ -21,6 +22,12 @@ from barnabas.base.types import TopicPartition
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.run import BrokerServer
 from barnabas.client import Admin
+from barnabas.kafka.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.kafka.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from barnabas.kafka.protocol.messages.delete_records import (
@@ -222,6 +229,69 @@ class Running(BarnabasBroker):
     @property
     def bootstrap_servers(self) -> str:
         return self._running.bootstrap_servers
+
+
+# --- states ---
+
+
+def test_a_state_that_is_reset_holds_although_a_former_member_still_has_a_session(
+    make_group, connect, broker, produce, batch
+):
+    group = make_group()
+    produce(group.topic, batch(b"a", b"b", b"c"), by=group.wire)
+    former = group.member()
+    assert former.acquire() == [(0, 2, 1)]
+    assert former.acknowledged((0, 2, ACCEPT)) == 0
+    group.reset(state_epoch=2)
+
+    def begins_anew() -> bool:
+        wire = connect(broker)
+        response = group.member(wire).fetch()
+        found = [each for topic in response.responses for each in topic.partitions]
+        acquired = [(each.first_offset, each.last_offset) for each in found for each in each.acquired_records]
+        wire.close()
+        return acquired == [(0, 2)]
+
+    eventually(begins_anew)
+    assert former.acknowledged((0, 2, ACCEPT)) != 0
+
+
+# --- quotas ---
+
+
+class SlowWire(Wire):
+    """A connection of the client `slow`, which has a quota."""
+
+    def send(self, request, version=None, *, client_id="slow"):
+        return super().send(request, version, client_id=client_id)
+
+
+def test_a_quota_delays_a_member_that_gets_each_record_once_and_counts_all_of_them(
+    make_group, wire, produce, batch
+):
+    group = make_group()
+    quota = EntryData(
+        entity=[EntityData(entity_type="client-id", entity_name="slow")],
+        ops=[OpData(key="consumer_byte_rate", value=1000.0)],
+    )
+    assert wire(AlterClientQuotasRequest(entries=[quota])).entries[0].error_code == 0
+    for number in range(3):
+        produce(group.topic, batch(bytes([number]) * 9000), by=wire)
+    throttles = []
+    for number in range(3):
+        with closing(SlowWire(wire_address(wire))) as slow:  # the broker does not listen to the last one now
+            member = group.member(slow)
+            response = member.fetch(max_wait_ms=NEVER)
+            (partition,) = response.responses[0].partitions
+            (acquired,) = partition.acquired_records
+            assert (acquired.first_offset, acquired.last_offset) == (number, number)
+            assert acquired.delivery_count == 1
+            throttles.append(response.throttle_time_ms)
+            assert wire(member.acknowledgement((number, number, ACCEPT))).error_code == 0
+    assert throttles[0] == 0
+    # In a window of 10 s, 27,000 bytes are 17 s too much. Without the second batch, they would be 8 s.
+    assert throttles[1] < 10_000 < throttles[2]
+    assert group.state() == (3, [])
 
 
 # --- rules ---

@@ -44,6 +44,9 @@ _GAPS_AT_ONCE = 8
 #: the most waiting fetches that try in one turn of the event loop, while they wait for more bytes
 _FETCHES_A_TURN = 16
 
+#: for how long a stored state counts as unchanged after this leader has read or written it, in seconds
+_CONFIRMED_SECONDS = 1.0
+
 #: errors of the persister after which a later attempt can succeed
 _RETRIABLE = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -155,6 +158,9 @@ class SharePartition:
         self._warmed: tuple[LogFile, int, int] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
+        #: compares the stored state with this object, and when the two were known to agree
+        self._checking: asyncio.Task[None] | None = None
+        self._confirmed = 0.0
         self._letters: DeadLettering | None = None
         #: the futures of the acknowledgements that no write contains yet
         self._unwritten: list[asyncio.Future[None]] = []
@@ -540,6 +546,7 @@ class SharePartition:
         )
         flight.start_moved(partition_log.log_start_offset)
         self._state_epoch, self._stored_start = state.state_epoch, state.start_offset
+        self._confirmed = self._loop.time()
         self._in_flight = flight
         self._dependencies.counts.loads.add(self._loop.time() - self._began)
         if state.start_offset < 0:
@@ -561,6 +568,34 @@ class SharePartition:
         )
         self._letters.start()
         self.wake()
+
+    def check_state(self) -> None:
+        """End this share partition soon if its stored state was reset or deleted.
+
+        An administrator can do this while the group has no members. A former member can still have a share
+        session, which keeps this object. Without this check, a new member would get no records before the
+        old start offset.
+        """
+        is_recent = self._loop.time() < self._confirmed + _CONFIRMED_SECONDS
+        if self._in_flight is None or self._writing or self._checking or self._has_ended or is_recent:
+            return
+        self._checking = start_task(self._run(self._check_state()), f"check of {self}")
+
+    async def _check_state(self) -> None:
+        try:
+            state = await self._dependencies.persister.read(self.key, self.leader_epoch)
+        except KafkaError as error:
+            if error.code not in _RETRIABLE:
+                self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message))
+            return
+        finally:
+            self._checking = None
+        if self._writing is not None:
+            return  # it finds out itself
+        if (state.state_epoch, state.start_offset) != (self._state_epoch, self._stored_start):
+            log.info("the state of %s was reset", self)
+            self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        self._confirmed = self._loop.time()
 
     async def _check_leader(self) -> None:
         """Ask the share coordinator whether this broker still owns the stored state. Return if it does.
@@ -609,7 +644,7 @@ class SharePartition:
                 await asyncio.sleep(backoff_ms(failures) / 1000)
             else:
                 failures = 0
-                self._stored_start = start
+                self._stored_start, self._confirmed = start, self._loop.time()
                 if flight.written():
                     self.wake()
                 self._store_gaps()  # those found during the write
@@ -678,7 +713,7 @@ class SharePartition:
         """
         self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         letters = None if self._letters is None else self._letters.task
-        tasks = (self._loading, self._writing, self._reading, letters)
+        tasks = (self._loading, self._writing, self._checking, self._reading, letters)
         return [task for task in tasks if task is not None]
 
 

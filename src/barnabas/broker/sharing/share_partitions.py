@@ -122,6 +122,14 @@ class SharePartitions:
         partition.check_leader()
         return partition
 
+    def check_states(self, group: str) -> None:
+        """End the group's share partitions whose stored state was reset, because a member begins a session.
+
+        See `SharePartition.check_state`.
+        """
+        for each in self._groups.get(group, {}).values():
+            each.check_state()
+
     def end_session(self, member: Member, is_last: bool) -> None:
         """Release all records that a member has acquired.
 

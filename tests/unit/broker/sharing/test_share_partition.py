@@ -633,3 +633,64 @@ class CountedReads:
     def read(self, *args):
         self.reads += 1
         return self._log.read(*args)
+
+
+@pytest.mark.parametrize("state_epoch", [0, 1])
+def test_a_state_that_was_reset_under_the_session_of_a_former_member_holds_for_the_next_one(state_epoch):
+    """The former member has left the group, but its connection, and so its session, is still there."""
+
+    @scenario
+    async def run():
+        queue = Queue()
+        queue.append(3)
+        await queue.acquire("former")
+        await queue.acknowledge(0, 2, member="former")
+        await asyncio.sleep(60)
+        # The state of a new group can have the state epoch that the deleted group of its name had.
+        queue.persister.states[KEY] = ShareState(state_epoch, -1, 0, 0, ())
+        queue.partitions.check_states(GROUP)
+        with pytest.raises(KafkaError) as refused:
+            await queue.acquire("new")
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await queue.acquire("new") == [(0, 2, 1)]
+        await queue.acknowledge(0, 2, member="new")
+
+    run()
+
+
+@scenario
+async def test_a_state_that_nobody_has_reset_is_kept_and_read_once_for_many_new_sessions():
+    queue = Queue()
+    queue.append(3)
+    await queue.acquire("a")
+    await queue.acknowledge(0, 1, member="a")
+    await asyncio.sleep(10)
+    for _ in range(100):
+        queue.partitions.check_states(GROUP)
+        await asyncio.sleep(0)
+    assert queue.persister.reads == 2
+    await queue.acknowledge(2, 2, member="a")
+
+
+@scenario
+async def test_a_state_that_cannot_be_read_for_the_moment_is_kept():
+    queue = Queue()
+    queue.append(1)
+    await queue.acquire("a")
+    await asyncio.sleep(10)
+    queue.persister.failures = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    queue.partitions.check_states(GROUP)
+    await queue.settle()
+    await queue.acknowledge(0, 0, member="a")
+
+
+@scenario
+async def test_a_state_that_was_deleted_ends_the_share_partition():
+    queue = Queue()
+    queue.append(1)
+    await queue.acquire("a")
+    await asyncio.sleep(10)
+    queue.persister.failures = [ErrorCode.INVALID_REQUEST]
+    queue.partitions.check_states(GROUP)
+    await queue.settle()
+    assert len(queue.partitions) == 0

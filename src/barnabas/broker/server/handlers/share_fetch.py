@@ -106,6 +106,7 @@ def _session(ports: SharePorts, context: RequestContext, request: ShareFetchRequ
     sessions, member, epoch = ports.sessions, member_of(request), request.share_session_epoch
     if epoch == INITIAL_EPOCH:
         session = sessions.open(member, context.connection)
+        ports.partitions.check_states(member.group)
     else:
         session = sessions.find(member, epoch)
     if epoch != FINAL_EPOCH:
@@ -223,7 +224,7 @@ class _Exchange:
     def _response(self) -> ShareFetchResponse:
         ports, member = self._ports, self._session.member
         if self._context.usage is not None and self._fetch.size:
-            self._context.usage.admits_fetch(self._fetch.size)
+            self._context.usage.charge_fetch(self._fetch.size)  # the member has acquired them
         leaders = Leaders(ports.view.image, self._context.listener)
         found: dict[Target, PartitionData] = {}
         for fetched in self._fetch.results:

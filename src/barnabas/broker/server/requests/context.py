@@ -106,6 +106,9 @@ class Metered(Protocol):
         If it allows them, charge them to the quota.
         """
 
+    def charge_fetch(self, size: int) -> None:
+        """Charge `size` bytes of records to the client's quota, because the response must have them."""
+
     def throttled(self, response: Any) -> Any:
         """Return the response with the throttle time, and mute the client for this time.
 

@@ -76,6 +76,10 @@ class Usage:
         self._wait(delay)
         return delay <= 0
 
+    def charge_fetch(self, size: int) -> None:
+        """Charge `size` bytes of records to the client's quota, because the response must have them."""
+        self.charge(QuotaKind.FETCH, size)
+
     def pause(self) -> None:
         """Stop the request's clock, because the event loop does other work until `resume`."""
         if self._began is not None:
