@@ -14,9 +14,11 @@ from tests.integration.conftest import use_share_groups
 
 from barnabas.base.types import topic_id_to_str
 from barnabas.broker.server.handlers import load
+from barnabas.kafka.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.kafka.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from barnabas.kafka.protocol.messages.delete_groups import DeleteGroupsRequest
 from barnabas.kafka.protocol.messages.describe_acls import DescribeAclsRequest
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.kafka.protocol.messages.offset_commit import (
@@ -41,6 +43,8 @@ Grant = tuple[ResourceType, Operation]
 NAMES = {T: "walked", G: "walkers", X: "walking", C: "kafka-cluster"}
 TOPIC_ID = bytes(16)
 REFUSALS = {29, 30, 31, 53}
+#: Apache Kafka answers GROUP_ID_NOT_FOUND for another kind of group, whatever the topics' rules are
+OF_SHARE_GROUPS = {"AlterShareGroupOffsets", "DeleteShareGroupOffsets"}
 BETWEEN_BROKERS = [[(C, _.CLUSTER_ACTION)]]
 
 #: by API: the sets of grants that each suffice, as far as they are asked for by `filled` and `FIELDS`
@@ -255,6 +259,20 @@ def prepare(admin: Callable[..., Any]) -> None:
         pass
 
 
+def make_share_group(admin: Callable[..., Any]) -> None:
+    """Replace the classic group of `prepare` by a share group, which AlterShareGroupOffsets creates."""
+    request, version = request_of("AlterShareGroupOffsets", AlterShareGroupOffsetsRequest)
+    admin(DeleteGroupsRequest(groups_names=[NAMES[G]]), 2)
+    while codes(admin(request, version)) != {0}:
+        pass
+
+
+def make_classic_group(admin: Callable[..., Any]) -> None:
+    """Undo `make_share_group`."""
+    admin(DeleteGroupsRequest(groups_names=[NAMES[G]]), 2)
+    prepare(admin)
+
+
 def grant(admin: Callable[..., Any], user: str, grants: Sequence[Grant]) -> None:
     """Replace all rules by these."""
     deleted = admin(DeleteAclsRequest(filters=[ANY_RULE]), 3)
@@ -304,6 +322,8 @@ def walk(
     api = next(api for api in load().values() if api.name == name)
     needed = NEEDS[name]
     wrong = []
+    if name in OF_SHARE_GROUPS:
+        make_share_group(admin)
     for grants in tried(needed):
         if name in ("DeleteTopics", "OffsetDelete"):
             prepare(admin)
@@ -311,4 +331,6 @@ def walk(
         answered = codes(client(*request_of(name, api.request)))
         if suffices(grants, needed) is bool(answered & REFUSALS):
             wrong.append((grants, answered))
+    if name in OF_SHARE_GROUPS:
+        make_classic_group(admin)
     return wrong
