@@ -152,3 +152,11 @@ def test_verifiable_share_consumer_acknowledges_every_record_in_each_mode(broker
     assert all(event["success"] for event in events if event["name"] == "offsets_acknowledged")
     places = read_places(broker, rows(tool(GROUPS, "--describe", "--group", group)))
     assert {row["LAG"] for row in places} == {"0"}
+
+
+def test_kafka_share_groups_shows_the_lag_behind_a_start_offset_that_was_reset(tool, topic):
+    name, group = topic(), f"g-{uuid.uuid4()}"
+    tool(PRODUCER, "--topic", name, stdin="".join(f"{i}\n" for i in range(5)))
+    tool(GROUPS, "--reset-offsets", "--group", group, "--topic", name, "--to-earliest", "--execute")
+    (place,) = rows(tool(GROUPS, "--describe", "--group", group))
+    assert (place["START-OFFSET"], place["LAG"]) == ("0", "5")

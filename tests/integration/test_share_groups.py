@@ -184,10 +184,10 @@ def test_start_offsets_are_set_described_and_deleted(sharing):
     }
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert codes == {("set", 0): 0, ("set", 2): unknown, ("nowhere", 0): unknown}
-    assert places(sharing.offsets("g-set")) == {("set", 0): (1, -1, 0)}
+    assert places(sharing.offsets("g-set")) == {("set", 0): (1, 0, 0)}
     asked = sharing.offsets("g-set", set=[0, 7], nowhere=[0])
     assert places(asked) == {
-        ("set", 0): (1, -1, 0),
+        ("set", 0): (1, 0, 0),
         ("set", 7): (-1, -1, unknown),
         ("nowhere", 0): (-1, -1, unknown),
     }

@@ -123,7 +123,8 @@ class ShareShard:
         """Replace the state by a new one: see `SharePersister.initialize`.
 
         If `state_epoch` is -1, the new state keeps the stored state epoch. If `start_offset` is -1, the
-        partition's leader chooses the start offset later.
+        partition's leader chooses the start offset later. Until then, the number of finished records is
+        unknown. From any other start offset on, no record is finished.
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher than `state_epoch`;
@@ -137,6 +138,7 @@ class ShareShard:
             state_epoch=before.state_epoch if state_epoch == _ANY else state_epoch,
             leader_epoch=before.leader_epoch,  # an earlier leader stays fenced
             start_offset=start_offset,
+            delivery_complete_count=-1 if start_offset == -1 else 0,
         )
         return self._snapshot(key, state, None)
 

@@ -5,7 +5,7 @@ offset gets -1. If the group does not exist, all partitions get -1, as in Apache
 
 The lag is the number of records from the start offset to the high watermark that are not finished yet. It is
 -1 if the number of finished records or the high watermark is unknown. The number is unknown until the
-partition's leader has stored the first finished records.
+group has a start offset: AlterShareGroupOffsets sets it, or the partition's leader stores it.
 
 Retention or DeleteRecords can delete records after the group's stored start offset. The partition's leader
 stores a new start offset only with the next change of the group's state. Until then, this broker does not

@@ -50,7 +50,8 @@ class Model:
     def initialize(self, epoch: int, start: int) -> ErrorCode | None:
         if epoch < self.epoch:
             return ErrorCode.FENCED_STATE_EPOCH
-        self.epoch, self.start, self.complete, self.records = epoch, start, -1, {}
+        self.epoch, self.start, self.records = epoch, start, {}
+        self.complete = -1 if start == -1 else 0
         return None
 
     def write(self, epoch: int, leader: int, start: int, given: Any) -> ErrorCode | None:

@@ -17,8 +17,18 @@ INTERVAL_S = 300
 def test_a_new_state_is_read_as_it_was_initialized(share):
     async def scenario(shares):
         assert await shares.initialize(3, 100) is None
-        assert await shares.read(0) == ShareState(3, 0, 100)
+        assert await shares.read(0) == ShareState(3, 0, 100, 0)
         assert shares.stored() == ["snapshot"]
+
+    share(scenario)
+
+
+def test_the_finished_records_are_unknown_only_without_a_start_offset(share):
+    async def scenario(shares):
+        await shares.initialize(0, -1)
+        assert (await shares.summary()).delivery_complete_count == -1
+        await shares.initialize(1, 100)
+        assert (await shares.summary()).delivery_complete_count == 0
 
     share(scenario)
 
@@ -95,7 +105,7 @@ def test_a_new_initialization_replaces_the_state_and_fences_writers_from_before(
         assert await shares.write((0, 9, 2, 1), state_epoch=1, leader_epoch=7) is ErrorCode.FENCED_STATE_EPOCH
         assert await shares.initialize(1, 0) is ErrorCode.FENCED_STATE_EPOCH
         assert await shares.initialize(2, 50) is None
-        assert await shares.read(7) == ShareState(2, 7, 50)
+        assert await shares.read(7) == ShareState(2, 7, 50, 0)
         assert await shares.read(6) is ErrorCode.FENCED_LEADER_EPOCH
 
     share(scenario)
@@ -172,7 +182,7 @@ def test_a_failed_append_changes_nothing(share):
         assert await shares.write((0, 9, 2, 1)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await shares.initialize(5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         shares.log.failure = None
-        assert await shares.read(0) == ShareState(0, 0, 0)
+        assert await shares.read(0) == ShareState(0, 0, 0, 0)
         await shares.coordinator.prune()
         assert shares.deleted == []
 
