@@ -11,6 +11,7 @@ import os
 
 import pytest
 from tests.compat.walks.classic import ClassicWalk
+from tests.compat.walks.configs import ConfigWalk
 from tests.compat.walks.data import DataWalk
 from tests.compat.walks.groups import GroupWalk
 from tests.compat.walks.pair import Pair
@@ -22,7 +23,9 @@ STEPS = 60
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("BARNABAS_WALKS", "2"))))
-@pytest.mark.parametrize("walk", [ClassicWalk, DataWalk, GroupWalk, ShareWalk, TopicWalk, TransactionWalk])
+@pytest.mark.parametrize(
+    "walk", [ClassicWalk, ConfigWalk, DataWalk, GroupWalk, ShareWalk, TopicWalk, TransactionWalk]
+)
 def test_random_walk(broker, kafka, walk, seed):
     pair = Pair((broker.bootstrap, kafka.bootstrap), seed, walk.__name__)
     try:

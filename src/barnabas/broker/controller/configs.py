@@ -5,7 +5,7 @@ KIP-133, KIP-226, KIP-339, KIP-714.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from barnabas.broker.config import (
     Update,
 )
 from barnabas.broker.config.client_metrics import parse_match
-from barnabas.broker.config.layers import Layer, Source, entries, read
+from barnabas.broker.config.layers import Layer, Source
 from barnabas.broker.config.listener_settings import ListenerSetting
 from barnabas.broker.controller.names import check_topic_name
 from barnabas.broker.controller.partition_changes import with_isr
@@ -103,8 +103,7 @@ class _Resource(NamedTuple):
 
         Raises:
             KafkaError: if the setting is unknown, with the code in `refusal`; INVALID_REQUEST, the setting is
-                not dynamic, or cannot be set for all brokers together; INVALID_CONFIG, the setting is
-                ``min.insync.replicas`` of a single broker (`check_min_isr`).
+                not dynamic, or cannot be set for all brokers together.
         """
         try:
             setting = self.settings.find(name)
@@ -120,18 +119,17 @@ class _Resource(NamedTuple):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"{name} can be set for a single broker only: name the broker"
             )
-        self.check_min_isr(name)
         return setting
 
-    def check_min_isr(self, name: str) -> None:
-        """Raise KafkaError INVALID_CONFIG if `name` is ``min.insync.replicas``, for a single broker.
+    def check_min_isr(self, names: Iterable[str]) -> None:
+        """Raise KafkaError INVALID_CONFIG if ``min.insync.replicas`` is one of `names`, for a single broker.
 
         A request can neither set nor delete it there. The controller and all leaders must use the same value,
         because this value decides which replicas can lead. Kafka 4.1 rejects the same requests if it uses
-        eligible leader replicas (KIP-966).
+        eligible leader replicas (KIP-966). Like Kafka, check this after the values.
         """
         is_one_broker = self.settings is BrokerConfig and self.path != znodes.broker_config(ALL_BROKERS)
-        if name == _MIN_ISR and is_one_broker:
+        if is_one_broker and _MIN_ISR in names:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
                 f"{_MIN_ISR} of a single broker is not allowed: it decides which replicas may lead; "
@@ -173,11 +171,6 @@ class _Resource(NamedTuple):
                 parse_match(ClientMetricsConfig.find("match").parse(texts["match"]))
             except ConfigError as error:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-
-    def value(self, setting: Setting) -> Any:
-        """Return the effective value of a setting, from any source."""
-        winner = next(entries(setting.names, self.layers), None)
-        return setting.default if winner is None else read(setting, winner, self.settings.declared)
 
 
 class ConfigControl:
@@ -297,6 +290,7 @@ class ConfigControl:
                     _check_min_isr(resource, found.texts, texts)
                     _check_listeners(resource, found.texts, texts, image)
                     await self._check_keys(resource, found, texts)
+                    _check_existence(resource, image)
                 except KafkaError as error:
                     errors[resource] = error
                 else:
@@ -331,8 +325,6 @@ class ConfigControl:
             if not resource.name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: name one")
             check_topic_name(resource.name)
-            if resource.name not in image.topics:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{resource.name}'")
             return _Resource(
                 TopicConfig,
                 ErrorCode.INVALID_CONFIG,
@@ -417,6 +409,15 @@ class ConfigControl:
 def lacks_min_isr(image: ClusterImage) -> bool:
     """Whether the cluster has no ``min.insync.replicas`` of its own."""
     return _MIN_ISR not in image.broker_config(ALL_BROKERS)
+
+
+def _check_existence(resource: ConfigResource, image: ClusterImage) -> None:
+    """Raise KafkaError UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist.
+
+    Kafka checks this after the settings. Other resources need not exist before their settings.
+    """
+    if resource.type == ResourceType.TOPIC and resource.name not in image.topics:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{resource.name}'")
 
 
 def _check_min_isr(resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -546,6 +547,7 @@ def _replacing(texts: Mapping[str, str | None]) -> Change:
         for name, text in texts.items():
             setting = resource.find(name)
             changed[setting.name] = _render(setting, resource.parse(setting, text))
+        resource.check_min_isr(texts)
         return changed
 
     return change
@@ -554,35 +556,50 @@ def _replacing(texts: Mapping[str, str | None]) -> Change:
 def _altering(steps: Sequence[ConfigChange]) -> Change:
     def change(resource: _Resource) -> dict[str, str]:
         texts = dict(resource.texts)
+        _check_lists(resource, steps)
         for step in steps:
             if step.operation == AlterOperation.DELETE:  # also of settings that this version does not know
-                resource.check_min_isr(step.name)
                 texts.pop(step.name, None)
             else:
                 setting = resource.find(step.name)
-                texts[setting.name] = _render(setting, _altered(resource, setting, step))
+                texts[setting.name] = _render(setting, _altered(setting, step, resource))
+        resource.check_min_isr(step.name for step in steps)
         return texts
 
     return change
 
 
-def _altered(resource: _Resource, setting: Setting, step: ConfigChange) -> Any:
+def _check_lists(resource: _Resource, steps: Sequence[ConfigChange]) -> None:
+    """Raise KafkaError INVALID_CONFIG if a step appends to a setting that is no list, or subtracts from one.
+
+    Like Kafka, check this for all steps before their values.
+    """
+    for step in steps:
+        if step.operation in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
+            setting = resource.settings.declared.get(step.name)
+            if setting is None or setting.type is not Type.LIST:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"{step.name} is not a list, so it has no values to append or subtract: set it",
+                )
+
+
+def _altered(setting: Setting, step: ConfigChange, resource: _Resource) -> Any:
     """Return the value of `setting` after one alteration, `step`: SET, APPEND or SUBTRACT.
 
+    A list that the resource does not set itself has its default at first. Values of brokers do not count, as
+    in Kafka.
+
     Raises:
-        KafkaError: INVALID_REQUEST, the operation is unknown; INVALID_CONFIG, only lists support the
-            operation; the errors of `_Resource.parse` for an invalid value.
+        KafkaError: INVALID_REQUEST, the operation is unknown; the errors of `_Resource.parse` for an invalid
+            value.
     """
     if step.operation == AlterOperation.SET:
         return resource.parse(setting, step.value)
     if step.operation not in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{step.name}: there is no operation {step.operation}")
-    if setting.type is not Type.LIST:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            f"{setting.name} is not a list, so it has no values to append or subtract: set it",
-        )
-    now = resource.value(setting)
+    text = resource.texts.get(setting.name)
+    now = setting.default if text is None else resource.parse(setting, text)
     if step.operation == AlterOperation.APPEND:
         return (*now, *(item for item in resource.parse(setting, step.value) if item not in now))
     gone = [item.strip() for item in (step.value or "").split(",")]

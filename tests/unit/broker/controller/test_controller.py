@@ -432,6 +432,16 @@ def test_lists_are_appended_to_and_subtracted_from_what_holds_now(play: Play) ->
     play(scenario)
 
 
+def test_list_that_a_topic_does_not_set_begins_with_its_default_as_in_apache_kafka(play: Play) -> None:
+    async def scenario(member: Member) -> None:
+        await member.controller.topics.create([NewTopic("t")])
+        await alter(member, EVERY_BROKER, change("log.cleanup.policy", AlterOperation.SET, "compact"))
+        await alter(member, TOPIC, change("cleanup.policy", AlterOperation.APPEND, "delete"))
+        assert member.image.topic_config("t")["cleanup.policy"] == "delete"
+
+    play(scenario)
+
+
 def test_replacing_unsets_what_is_not_named(play: Play) -> None:
     async def scenario(member: Member) -> None:
         await member.controller.topics.create([NewTopic("t", configs={"retention.ms": "5"})])

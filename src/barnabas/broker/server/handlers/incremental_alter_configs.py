@@ -7,7 +7,7 @@ lists and subtract from them. The controller applies all changes of a resource, 
 from __future__ import annotations
 
 from barnabas.broker.controller import ConfigChange
-from barnabas.broker.controller.configs import ConfigControl
+from barnabas.broker.controller.configs import AlterOperation, ConfigControl
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import EachConfigResource
@@ -35,7 +35,9 @@ from barnabas.kafka.security.acls import Operation
 async def incremental_alter_configs(
     configs: ConfigControl, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    once, errors = resources_once(request.resources)
+    once, errors = resources_once(
+        request.resources, lambda config: config.config_operation != AlterOperation.DELETE
+    )
     changes = {
         named: [
             ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs

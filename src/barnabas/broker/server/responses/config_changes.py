@@ -21,12 +21,13 @@ T = TypeVar("T")
 
 
 def resources_once(
-    resources: Sequence[R],
+    resources: Sequence[R], needs_value: Callable[[Any], bool] = lambda config: True
 ) -> tuple[dict[ConfigResource, R], dict[ConfigResource, KafkaError]]:
     """Return the valid resources by key, and the errors of the others by key.
 
-    A resource is valid if the request has it only once, and if it has each setting only once. The error of
-    the others is INVALID_REQUEST. A key is the type and the name of a resource.
+    A resource is valid if the request has it only once, and has each of its settings only once, with a value.
+    `needs_value` returns whether a setting needs one. The error of the others is INVALID_REQUEST. A key is
+    the type and the name of a resource.
     """
     named = Counter(map(_key, resources))
     once: dict[ConfigResource, R] = {}
@@ -35,6 +36,7 @@ def resources_once(
         key = _key(resource)
         settings = Counter(config.name for config in resource.configs)
         twice = [name for name, times in settings.items() if times > 1]
+        without = [each.name for each in resource.configs if each.value is None and needs_value(each)]
         if named[key] > 1:
             errors[key] = KafkaError(
                 ErrorCode.INVALID_REQUEST, f"the request names '{key.name}' {named[key]} times"
@@ -42,6 +44,10 @@ def resources_once(
         elif twice:
             errors[key] = KafkaError(
                 ErrorCode.INVALID_REQUEST, f"the request names {', '.join(twice)} more than once"
+            )
+        elif without:
+            errors[key] = KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{', '.join(without)} has no value: give one, or delete it"
             )
         else:
             once[key] = resource

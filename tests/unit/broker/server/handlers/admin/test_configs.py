@@ -169,6 +169,27 @@ def test_setting_named_twice_for_one_resource_is_refused(play: Play) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "steps", "expected"),
+    [
+        (TOPIC, "nope", [("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST),
+        (TOPIC, "nope", [("retention.ms", SET, "soon")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", [("no.such", SET, None)], ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", [("message.max.bytes", SET, "x"), ("node.id", APPEND, "5")], ErrorCode.INVALID_CONFIG),
+        (BROKER, "1", [(MIN_ISR, SET, "0")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", [(MIN_ISR, DELETE, None), ("message.max.bytes", SET, "x")], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_first_error_of_a_resource_is_the_one_that_apache_kafka_finds_first(
+    play: Play, kind: int, name: str, steps: list[tuple[str, int, str | None]], expected: ErrorCode
+) -> None:
+    async def scenario(broker: AdminBroker) -> None:
+        await broker.controller.topics.create([NewTopic("t")])
+        assert (await alter(broker, kind, name, *steps)).error_code == expected
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_alter_configs_replaces_all_and_refuses_a_resource_named_twice(play: Play, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
