@@ -25,6 +25,7 @@ from barnabas.broker.config import (
 from barnabas.broker.config.client_metrics import parse_match
 from barnabas.broker.config.layers import Layer, Source
 from barnabas.broker.config.listener_settings import ListenerSetting
+from barnabas.broker.controller.elections import state_of
 from barnabas.broker.controller.names import check_topic_name
 from barnabas.broker.controller.partition_changes import with_isr
 from barnabas.broker.controller.writes import ControllerWrites
@@ -309,6 +310,9 @@ class ConfigControl:
         `image` is the present metadata image, and `after` is a copy with the new settings. With a lower
         ``min.insync.replicas``, the high watermark can advance without the members of an ELR. So the members
         may then lack committed records (KIP-966). Call this before the new settings are stored.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the state of such a partition is damaged.
         """
         operations: list[Operation] = []
         for name, topic in sorted(image.topics.items()):
@@ -317,6 +321,7 @@ class ConfigControl:
                 changed = with_isr(state, state.isr, min_isr) if state.elr or state.last_known_elr else state
                 if changed != state:
                     partition = TopicPartition(name, number)
+                    state = state_of(image, partition)
                     operations.append(self._writes.state_change(partition, state, changed))
         await self._writes.write_batches(operations)
 

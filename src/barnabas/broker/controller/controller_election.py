@@ -74,6 +74,7 @@ class ControllerElection:
 
         Raises:
             KafkaError: NOT_CONTROLLER, the node of the epoch is missing (`lost_nodes`).
+            DamagedNodeError: the epoch in the metadata store cannot be decoded.
             StoreError: the metadata store cannot be reached.
         """
         async with self._writes.lock:  # what was decided as the controller before is written before, or never
@@ -92,7 +93,10 @@ class ControllerElection:
         if stored is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"there is no node {znodes.CONTROLLER_EPOCH}")
         seen = 0 if self._loader is None else self._loader.image.controller_epoch
-        epoch = max(znodes.decode_controller_epoch(stored.data), seen) + 1
+        epoch = (
+            max(znodes.decoded(znodes.CONTROLLER_EPOCH, znodes.decode_controller_epoch, stored.data), seen)
+            + 1
+        )
         if controller is None:
             node_data = znodes.encode_controller(self._broker_id, self._clock.now_ms())
             first: Operation = Create(znodes.CONTROLLER, node_data, ephemeral=True)

@@ -14,6 +14,7 @@ from barnabas.broker.metadata.image import ImageDelta
 from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import (
     BadVersionError,
+    DamagedNodeError,
     Delete,
     MetadataStore,
     NoNodeError,
@@ -79,6 +80,8 @@ class DeletionNotes:
             for topic_id in sorted(await self._without(named)):
                 try:
                     await self._confirm(topic_id)
+                except DamagedNodeError as error:
+                    log.info("cannot remove the note of a deleted topic yet: %s", error)
                 except StoreUnavailableError as error:
                     if self._store.state is not SessionState.CONNECTED:
                         return  # when it is again, all is read again, and this is begun again
@@ -92,7 +95,7 @@ class DeletionNotes:
     async def _confirm(self, topic_id: TopicId) -> None:
         path = znodes.deleted_topic(topic_id)
         while (node := await self._store.exists(path)) is not None:
-            left = znodes.decode_deleted_topic(node.data) - {self._broker_id}
+            left = znodes.decoded(path, znodes.decode_deleted_topic, node.data) - {self._broker_id}
             data = znodes.encode_deleted_topic(left)
             try:
                 await self._store.multi(

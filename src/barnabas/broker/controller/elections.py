@@ -13,6 +13,7 @@ from barnabas.broker.controller.eligibility import eligibility_of, incomplete_re
 from barnabas.broker.controller.partition_changes import candidates, elect_preferred, elect_uncleanly
 from barnabas.broker.controller.replica_logs import Ask, Reach, reaches
 from barnabas.broker.controller.writes import ControllerWrites
+from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
 from barnabas.broker.metadata.store import Operation
 
@@ -53,7 +54,7 @@ class ElectionControl:
                 replica with the furthest log, which may lack committed records.
             partitions: None for all; then the result leaves out partitions that need no election.
 
-        The errors are UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, and PREFERRED_LEADER_NOT_AVAILABLE or
+        The errors are those of `state_of`, ELECTION_NOT_NEEDED, and PREFERRED_LEADER_NOT_AVAILABLE or
         ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica can be elected.
 
         Raises:
@@ -132,10 +133,18 @@ def _all(image: ClusterImage) -> Iterator[TopicPartition]:
 
 
 def state_of(image: ClusterImage, partition: TopicPartition) -> PartitionState:
-    """Return the state of a partition. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
+    """Return the state of a partition, which the controller may replace.
+
+    Raises:
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, it does not exist; KAFKA_STORAGE_ERROR, its node is damaged.
+    """
     state = image.partition(partition)
     if state is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
+    if state.is_damaged:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"the data of {znodes.partition_state(*partition)} is damaged"
+        )
     return state
 
 

@@ -70,5 +70,5 @@ def leaders_to_move(image: ClusterImage, broker: BrokerId) -> int:
         not electable.isdisjoint((*state.isr, *state.elr))
         for topic in image.topics.values()
         for state in topic.partitions
-        if state.leader == broker
+        if state.leader == broker and state.is_known
     )

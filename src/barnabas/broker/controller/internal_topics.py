@@ -114,6 +114,6 @@ def too_few(image: ClusterImage, config: BrokerConfig) -> dict[TopicPartition, t
             continue
         held = Counter(replica for state in topic.partitions for replica in state.replicas)
         for number, state in enumerate(topic.partitions):
-            if len(state.replicas) < wanted and not state.is_missing and not is_moving(state):
+            if len(state.replicas) < wanted and state.is_known and not is_moving(state):
                 targets[TopicPartition(name, number)] = add_replicas(state.replicas, wanted, running, held)
     return targets

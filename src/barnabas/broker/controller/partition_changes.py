@@ -89,7 +89,7 @@ def settle(state: PartitionState, min_isr: int, eligible: Eligibility) -> Partit
         min_isr: the topic's ``min.insync.replicas``.
         eligible: the brokers whose replicas may be in sync and may lead.
     """
-    if _is_settled(state, min_isr, eligible) or state.is_missing:
+    if _is_settled(state, min_isr, eligible) or not state.is_known:
         return state
     after = _settle(state, min_isr, eligible.in_sync, eligible.electable, eligible.unclean)
     if after.leader == NO_BROKER and state.leader in eligible.leaving:
@@ -142,7 +142,7 @@ def candidates(
 
     There is no election in these cases:
 
-    - The partition has a leader, or no state in the metadata store.
+    - The partition has a leader, or no valid state in the metadata store.
     - The ISR or the ELR has members. They certainly have all records, and the partition waits for one of
       them.
     - A member of the last known ELR is not in `electable`. This member may have the most records.
@@ -152,7 +152,7 @@ def candidates(
     All replicas in `electable` take part: a replica that left the ISR earlier may have more records than the
     ISR's last members.
     """
-    if state.leader != NO_BROKER or state.is_missing:
+    if state.leader != NO_BROKER or not state.is_known:
         return ()
     if not is_unclean_allowed:
         if state.isr or state.elr:
@@ -169,9 +169,9 @@ def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[Brok
       the partition needs only one.
     - If both are empty, return the members of the last known ELR that are not in `electable`. The partition
       needs all of them.
-    - If the partition has a leader, or no state in the metadata store, return an empty tuple.
+    - If the partition has a leader, or no valid state in the metadata store, return an empty tuple.
     """
-    if state.leader != NO_BROKER or state.is_missing:
+    if state.leader != NO_BROKER or not state.is_known:
         return ()
     sure = {*state.isr, *state.elr}
     return tuple(each for each in state.replicas if each in (sure or {*state.last_known_elr} - electable))

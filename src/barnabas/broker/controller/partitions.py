@@ -10,6 +10,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from barnabas.broker.controller.elections import state_of
 from barnabas.broker.controller.eligibility import eligibility_of, incomplete_replicas
 from barnabas.broker.controller.failed_dirs import FailedDirs
 from barnabas.broker.controller.partition_changes import (
@@ -28,7 +29,7 @@ from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import BrokerState, ClusterImage, ImageDelta, PartitionState
 from barnabas.broker.metadata.loader import MetadataLoader
-from barnabas.broker.metadata.store import DamagedNodeError, Set, StoreError, StoreUnavailableError
+from barnabas.broker.metadata.store import Set, StoreError, StoreUnavailableError
 
 log = logger_of(__name__)
 
@@ -37,8 +38,6 @@ _A_TURN = 1000
 _WEIGHT_OF_CHANGE = 20
 #: how many partitions a log line names
 _NAMED = 5
-#: seconds until the next attempt if a node of the metadata store is damaged
-_RETRY_S = 1.0
 
 
 class Change(NamedTuple):
@@ -113,9 +112,14 @@ class PartitionControl:
     # --- what the brokers do ---
 
     def on_image(self, delta: ImageDelta) -> None:
-        """If this broker is the controller, update all partitions after changes of brokers or settings."""
+        """If this broker is the controller, update all partitions after changes of brokers or settings.
+
+        Also update them after a user has mended or restored the state of a partition.
+        """
         self._failed_dirs.on_image(delta)
-        if self._writes.is_controller and (delta.brokers or delta.broker_configs or delta.topic_configs):
+        if self._writes.is_controller and (
+            delta.brokers or delta.broker_configs or delta.topic_configs or _is_mended(delta)
+        ):
             self.begin()
 
     def begin(self) -> None:
@@ -156,10 +160,6 @@ class PartitionControl:
             self._is_due = False
             try:
                 await self._settle()
-            except DamagedNodeError as error:  # the next controller could not read the node either
-                log.warning("cannot update the partitions, and will try again: %s", error)
-                self._is_due = True
-                await asyncio.sleep(_RETRY_S)
             except (KafkaError, StoreError) as error:
                 log.warning("cannot update the partitions, so the controller resigns: %s", error)
                 self._begin_again()
@@ -305,17 +305,15 @@ class PartitionControl:
         the ISR.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_ID, no topic has the id; UNKNOWN_TOPIC_OR_PARTITION, the topic has no
-                such partition; INELIGIBLE_REPLICA, the sender requests to leave the ISR, but no other replica
-                can lead; the errors of `check_proposal` for a wrong epoch or ISR.
+            KafkaError: UNKNOWN_TOPIC_ID, no topic has the id; INELIGIBLE_REPLICA, the sender requests to
+                leave the ISR, but no other replica can lead; the errors of `state_of`, and those of
+                `check_proposal` for a wrong epoch or ISR.
         """
         topic = image.topic_by_id(proposal.topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         partition = TopicPartition(topic.name, proposal.partition)
-        state = image.partition(partition)
-        if state is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        state = state_of(image, partition)
         check_proposal(image, leader, state, proposal)
         min_isr = self._configs.topic_config(image, topic.name).min_insync_replicas
         isr = tuple(broker for broker, _ in proposal.isr)
@@ -327,6 +325,13 @@ class PartitionControl:
         if after is None:
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "no other replica in sync can lead now")
         return Change(partition, state, after)
+
+
+def _is_mended(delta: ImageDelta) -> bool:
+    changes = (
+        (delta.before.partition(each), delta.after.partition(each)) for each in delta.changed_partitions()
+    )
+    return any(before and after and after.is_known > before.is_known for before, after in changes)
 
 
 def check_proposal(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.store import Create, MetadataStore, Set
+from barnabas.broker.metadata.store import Create, DamagedNodeError, MetadataStore, Set
 
 #: ids in a block, as in Apache Kafka
 BLOCK_SIZE = 1000
@@ -40,13 +41,14 @@ class ProducerIdControl:
         """Allocate `BLOCK_SIZE` producer ids to a broker. No other broker gets them, now or after a restart.
 
         Raises:
-            KafkaError: NOT_CONTROLLER or KAFKA_STORAGE_ERROR, as in `ControllerWrites.write`.
+            KafkaError: NOT_CONTROLLER or KAFKA_STORAGE_ERROR, as in `ControllerWrites.write`;
+                KAFKA_STORAGE_ERROR also if the node with the last block is damaged.
         """
         async with self._writes.deciding():
             node = await self._store.exists(znodes.PRODUCER_ID_BLOCK)
             last = max(self._seen(), self._granted)
             if node is not None:
-                last = max(last, znodes.decode_producer_id_block(node.data)[1])
+                last = max(last, _last_of(node.data))
             first = self._first_of_all() if last < 0 else last + 1
             block = range(first, first + BLOCK_SIZE)
             data = znodes.encode_producer_id_block(broker_id, block[0], block[-1])
@@ -68,3 +70,10 @@ class ProducerIdControl:
         """
         is_shared = self._store.session_timeout > 0  # else no client could have deleted it
         return self._writes.epoch * _IDS_OF_AN_EPOCH if is_shared and self._writes.epoch > 1 else 0
+
+
+def _last_of(block: bytes) -> int:
+    try:
+        return znodes.decoded(znodes.PRODUCER_ID_BLOCK, znodes.decode_producer_id_block, block)[1]
+    except DamagedNodeError as error:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

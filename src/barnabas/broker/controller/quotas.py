@@ -10,7 +10,7 @@ from typing import NamedTuple
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.store import Create, Delete, Operation, Set
+from barnabas.broker.metadata.store import Create, DamagedNodeError, Delete, Operation, Set
 from barnabas.broker.quotas import QuotaEntity, QuotaKind
 from barnabas.broker.quotas.entities import OF_ADDRESSES
 
@@ -69,8 +69,14 @@ class QuotaControl:
             for entity, texts in changed.items():
                 together = entity if entity.user is None else QuotaEntity(entity.user)
                 groups.setdefault(together, {})[entity] = texts
-            writes = {together: await self._operations(group) for together, group in groups.items()}
-            for together, failure in (await self._writes.write_each(writes)).items():
+            writes, failures = {}, {}
+            for together, group in groups.items():
+                try:
+                    writes[together] = await self._operations(group)
+                except DamagedNodeError as error:
+                    failures[together] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            failures |= await self._writes.write_each(writes)
+            for together, failure in failures.items():
                 errors |= dict.fromkeys(groups[together], failure)
             return errors
 
@@ -80,6 +86,9 @@ class QuotaControl:
         This method itself reads the present nodes of the entities, and writes nothing. For each entity,
         `group` has all quotas after the change, as text by name; a quota that `group` lacks is removed. All
         entities in `group` must have the same user. An entity without a user must be the only one.
+
+        Raises:
+            DamagedNodeError: the other settings of an entity cannot be decoded.
         """
         paths = [znodes.quota_config(entity) for entity in group]
         parents = _parents(group)
@@ -91,7 +100,7 @@ class QuotaControl:
                 operations.append(Create(path))
                 made.add(path)
         for path, node, texts in zip(paths, nodes[len(parents) :], group.values(), strict=True):
-            stored = {} if node is None else znodes.decode_config(node.data)
+            stored = {} if node is None else znodes.decoded(path, znodes.decode_config, node.data)
             others = {name: text for name, text in stored.items() if name not in _KEYS}
             data = znodes.encode_config(others | dict(texts))
             if node is None and path not in made:

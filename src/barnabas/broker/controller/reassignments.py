@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
@@ -78,7 +78,7 @@ class ReassignmentControl:
             may_change_factor: whether a partition may get more or fewer replicas (KIP-860).
 
         Returns:
-            The errors: UNKNOWN_TOPIC_OR_PARTITION; NO_REASSIGNMENT_IN_PROGRESS, there is none to cancel;
+            The errors: those of `state_of`; NO_REASSIGNMENT_IN_PROGRESS, there is none to cancel;
             INVALID_REPLICA_ASSIGNMENT, the new replicas are not allowed; INVALID_REPLICATION_FACTOR, their
             number may not change; or the error of a failed write.
 
@@ -107,7 +107,7 @@ class ReassignmentControl:
 
     def on_image(self, delta: ImageDelta) -> None:
         """Record the reassignments in progress. As the controller, start to complete those that can end."""
-        changed = list(_changed(delta))
+        changed = list(delta.changed_partitions())
         for partition in changed:
             state = delta.after.partition(partition)
             if state is not None and is_moving(state):
@@ -176,7 +176,7 @@ class ReassignmentControl:
 
         Replicas that are not in `eligible.in_sync` first leave the ISR (`settle`).
         """
-        if not is_moving(state):
+        if not is_moving(state) or not state.is_known:
             return None
         min_isr = self._configs.topic_config(image, partition.topic).min_insync_replicas
         return finish(settle(state, min_isr, eligible), min_isr, eligible.electable)
@@ -253,13 +253,3 @@ def _begin(
             f"the partition has {now} replicas and would have {len(replicas)}, which the request forbids",
         )
     return begin(state, replicas)
-
-
-def _changed(delta: ImageDelta) -> Iterable[TopicPartition]:
-    for name in delta.topics:
-        numbers = delta.partitions.get(name)
-        if numbers is None:
-            images = (delta.before.topics.get(name), delta.after.topics.get(name))
-            numbers = range(max((len(topic.partitions) for topic in images if topic is not None), default=0))
-        for number in numbers:
-            yield TopicPartition(name, number)

@@ -96,9 +96,13 @@ def backup_of(nodes: Mapping[str, bytes], now_ms: int) -> Backup:
     if znodes.CLUSTER_ID not in nodes:
         raise StoreUnavailableError("there is no cluster: name the right ZooKeeper, chroot or folder")
     return Backup(
-        znodes.decode_cluster_id(nodes[znodes.CLUSTER_ID]),
+        znodes.decoded(znodes.CLUSTER_ID, znodes.decode_cluster_id, nodes[znodes.CLUSTER_ID]),
         now_ms,
-        znodes.decode_controller_epoch(nodes.get(znodes.CONTROLLER_EPOCH, b"0")),
+        znodes.decoded(
+            znodes.CONTROLLER_EPOCH,
+            znodes.decode_controller_epoch,
+            nodes.get(znodes.CONTROLLER_EPOCH, b"0"),
+        ),
         {path: data.decode() for path, data in nodes.items()},
     )
 
@@ -215,7 +219,9 @@ def _nodes_of(backup: Backup) -> Iterator[tuple[str, bytes]]:
     nodes[znodes.CONTROLLER_EPOCH] = znodes.encode_controller_epoch(controller_epoch)
     nodes[znodes.BROKER_EPOCHS] = znodes.encode_broker_epochs({})
     block = nodes.get(znodes.PRODUCER_ID_BLOCK)
-    last = znodes.decode_producer_id_block(block)[1] if block is not None else -1
+    last = -1
+    if block is not None:
+        last = znodes.decoded(znodes.PRODUCER_ID_BLOCK, znodes.decode_producer_id_block, block)[1]
     last += _PRODUCER_IDS
     nodes[znodes.PRODUCER_ID_BLOCK] = znodes.encode_producer_id_block(NO_BROKER, last, last)
     nodes.update((folder, nodes.get(folder, b"")) for folder in znodes.FOLDERS)
@@ -227,7 +233,8 @@ def _nodes_of(backup: Backup) -> Iterator[tuple[str, bytes]]:
     for path in topics:
         name = path.removeprefix(f"{znodes.TOPICS}/")
         yield znodes.partitions(name), b""
-        for number, replicas in enumerate(znodes.decode_topic(nodes[path]).replicas):
+        assignment = znodes.decoded(path, znodes.decode_topic, nodes[path])
+        for number, replicas in enumerate(assignment.replicas):
             yield znodes.partition(name, number), b""
             # The ISR is not known: the replica whose log reaches furthest will lead.
             epoch = controller_epoch * _LEADER_EPOCHS

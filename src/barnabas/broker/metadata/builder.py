@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from immutables import Map
 
-from barnabas.base.text import logger_of, quoted
+from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, TopicId, topic_id_from_str
 from barnabas.broker.logins.delegation_tokens import DelegationToken
 from barnabas.broker.metadata import acl_nodes, token_nodes, znodes
@@ -105,7 +105,8 @@ async def _quotas_below(store: MetadataStore, users: Sequence[str]) -> list[str]
 class ImageBuilder:
     """Builds a new metadata image from the previous image and the changed nodes.
 
-    The two images share unchanged parts, so the cost depends only on the number of changes.
+    The two images share unchanged parts, so the cost depends only on the number of changes. A node whose data
+    is damaged keeps its previous value in the image. A node without a previous value is left out.
 
     Args:
         store: store from which the changed nodes are read.
@@ -115,6 +116,8 @@ class ImageBuilder:
     def __init__(self, store: MetadataStore, before: ClusterImage) -> None:
         self._store = store
         self._before = before
+        #: the reason for each damaged node, by its path
+        self.damaged: dict[str, str] = {}
 
     async def apply(self, paths: Collection[str]) -> ImageDelta:
         """Read the nodes at `paths` again. Return the change from the previous metadata image to the new one.
@@ -122,7 +125,6 @@ class ImageBuilder:
         Paths of nodes that are not part of an image are ignored.
 
         Raises:
-            DamagedNodeError: the data of a node cannot be decoded.
             StoreError: the store cannot be read.
         """
         names: dict[str, dict[str, None]] = {}
@@ -197,24 +199,38 @@ class ImageBuilder:
             deleted=deleted,
         )
 
+    def _decoded(
+        self, path: str, kept: _V, decode: Callable[_P, _V], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _V:
+        """Return the decoded data of the node at `path`; `kept` if the data is damaged."""
+        try:
+            return znodes.decoded(path, decode, *args, **kwargs)
+        except DamagedNodeError as error:
+            self.damaged[path] = str(error)
+            return kept
+
     # Essential values are kept when their node is gone: `lost_nodes` restores the node.
 
     async def _cluster_id(self) -> str:
         node = await self._store.exists(znodes.CLUSTER_ID)
         if node is None:
             return self._before.cluster_id
-        return _decoded(znodes.CLUSTER_ID, znodes.decode_cluster_id, node.data)
+        return self._decoded(znodes.CLUSTER_ID, self._before.cluster_id, znodes.decode_cluster_id, node.data)
 
     async def _controller(self) -> BrokerId:
         node = await self._store.exists(znodes.CONTROLLER)
-        return _decoded(znodes.CONTROLLER, znodes.decode_controller, node.data) if node else NO_BROKER
+        if node is None:
+            return NO_BROKER
+        return self._decoded(
+            znodes.CONTROLLER, self._before.controller_id, znodes.decode_controller, node.data
+        )
 
     async def _controller_epoch(self) -> tuple[int, int]:
         before = self._before.controller_epoch, self._before.controller_epoch_version
         node = await self._store.exists(znodes.CONTROLLER_EPOCH)
         if node is None:
             return before
-        epoch = _decoded(znodes.CONTROLLER_EPOCH, znodes.decode_controller_epoch, node.data)
+        epoch = self._decoded(znodes.CONTROLLER_EPOCH, before[0], znodes.decode_controller_epoch, node.data)
         return max(before[0], epoch), max(before[1], node.version)
 
     async def _last_producer_id(self) -> int:
@@ -222,32 +238,43 @@ class ImageBuilder:
         node = await self._store.exists(znodes.PRODUCER_ID_BLOCK)
         if node is None:
             return before
-        _, last = _decoded(znodes.PRODUCER_ID_BLOCK, znodes.decode_producer_id_block, node.data)
+        _, last = self._decoded(
+            znodes.PRODUCER_ID_BLOCK, (before, before), znodes.decode_producer_id_block, node.data
+        )
         return max(before, last)
 
     async def _admitted(self) -> Mapping[BrokerId, int]:
         node = await self._store.exists(znodes.BROKER_EPOCHS)
         if node is None:
             return self._before.admitted
-        return _decoded(znodes.BROKER_EPOCHS, znodes.decode_broker_epochs, node.data)
+        before = dict(self._before.admitted)
+        return self._decoded(znodes.BROKER_EPOCHS, before, znodes.decode_broker_epochs, node.data)
 
     async def _features(self) -> FinalizedFeatures:
         node = await self._store.exists(znodes.FEATURES)
         if node is None:
             return self._before.features
-        levels = _decoded(znodes.FEATURES, znodes.decode_features, node.data)
-        return FinalizedFeatures(levels, node.version + 1)
+        features = FinalizedFeatures({}, node.version + 1)
+        return self._decoded(
+            znodes.FEATURES,
+            self._before.features,
+            lambda data: features._replace(levels=znodes.decode_features(data)),
+            node.data,
+        )
 
     async def _brokers(self, names: Collection[str]) -> Mapping[BrokerId, BrokerImage]:
         if not names:
             return self._before.brokers
         brokers = dict(self._before.brokers)
         for name, node in await self._read(znodes.BROKER_IDS, names):
+            path = f"{znodes.BROKER_IDS}/{name}"
+            broker = self._decoded(path, NO_BROKER, int, name)
             if node is None:
-                brokers.pop(int(name), None)
-            else:
-                broker = int(name)
-                brokers[broker] = _decoded(znodes.broker(broker), znodes.decode_broker, broker, node)
+                brokers.pop(broker, None)
+                continue
+            image = self._decoded(path, brokers.get(broker), znodes.decode_broker, broker, node)
+            if image is not None:
+                brokers[broker] = image
         return brokers
 
     async def _configs(
@@ -261,8 +288,10 @@ class ImageBuilder:
             name = unquote(encoded)
             if node is None:
                 configs.pop(name, None)
-            else:
-                configs[name] = _decoded(f"{folder}/{encoded}", znodes.decode_config, node.data)
+                continue
+            config = self._decoded(f"{folder}/{encoded}", configs.get(name), znodes.decode_config, node.data)
+            if config is not None:
+                configs[name] = config
         return configs.finish()
 
     async def _client_quotas(
@@ -280,8 +309,9 @@ class ImageBuilder:
         for (path, entity), node in zip(changed.items(), nodes, strict=True):
             if node is None:
                 quotas.pop(entity, None)
-            else:
-                texts = _decoded(path, znodes.decode_config, node.data)
+                continue
+            texts = self._decoded(path, quotas.get(entity), znodes.decode_config, node.data)
+            if texts is not None:
                 quotas[entity] = {name: text for name, text in texts.items() if name in _QUOTA_NAMES}
         return quotas.finish()
 
@@ -333,10 +363,14 @@ class ImageBuilder:
         deleted = _map(before).mutate()
         gone = set()
         for name, node in await self._read(znodes.DELETED_TOPICS, names):
-            topic_id = topic_id_from_str(name)
+            path = f"{znodes.DELETED_TOPICS}/{name}"
+            topic_id = self._decoded(path, None, topic_id_from_str, name)
+            if topic_id is None:
+                continue
             if node is not None:
-                path = znodes.deleted_topic(topic_id)
-                deleted[topic_id] = _decoded(path, znodes.decode_deleted_topic, node.data)
+                brokers = self._decoded(path, deleted.get(topic_id), znodes.decode_deleted_topic, node.data)
+                if brokers is not None:
+                    deleted[topic_id] = brokers
             else:
                 gone.add(topic_id)
                 deleted[topic_id] = frozenset()
@@ -357,7 +391,7 @@ class ImageBuilder:
         topics: dict[str, TopicImage | None] = {name: before.get(name) for name in changed}
         whole = [name for name, numbers in changed.items() if numbers is None or topics[name] is None]
         for name, node in await self._read(znodes.TOPICS, whole):
-            topics[name] = None if node is None else _without_states(name, node)
+            topics[name] = self._without_states(name, node)
         await self._read_states(topics, {name: None if name in whole else changed[name] for name in topics})
         after = _map(before).mutate()
         for name, topic in topics.items():
@@ -397,15 +431,68 @@ class ImageBuilder:
         missing = [name for name, by_number in read.items() if None in by_number.values()]
         changed = []
         for name, node in await self._read(znodes.TOPICS, missing) if missing else ():
-            topic = None if node is None else _without_states(name, node)
+            topic = self._without_states(name, node)
             if topic is None or topic.id != _id_of(topics[name]):
                 topics[name] = topic
                 changed.append(name)
                 del read[name]
         for name, by_number in read.items():
-            topics[name] = await _with_states(topics[name], by_number)
+            topics[name] = await self._with_states(topics[name], by_number)
         if changed:
             await self._read_states(topics, dict.fromkeys(changed))
+
+    def _without_states(self, name: str, node: StoreNode | None) -> TopicImage | None:
+        if node is None:
+            return None
+        path = znodes.topic(name)
+        return self._decoded(path, self._before.topics.get(name), _topic_without_states, name, node)
+
+    async def _with_states(
+        self, topic: TopicImage | None, nodes: Mapping[int, StoreNode | None]
+    ) -> TopicImage | None:
+        if topic is None:
+            return None
+        partitions = list(topic.partitions)
+        gone = []
+        for done, (number, node) in enumerate(nodes.items(), 1):
+            if done % _STATES_A_TURN == 0:
+                await asyncio.sleep(0)
+            if number >= len(partitions):
+                continue  # of a topic that grew, whose own node is news too
+            before = partitions[number]
+            if node is None:
+                gone.append(number)
+                partitions[number] = PartitionState(
+                    before.replicas, (), NO_BROKER, before.leader_epoch, partition_epoch=-1
+                )
+                continue
+            partitions[number] = self._decoded(
+                znodes.partition_state(topic.name, number),
+                self._kept_state(topic, number),
+                znodes.decode_partition_state,
+                before.replicas,
+                node,
+                znodes.Reassignment(before.adding, before.removing),
+            )
+        if gone:
+            log.error(
+                "the metadata store has no state of %d partitions of topic %s (%s%s): they have no leader "
+                "until it is put back; their logs are kept",
+                len(gone),
+                topic.name,
+                ", ".join(map(str, gone[:_NAMED_PARTITIONS])),
+                ", ..." if len(gone) > _NAMED_PARTITIONS else "",
+            )
+        return TopicImage(topic.name, topic.id, tuple(partitions))
+
+    def _kept_state(self, topic: TopicImage, number: int) -> PartitionState:
+        """Return the state of a partition for the case that its node is damaged: the last known state."""
+        state = topic.partitions[number]
+        before = self._before.topics.get(topic.name)
+        if before is not None and before.id == topic.id and number < len(before.partitions):
+            known = before.partitions[number]
+            state = known._replace(replicas=state.replicas, adding=state.adding, removing=state.removing)
+        return state._replace(is_damaged=True)
 
     def _topic_names(
         self, changed: Collection[str], topics: Mapping[str, TopicImage]
@@ -421,67 +508,17 @@ class ImageBuilder:
         return names.finish()
 
 
-def _decoded(path: str, decode: Callable[_P, _V], *args: _P.args, **kwargs: _P.kwargs) -> _V:
-    """Return ``decode(*args, **kwargs)``, the decoded data of the node at `path`.
-
-    Raises:
-        DamagedNodeError: `decode` cannot decode the data. The error names `path`.
-    """
-    try:
-        return decode(*args, **kwargs)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise DamagedNodeError(
-            f"the data of {path} is damaged ({type(error).__name__}: {quoted(str(error))})"
-        ) from error
-
-
 def _map(mapping: Mapping[_K, _V]) -> Map[_K, _V]:
     return mapping if isinstance(mapping, Map) else Map(mapping)
 
 
-def _without_states(name: str, node: StoreNode) -> TopicImage:
-    assignment = _decoded(znodes.topic(name), znodes.decode_topic, node.data)
+def _topic_without_states(name: str, node: StoreNode) -> TopicImage:
+    assignment = znodes.decode_topic(node.data)
     states = {each: PartitionState(each, (), NO_BROKER) for each in dict.fromkeys(assignment.replicas)}
     partitions = [states[replicas] for replicas in assignment.replicas]
     for number, (adding, removing) in assignment.reassignments.items():
         partitions[number] = partitions[number]._replace(adding=adding, removing=removing)
     return TopicImage(name, assignment.topic_id, tuple(partitions))
-
-
-async def _with_states(topic: TopicImage | None, nodes: Mapping[int, StoreNode | None]) -> TopicImage | None:
-    if topic is None:
-        return None
-    partitions = list(topic.partitions)
-    gone = []
-    for done, (number, node) in enumerate(nodes.items(), 1):
-        if done % _STATES_A_TURN == 0:
-            await asyncio.sleep(0)
-        if number >= len(partitions):
-            continue  # of a topic that grew, whose own node is news too
-        before = partitions[number]
-        if node is None:
-            gone.append(number)
-            partitions[number] = PartitionState(
-                before.replicas, (), NO_BROKER, before.leader_epoch, partition_epoch=-1
-            )
-            continue
-        partitions[number] = _decoded(
-            znodes.partition_state(topic.name, number),
-            znodes.decode_partition_state,
-            before.replicas,
-            node,
-            znodes.Reassignment(before.adding, before.removing),
-        )
-    if gone:
-        log.error(
-            "the metadata store has no state of %d partitions of topic %s (%s%s): they have no leader until "
-            "it is put back; their logs are kept",
-            len(gone),
-            topic.name,
-            ", ".join(map(str, gone[:_NAMED_PARTITIONS])),
-            ", ..." if len(gone) > _NAMED_PARTITIONS else "",
-        )
-    return TopicImage(topic.name, topic.id, tuple(partitions))
 
 
 def _id_of(topic: TopicImage | None) -> TopicId | None:

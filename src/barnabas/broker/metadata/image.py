@@ -5,7 +5,7 @@ A metadata image is immutable, and each change makes a new one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -91,6 +91,13 @@ class PartitionState(NamedTuple):
     #: replicas that a reassignment adds, and those that it removes at its end (KIP-455)
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
+    #: whether the data of its node is damaged: this is the last known state, and the controller keeps it
+    is_damaged: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the store has this state, so that the controller may replace it."""
+        return not self.is_missing and not self.is_damaged
 
     @property
     def is_missing(self) -> bool:
@@ -241,6 +248,17 @@ class ImageDelta(NamedTuple):
     client_quotas: frozenset[QuotaEntity] = frozenset()
     #: topics whose deletion notes were removed since `before`
     deleted: frozenset[TopicId] = frozenset()
+
+    def changed_partitions(self) -> Iterator[TopicPartition]:
+        """Yield the partitions that may have changed, also new and deleted ones."""
+        for name in self.topics:
+            numbers = self.partitions.get(name)
+            if numbers is None:
+                images = (self.before.topics.get(name), self.after.topics.get(name))
+                counts = (len(topic.partitions) for topic in images if topic is not None)
+                numbers = range(max(counts, default=0))
+            for number in numbers:
+                yield TopicPartition(name, number)
 
     def is_deleted(self, topic_id: TopicId) -> bool:
         """Whether `ClusterImage.deleted_topics` has, or for a time had, the topic.

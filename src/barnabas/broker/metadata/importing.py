@@ -39,15 +39,15 @@ async def import_embedded(environment: Environment, folders: Sequence[str], targ
     source = await EmbeddedStore.open(environment, *folders, before_new=lambda: check_embedded(fs, folders))
     try:
         identity = await source.get(znodes.CLUSTER_ID)
-        cluster_id = znodes.decode_cluster_id(identity.data)
+        cluster_id = znodes.decoded(znodes.CLUSTER_ID, znodes.decode_cluster_id, identity.data)
         there = await target.exists(znodes.CLUSTER_ID)
         if there is None:
             await _copy(source, target)
             await target.create(znodes.CLUSTER_ID, identity.data)
-        elif znodes.decode_cluster_id(there.data) != cluster_id:
-            raise StoreUnavailableError(
-                f"there is another cluster, {znodes.decode_cluster_id(there.data)}: name another chroot"
-            )
+        else:
+            other = znodes.decoded(znodes.CLUSTER_ID, znodes.decode_cluster_id, there.data)
+            if other != cluster_id:
+                raise StoreUnavailableError(f"there is another cluster, {other}: name another chroot")
     finally:
         await source.close()
     thread = environment.blocking.pool("import", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from typing import TypeAlias
 
 from barnabas.base.tasks import stop_tasks
@@ -12,7 +12,14 @@ from barnabas.base.text import logger_of
 from barnabas.broker.metadata.builder import ImageBuilder, all_paths
 from barnabas.broker.metadata.image import ClusterImage, ImageDelta
 from barnabas.broker.metadata.reconnection import persistently
-from barnabas.broker.metadata.store import Cancel, Event, MetadataStore, SessionState, StoreUnavailableError
+from barnabas.broker.metadata.store import (
+    Cancel,
+    DamagedNodeError,
+    Event,
+    MetadataStore,
+    SessionState,
+    StoreUnavailableError,
+)
 
 log = logger_of(__name__)
 
@@ -32,6 +39,9 @@ class MetadataLoader:
     image, and calls the listeners with the difference. Changes that arrive during the read go into the next
     images, at most a few hundred nodes into each one.
 
+    A node whose data is damaged keeps its last known value in the image, until a user mends the node. The
+    first image fails instead, because it would lack the node's value.
+
     While the session with the store was not connected, no watch reported changes. So when it is connected
     again, the loader reads everything again. It retries a failed read at growing intervals. If a listener
     fails, it has applied only a part of a change. Then the loader applies no more changes, and calls
@@ -45,6 +55,8 @@ class MetadataLoader:
         self._listeners: dict[ImageListener, None] = {}
         #: paths of changed nodes, in the order of their changes
         self._changed: dict[str, None] = {}
+        #: the reason for each damaged node, by its path
+        self._damaged: dict[str, str] = {}
         #: number of requests to read everything, and the number of the last request that was met
         self._wanted = 1
         self._read = 0
@@ -98,7 +110,7 @@ class MetadataLoader:
         """Return a metadata image with every change that the store had reported before this call.
 
         Raises:
-            DamagedNodeError: the data of a node cannot be decoded.
+            DamagedNodeError: the first image cannot be made, because the data of a node is damaged.
             StoreError: the store cannot be read, or a listener has failed.
         """
         while self._is_behind() or self._refreshing is not None:
@@ -110,7 +122,6 @@ class MetadataLoader:
         """Return a metadata image with every change that any broker had made before this call.
 
         Raises:
-            DamagedNodeError: the data of a node cannot be decoded.
             StoreError: the store cannot be read, or a listener has failed.
         """
         await self._store.sync()
@@ -171,13 +182,24 @@ class MetadataLoader:
         try:
             if is_whole:
                 changed |= dict.fromkeys(await all_paths(self._store, self._image))
-            delta = await ImageBuilder(self._store, self._image).apply(changed.keys())
+            builder = ImageBuilder(self._store, self._image)
+            delta = await builder.apply(changed.keys())
+            self._note_damage(changed.keys(), builder.damaged)
         except BaseException:
             self._changed = changed | self._changed
             raise
         self._read = wanted
         self._retry_delay = _FIRST_RETRY
         self._apply(delta.narrowed() if is_whole else delta)
+
+    def _note_damage(self, read: Set[str], damaged: Mapping[str, str]) -> None:
+        for path, reason in damaged.items():
+            if not self._read:
+                raise DamagedNodeError(reason)
+            if self._damaged.get(path) != reason:
+                log.error("%s: until a user mends the node, the broker uses its last known value", reason)
+        self._damaged = {path: self._damaged[path] for path in self._damaged.keys() - read}
+        self._damaged.update(damaged)
 
     def _take_changed(self, most: int) -> dict[str, None]:
         """Remove the paths of the `most` oldest changes, and return these paths, the oldest change first.

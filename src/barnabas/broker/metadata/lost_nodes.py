@@ -133,7 +133,9 @@ async def _highest_epoch(store: MetadataStore, image: ClusterImage) -> int:
     ]
     highest = 0
     for start in range(0, len(states), _STATES_AT_ONCE):
-        for node in await store.read(states[start : start + _STATES_AT_ONCE]):
+        some = states[start : start + _STATES_AT_ONCE]
+        for path, node in zip(some, await store.read(some), strict=True):
             if node is not None:
-                highest = max(highest, znodes.decode_state_controller_epoch(node.data))
+                epoch = znodes.decoded(path, znodes.decode_state_controller_epoch, node.data)
+                highest = max(highest, epoch)
     return highest

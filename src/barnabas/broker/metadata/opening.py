@@ -126,7 +126,7 @@ async def prepare(store: MetadataStore, random: Random) -> str:
             node = await store.get(znodes.CLUSTER_ID)
         else:
             return cluster_id
-    return znodes.decode_cluster_id(node.data)
+    return znodes.decoded(znodes.CLUSTER_ID, znodes.decode_cluster_id, node.data)
 
 
 async def _make_missing(store: MetadataStore) -> None:

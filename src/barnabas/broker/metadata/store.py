@@ -66,7 +66,7 @@ class TransactionTooLargeError(StoreError):
 
 
 class DamagedNodeError(BarnabasError):
-    """The data of a node cannot be decoded. It stays so until a user mends the node.
+    """The data of a node cannot be decoded. It stays so until a user mends the node. The text has its path.
 
     This is no StoreError: the store works, and a controller that resigned would not help.
     """

@@ -28,12 +28,13 @@ Paths and JSON are those of Apache Kafka on ZooKeeper (``ZkData``).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import quote, unquote
 
+from barnabas.base.text import quoted
 from barnabas.base.types import BrokerId, TopicId, topic_id_from_str, topic_id_to_str
 from barnabas.broker.metadata import acl_nodes, token_nodes
 from barnabas.broker.metadata.image import (
@@ -43,9 +44,12 @@ from barnabas.broker.metadata.image import (
     PartitionState,
     TopicImage,
 )
-from barnabas.broker.metadata.store import StoreNode
+from barnabas.broker.metadata.store import DamagedNodeError, StoreNode
 from barnabas.broker.quotas import DEFAULT, Default, QuotaEntity
 from barnabas.broker.quotas.entities import Name
+
+_P = ParamSpec("_P")
+_V = TypeVar("_V")
 
 CLUSTER_ID = "/cluster/id"
 LOGIN_SECRET = "/cluster/login_secret"
@@ -179,6 +183,20 @@ def deleted_topic(topic_id: TopicId) -> str:
 
 def encode_cluster_id(cluster_id: str) -> bytes:
     return _dump({"version": "1", "id": cluster_id})
+
+
+def decoded(path: str, decode: Callable[_P, _V], *args: _P.args, **kwargs: _P.kwargs) -> _V:
+    """Return ``decode(*args, **kwargs)``, the decoded data of the node at `path`.
+
+    Raises:
+        DamagedNodeError: `decode` cannot decode the data. The error names `path`.
+    """
+    try:
+        return decode(*args, **kwargs)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise DamagedNodeError(
+            f"the data of {path} is damaged ({type(error).__name__}: {quoted(str(error))})"
+        ) from error
 
 
 def decode_cluster_id(data: bytes) -> str:

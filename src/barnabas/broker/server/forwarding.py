@@ -15,7 +15,7 @@ from barnabas.broker.awaitables import resolve
 from barnabas.broker.interbroker import ChannelError
 from barnabas.broker.logins.delegation_tokens import TokenPrincipal
 from barnabas.broker.metadata import ClusterImage, ImageDelta, MetadataLoader
-from barnabas.broker.metadata.store import DamagedNodeError, StoreError
+from barnabas.broker.metadata.store import StoreError
 from barnabas.broker.server.requests.api import Api, Served
 from barnabas.broker.server.requests.context import ClientConnection, RequestContext
 from barnabas.broker.server.to_controller import ToController
@@ -192,13 +192,12 @@ class Forwarding:
     async def _see_result(self) -> ClusterImage:
         """Wait for a metadata image that contains the controller's result, and return the image.
 
-        If the metadata store cannot be reached or has a damaged node, or after 5 seconds, return the present
-        image.
+        If the metadata store cannot be reached, or after 5 seconds, return the present image.
         """
         try:
             async with asyncio.timeout(_SEEN_WITHIN):
                 return await self._loader.synced()
-        except (StoreError, DamagedNodeError, TimeoutError):
+        except (StoreError, TimeoutError):
             return self._loader.image
 
 

@@ -151,9 +151,9 @@ def require_drained(folder: ClusterFolder, brokers: Collection[BrokerId], kept: 
 async def _forget(store: MetadataStore, brokers: frozenset[BrokerId], kept: Collection[BrokerId]) -> None:
     held: Counter[BrokerId] = Counter()
     topics = [znodes.topic(name) for name in await store.children(znodes.TOPICS)]
-    for node in await store.read(topics):
+    for path, node in zip(topics, await store.read(topics), strict=True):
         if node is not None:
-            for replicas in znodes.decode_topic(node.data).replicas:
+            for replicas in znodes.decoded(path, znodes.decode_topic, node.data).replicas:
                 held.update(brokers.intersection(replicas))
     if held:
         broker, count = min(held.items())
@@ -166,13 +166,13 @@ async def _forget(store: MetadataStore, brokers: frozenset[BrokerId], kept: Coll
     operations: list[Operation] = []
     epochs = await store.exists(znodes.BROKER_EPOCHS)
     if epochs is not None:
-        left = znodes.decode_broker_epochs(epochs.data)
+        left = znodes.decoded(znodes.BROKER_EPOCHS, znodes.decode_broker_epochs, epochs.data)
         left = {broker: epoch for broker, epoch in left.items() if broker not in brokers}
         operations.append(Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(left)))
     deleted = [f"{znodes.DELETED_TOPICS}/{name}" for name in await store.children(znodes.DELETED_TOPICS)]
     for path, node in zip(deleted, await store.read(deleted), strict=True):
         if node is not None:
-            kept = znodes.decode_deleted_topic(node.data) - brokers
+            kept = znodes.decoded(path, znodes.decode_deleted_topic, node.data) - brokers
             operations.append(Set(path, znodes.encode_deleted_topic(kept)) if kept else Delete(path))
     await store.multi(operations)
 

@@ -127,7 +127,7 @@ def topics_of(journal: Journal) -> dict[str, znodes.Assignment]:
     """Return the topics in `journal`, the metadata of a cluster, with the assignment of each."""
     prefix = znodes.TOPICS + "/"
     return {
-        path.removeprefix(prefix): znodes.decode_topic(node.data)
+        path.removeprefix(prefix): znodes.decoded(path, znodes.decode_topic, node.data)
         for path, node in journal.nodes.items()
         if path.startswith(prefix) and "/" not in path.removeprefix(prefix)
     }
@@ -205,7 +205,10 @@ def _check_cluster_metadata(
     if not backups:
         return {}
     latest = max(backups, key=lambda each: each.age)
-    return {name: znodes.decode_topic(latest.nodes[znodes.topic(name)].encode()) for name in latest.topics}
+    return {
+        name: znodes.decoded(path, znodes.decode_topic, latest.nodes[path].encode())
+        for name, path in ((name, znodes.topic(name)) for name in latest.topics)
+    }
 
 
 def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[list[Found], Journal | None]:
@@ -484,7 +487,7 @@ def _check_owner(found: Directories, journal: Journal) -> None:
         if node is None or path.name != checkpoints.META_PROPERTIES or finding.is_damage:
             continue
         named = checkpoints.decode_properties(path.read_bytes())["cluster.id"]
-        ours = znodes.decode_cluster_id(node.data)
+        ours = znodes.decoded(znodes.CLUSTER_ID, znodes.decode_cluster_id, node.data)
         if named != ours and path.parent in homes:
             finding.state = "damaged"
             finding.detail = f"it names cluster {named!r}, the metadata beside it are of {ours!r}"

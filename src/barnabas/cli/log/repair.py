@@ -200,7 +200,8 @@ class Repair:
         last = max((self._last_producer_id(partition) for partition in self._found.partitions), default=-1)
         node = journal.nodes.get(znodes.PRODUCER_ID_BLOCK, StoreNode(b"", 0, 1))
         if node.data:
-            last = max(last, znodes.decode_producer_id_block(node.data)[1])
+            block = znodes.decoded(znodes.PRODUCER_ID_BLOCK, znodes.decode_producer_id_block, node.data)
+            last = max(last, block[1])
         end = (last // _PRODUCER_ID_BLOCK + 2) * _PRODUCER_ID_BLOCK - 1
         data = znodes.encode_producer_id_block(self._identity()[1], end - _PRODUCER_ID_BLOCK + 1, end)
         return node._replace(data=data)
@@ -218,7 +219,7 @@ class Repair:
             node = journal.nodes.get(path)
             if known is None or node is None or number >= len(known.replicas):
                 continue
-            state = znodes.decode_partition_state(known.replicas[number], node)
+            state = znodes.decoded(path, znodes.decode_partition_state, known.replicas[number], node)
             if state.leader_epoch <= (epoch := _last_epoch(partition)):
                 raised = PartitionState(state.replicas, state.isr, state.leader, epoch + 1)
                 journal.nodes[path] = node._replace(data=znodes.encode_partition_state(raised, 1))
@@ -296,7 +297,9 @@ class Repair:
             broker = next(replicas, 1)
         return {
             "version": "1",
-            "cluster.id": znodes.decode_cluster_id(node.data) if node else cluster_id,
+            "cluster.id": (
+                znodes.decoded(znodes.CLUSTER_ID, znodes.decode_cluster_id, node.data) if node else cluster_id
+            ),
             "node.id": str(broker),
             "directory.id": topic_id_to_str(uuid.uuid4().bytes),
         }

@@ -219,7 +219,7 @@ def test_broker_that_meets_a_damaged_node_when_it_registers_again_waits_until_th
         member = await join(server, BrokerConfig(node_id=1))
         other = await join(server, BrokerConfig(node_id=2))
         assert not isinstance((await member.controller.topics.create([NewTopic("t")]))["t"], KafkaError)
-        path = znodes.topic("t")
+        path = znodes.CONTROLLER_EPOCH
         good = (await other.store.get(path)).data
         member.store.expire()
         failures: list[object] = []

@@ -20,6 +20,7 @@ from barnabas.broker.controller import ConfigChange, ConfigResource, NewTopic
 from barnabas.broker.controller.configs import AlterOperation, ResourceType
 from barnabas.broker.controller.elections import ElectionType
 from barnabas.broker.controller.partitions import IsrProposal
+from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import BrokerState, PartitionState, TopicImage
 from barnabas.broker.metadata.store import UnknownOutcomeError
 from barnabas.kafka.protocol.messages.get_replica_log_info import (
@@ -858,3 +859,76 @@ def test_replica_that_was_incomplete_joins_the_isr_once_its_leader_says_that_it_
         await cluster.has(leader=1, isr=(1,))
 
     play(scenario)
+
+
+def test_damaged_state_of_one_partition_delays_no_decision_about_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.make_topic([2, 3], [2, 3])
+        epoch = cluster.controller.controller._writes.epoch
+        path = znodes.partition_state("t", 1)
+        good = cluster.state(1)
+        await cluster.members[3].store.set(path, b"{")
+        await cluster.stop(2)
+        await until(lambda: cluster.state().leader == 3)
+        assert cluster.state(1) == good._replace(is_damaged=True)
+        controller = cluster.controller.controller
+        proposal = IsrProposal(cluster.topic.id, 1, good.leader_epoch, good.partition_epoch, [(3, -1)])
+        third = cluster.members[3].controller.registration.epoch
+        (refused,) = await controller.partitions.alter(3, third, [proposal])
+        asked = [P0._replace(partition=1)]
+        errors = await controller.elections.elect(ElectionType.PREFERRED, asked)
+        moved = await controller.reassignments.alter({asked[0]: (1, 3)})
+        for error in (refused, errors[asked[0]], moved[asked[0]]):
+            assert isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert path in error.message
+        assert isinstance((await controller.topics.create([NewTopic("u")]))["u"], TopicImage)
+        assert cluster.controller.controller._writes.epoch == epoch, "no controller has resigned"
+        await cluster.members[3].store.set(path, znodes.encode_partition_state(good, epoch))
+        await until(lambda: cluster.state(1).leader == 3)
+
+    play(scenario)
+    assert "resigns" not in caplog.text
+
+
+def test_damaged_state_does_not_delay_the_stop_of_its_leader() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.make_topic([2, 1], [2, 1])
+        await cluster.members[1].store.set(znodes.partition_state("t", 1), b"{")
+        async with asyncio.timeout(60):
+            await cluster.members[2].controller.leave(600.0)
+        assert (cluster.state(0).leader, cluster.state(1).leader) == (1, 2)
+
+    play(scenario, brokers=2)
+
+
+def test_damaged_controller_epoch_is_named_and_the_election_takes_place_once_it_is_mended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        store = cluster.members[2].store
+        good = (await store.get(znodes.CONTROLLER_EPOCH)).data
+        await store.set(znodes.CONTROLLER_EPOCH, b"x")
+        await cluster.stop(1)
+        await until(lambda: f"the data of {znodes.CONTROLLER_EPOCH} is damaged" in caplog.text)
+        assert not cluster.members[2].controller.active
+        await store.set(znodes.CONTROLLER_EPOCH, good)
+        await until(lambda: cluster.members[2].controller.active)
+
+    play(scenario, brokers=2)
+    assert f"the data of {znodes.CONTROLLER_EPOCH} is damaged" in caplog.text
+
+
+def test_damaged_block_of_producer_ids_is_named_to_the_broker_that_asks() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        member = cluster.members[1]
+        before = await member.controller.producer_ids.allocate(1)
+        good = (await member.store.get(znodes.PRODUCER_ID_BLOCK)).data
+        await member.store.set(znodes.PRODUCER_ID_BLOCK, b"{}")
+        with pytest.raises(KafkaError, match=f"the data of {znodes.PRODUCER_ID_BLOCK} is damaged"):
+            await member.controller.producer_ids.allocate(1)
+        await member.store.set(znodes.PRODUCER_ID_BLOCK, good)
+        assert (await member.controller.producer_ids.allocate(1)).start == before.stop
+
+    play(scenario, brokers=1)

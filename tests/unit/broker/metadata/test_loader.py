@@ -487,6 +487,13 @@ def test_others_go_on_while_a_topic_of_many_partitions_becomes_an_image() -> Non
 
 
 DAMAGED_DATA = [b"{", b"\xff", b"[]", b"{}", b"null", b"7"]
+NODES = [
+    *topic_nodes("t", b"t" * 16, 2),
+    Create(znodes.topic_config("t"), znodes.encode_config({})),
+    Create(znodes.broker(1), znodes.encode_broker(BROKER, 0), ephemeral=True),
+    Create(znodes.deleted_topic(b"d" * 16), znodes.encode_deleted_topic([1])),
+    Create(znodes.user_config("u"), znodes.encode_config({"SCRAM-SHA-256": "x", "producer_byte_rate": "1"})),
+]
 
 
 @pytest.mark.parametrize("data", DAMAGED_DATA, ids=repr)
@@ -495,33 +502,69 @@ DAMAGED_DATA = [b"{", b"\xff", b"[]", b"{}", b"null", b"7"]
     [
         znodes.CLUSTER_ID,
         znodes.FEATURES,
+        znodes.BROKER_EPOCHS,
         znodes.broker(1),
         znodes.topic("t"),
         znodes.partition_state("t", 1),
         znodes.topic_config("t"),
+        znodes.user_config("u"),
         znodes.deleted_topic(b"d" * 16),
     ],
 )
-def test_node_whose_data_is_damaged_is_named_until_it_is_mended(
+def test_damaged_node_keeps_its_last_known_value_and_does_not_delay_other_changes(
     caplog: pytest.LogCaptureFixture, path: str, data: bytes
 ) -> None:
     async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
         before = loader.image
         good = (await store.get(path)).data
         await store.set(path, data)
-        with pytest.raises(DamagedNodeError, match=f"the data of {path} is damaged"):
-            await loader.settled()
-        assert loader.image is before
+        await store.create(znodes.topic_config("other"), znodes.encode_config({"retention.ms": "5"}))
+        during = await loader.settled()
+        assert during.topic_config("other") == {"retention.ms": "5"}
+        changed = {"topics", "topic_configs"}
+        for name in set(before._fields) - changed:
+            assert getattr(during, name) == getattr(before, name), name
+        assert during.topic_config("t") == before.topic_config("t")
+        is_damaged = path == znodes.partition_state("t", 1)
+        assert [state.is_damaged for state in during.topics["t"].partitions] == [False, is_damaged]
+        assert [s._replace(is_damaged=False) for s in during.topics["t"].partitions] == [STATE, STATE]
+        assert caplog.text.count(f"the data of {path} is damaged") == 1
         await store.set(path, good)
+        after = await loader.settled()
+        assert not any(state.is_damaged for state in after.topics["t"].partitions)
+
+    play(scenario, NODES)
+    assert "cannot read the metadata" not in caplog.text
+
+
+@pytest.mark.parametrize("path", [znodes.topic("t"), znodes.partition_state("t", 1), znodes.broker(1)])
+def test_broker_does_not_start_with_a_damaged_node_and_names_it(path: str) -> None:
+    with pytest.raises(DamagedNodeError, match=f"the data of {path} is damaged"):
+        play(lambda *_: pytest.fail("it started"), [*NODES, Set(path, b"{")])
+
+
+@pytest.mark.parametrize("path", [znodes.broker(1)[:-1] + "x", f"{znodes.DELETED_TOPICS}/x"])
+def test_node_with_a_name_that_cannot_be_is_ignored_and_logged(
+    caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
+        await store.create(path, b"{}")
+        await store.set(znodes.topic_config("t"), znodes.encode_config({"retention.ms": "5"}))
+        assert (await loader.settled()).topic_config("t") == {"retention.ms": "5"}
+        await store.delete(path)
         await loader.settled()
 
-    play(
-        scenario,
-        [
-            *topic_nodes("t", b"t" * 16, 2),
-            Create(znodes.topic_config("t"), znodes.encode_config({})),
-            Create(znodes.broker(1), znodes.encode_broker(BROKER, 0), ephemeral=True),
-            Create(znodes.deleted_topic(b"d" * 16), znodes.encode_deleted_topic([1])),
-        ],
-    )
-    assert f"the data of {path} is damaged" in caplog.text
+    play(scenario, NODES)
+    assert path in caplog.text
+
+
+def test_topic_that_is_created_with_a_damaged_node_appears_when_it_is_mended() -> None:
+    async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
+        node, *others = topic_nodes("new", b"n" * 16)
+        assert isinstance(node, Create)
+        await store.multi([Create(node.path, b"{"), *others])
+        assert "new" not in (await loader.settled()).topics
+        await store.set(node.path, node.data)
+        assert (await loader.settled()).topics["new"].partitions == (STATE,)
+
+    play(scenario, NODES)

@@ -20,6 +20,7 @@ STATES = st.builds(
     recovering=st.booleans(),
     adding=BROKERS,
     removing=BROKERS,
+    is_damaged=st.just(False),
 )
 
 
