@@ -2,7 +2,10 @@
 
 JoinGroup and SyncGroup answer late: they wait for other members. So each client has its own connections.
 After each request, the walk waits until the same requests wait at both brokers. Then it compares the answers
-that have arrived, and the description of the group. All timeouts are longer than a walk.
+that have arrived, and the description of the group.
+
+All timeouts are longer than a walk. But in some walks, the rebalance timeout is short, and the walk sends no
+request at its end.
 
 The walk leaves out what each broker does in its own way:
 
@@ -11,8 +14,10 @@ The walk leaves out what each broker does in its own way:
 - If the votes for the protocol are equal, Kafka chooses a protocol in no order.
 - Kafka never answers a request that the same member repeats, or a SyncGroup whose member leaves.
 - If a member leaves that has only got a member id, Kafka rebalances a stable group.
+- Kafka has an internal error if a static member joins with the id of a member that has not joined yet.
 - Kafka keeps the client id and the host of a static member that another one replaces.
 - If Kafka rejects the first JoinGroup or the first commit of a group, it can create the group.
+- If a member of a former group joins an empty consumer group, Kafka forgets the group until it starts again.
 - Kafka cannot convert a group before its first generation is complete.
 - If a member of the classic protocol replaces the last member of the consumer protocol, Kafka can answer a
   generation that it rejects later. If the subscription changes, the next generation has another number.
@@ -24,13 +29,14 @@ The walk leaves out what each broker does in its own way:
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from tests.compat.scenarios import transactions as txn
 from tests.compat.scenarios.consumer_groups import beat as consumer_beat
 from tests.compat.scenarios.groups import UNKNOWN_ID, commit, committed
 from tests.compat.walks.classic_members import LONG_MS, NO_IDS, STRANGER, TOPICS, ClassicMembers, Ids, Owned
-from tests.compat.walks.pair import Pair
+from tests.compat.walks.pair import Different, Pair
 from tests.compat.wire import Wire
 
 from barnabas.base.errors import ErrorCode
@@ -60,6 +66,8 @@ from barnabas.kafka.protocol.messages.offset_fetch import (
 from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest
 from barnabas.kafka.protocol.schema import Request
 
+#: the shortest session timeout that a broker accepts by default
+SESSION_MS = 6000
 #: members of the consumer protocol, and their instance ids
 MODERN = {"x": None, "y": "i"}
 
@@ -83,18 +91,27 @@ class ClassicWalk(ClassicMembers):
             self.join: 9, self.sync: 8, self.round: 3, self.beat: 5, self.leave: 1.5, self.commit: 4,
             self.fetch: 2, self.commit_in_transaction: 1.5, self.list: 1, self.delete: 0.5,
             self.delete_offsets: 1, self.modern: 2 if self.converts else 0, self.disconnect: 0.3,
-            self.odd: 0.5,
+            self.odd: 0.5, self.expire: 3 if self.is_short else 0,
         }  # fmt: skip
         try:
             for _ in range(steps):
-                self.random.choices(list(work), list(work.values()))[0]()
-                self.settle()
+                try:
+                    self.random.choices(list(work), list(work.values()))[0]()
+                    self.settle()
+                except Different:
+                    if not self.has_stood_still:
+                        raise
+                if self.has_stood_still:
+                    return  # the machine was busy, and the brokers may be in different states
+            if self.random.random() < 0.15:
+                self.end_sessions()
         finally:
             self.late.close()
 
-    def topics_of(self, instance: str) -> tuple[str, ...] | None:
-        names = [name for name in MODERN if MODERN[name] == instance and self.epochs[name] > 0]
-        return self.topics[names[0]] if names else None
+    def topics_of(self, instance: str | None) -> tuple[str, ...] | None:
+        if instance is None:
+            return None
+        return next((topics for name, topics in self.topics.items() if MODERN[name] == instance), None)
 
     def _sender(self) -> tuple[Ids, str | None, int]:
         """Return the ids, the instance id and the generation of a member: mostly right ones."""
@@ -114,7 +131,9 @@ class ClassicWalk(ClassicMembers):
         return ids, instance, generation
 
     def beat(self) -> None:
-        ids, instance, generation = self._sender()
+        self._beat(*self._sender())
+
+    def _beat(self, ids: Ids, instance: str | None, generation: int) -> None:
         version = self.random.choice((3, 4) if instance else range(5))
         told = f"heartbeat v{version} of {self.told(ids)} {instance} generation {generation}"
         self.pair.ask(
@@ -205,8 +224,12 @@ class ClassicWalk(ClassicMembers):
         if answer.error_code:
             if epoch != -1 and answer.error_code != ErrorCode.UNRELEASED_INSTANCE_ID:
                 self.epochs[name] = 0
+            if answer.error_code != ErrorCode.FENCED_MEMBER_EPOCH:
+                self.topics.pop(name, None)
             return
-        if topics is not None:
+        if epoch == -1:
+            self.topics.pop(name, None)
+        elif epoch >= 0 and topics is not None:
             self.topics[name] = topics
         self.lost_leader = True  # a conversion chooses another one
         self.epochs[name] = max(0, answer.member_epoch)
@@ -216,6 +239,26 @@ class ClassicWalk(ClassicMembers):
             self.owned[name] = {
                 names[each.topic_id]: sorted(each.partitions) for each in answer.assignment.topic_partitions
             }
+
+    def end_sessions(self) -> None:
+        """Let all members join again with short sessions, and then let some of them be silent."""
+        self.leave_all()
+        self.settle()
+        self.sessions = (SESSION_MS,)
+        for _ in range(2):
+            self.round()
+        silent = self.random.sample(list(self.present), len(self.present) // 2)
+        began, pause = time.monotonic(), SESSION_MS / 2400  # seconds
+        for number in range(1, 4):
+            time.sleep(max(0.0, began + number * pause - time.monotonic()))
+            if self._end is not None or time.monotonic() > began + (number + 0.8) * pause:
+                return  # a rebalance timeout runs, too, or the machine was busy
+            self.settle()
+            for client in self.clients:
+                if client.ids in self.present and client.ids not in silent:
+                    self._beat(client.ids, client.instance, client.generation)
+
+    # --- offsets ---
 
     def commit(self) -> None:
         rng = self.random
@@ -325,6 +368,8 @@ class ClassicWalk(ClassicMembers):
             return OffsetDeleteRequest(group_id=wire.name("g"), topics=wanted)
 
         self.pair.ask(make, f"delete offsets of {topics}")
+
+    # --- groups as a whole ---
 
     def delete(self) -> None:
         groups = self.random.choice((["g"], ["g", "none"], ["g", "g"]))

@@ -37,6 +37,8 @@ NO_IDS: Ids = ("", "")
 STRANGER: Ids = ("nobody", "nobody")
 #: timeouts that are longer than any walk
 LONG_MS = (300_000, 600_000, 900_000)
+#: the rebalance timeout of some walks
+SHORT_MS = 2000
 #: how long a broker may take for an answer that the other one has given
 PATIENCE_SECONDS = 20.0
 #: the state in which a request waits
@@ -44,6 +46,8 @@ _WAITS_IN: dict[type[Request], str] = {
     JoinGroupRequest: "PreparingRebalance",
     SyncGroupRequest: "CompletingRebalance",
 }
+
+_IDS_ARE_WRONG = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 
 
 @dataclass
@@ -76,11 +80,17 @@ class ClassicMembers:
             pair.each(lambda wire, topic=topic, partitions=partitions: known_topic(wire, topic, partitions))
         self.clients = [Client(name, instance) for name, instance in CLIENTS.items()]
         self.late = LateRequests(pair)
+        #: whether rebalances time out
+        self.is_short = self.random.random() < 0.15
+        #: the session timeouts to choose from
+        self.sessions = LONG_MS
         #: whether all assignments are ones that a conversion can read
-        self.converts = self.random.random() < 0.6
+        self.converts = not self.is_short and self.random.random() < 0.6
+        #: the earliest and the latest time at which the rebalance timeout ends that runs now, if one does
+        self._end: tuple[float, float] | None = None
         self.state, self.protocol_type, self.generation = "Dead", "", 0
-        #: whether the group is one of the consumer protocol, with members
-        self.is_consumer = False
+        #: whether the group is one of the consumer protocol, and whether it then has no members
+        self.is_consumer = self.is_empty_consumer = False
         #: the members of the classic protocol, with their instance ids
         self.present: dict[Ids, str | None] = {}
         #: members that have only got a member id
@@ -91,6 +101,7 @@ class ClassicMembers:
         #: whether the brokers have chosen different leaders
         self.is_split = False
         self._named = 0
+        self._settled_at = time.monotonic()
 
     @property
     def exists(self) -> bool:
@@ -101,8 +112,29 @@ class ClassicMembers:
     def settle(self) -> None:
         """Wait until the same requests wait at both brokers, and compare the answers that have arrived.
 
-        Compare the description of the group, too.
+        Compare the description of the group, too. If a rebalance timeout ends soon, wait for its end.
         """
+        self._settle()
+        if self._end is not None and time.monotonic() > self._end[0] - SHORT_MS / 2000:
+            self.expire()
+
+    def expire(self) -> None:
+        """Wait until the rebalance timeout that runs has ended, if one does."""
+        if self._end is None:
+            return
+        _, latest = self._end
+        time.sleep(max(0.0, latest - time.monotonic()) + SHORT_MS / 4000)
+        self._end, self.lost_leader = None, True
+        self._settle(since=latest)
+
+    @property
+    def has_stood_still(self) -> bool:
+        """Whether a rebalance timeout may have ended that the walk has not waited for."""
+        return self._end is not None and time.monotonic() > self._end[0]
+
+    def _settle(self, since: float | None = None) -> None:
+        """Do the work of `settle` without timeouts. `since` is the time of the last change of the group."""
+        state, generation = self.state, self.generation
         deadline = time.monotonic() + PATIENCE_SECONDS
         calm = 0
         while calm < 2 and time.monotonic() < deadline:
@@ -115,11 +147,21 @@ class ClassicMembers:
         for late in answered:
             self._compare(late)
         self._see()
+        if (state, generation) != (self.state, self.generation) or since is not None:
+            self._time(self._settled_at if since is None else since)
+        self._settled_at = time.monotonic()
         if self.is_split:
-            self._leave_all()
-            self.settle()
+            self.leave_all()
+            self._settle()
         else:
             self._describe()
+
+    def _time(self, since: float) -> None:
+        """Learn when the rebalance timeout ends that has begun at `since` or later."""
+        if self.state in _WAITS_IN.values() and self.is_short:
+            self._end = since + SHORT_MS / 1000, time.monotonic() + SHORT_MS / 1000
+        elif self.state != "Stable":  # in a stable group, the timeout goes on if a member has not synced
+            self._end = None
 
     def _views(self) -> tuple[Any, ...]:
         request = DescribeGroupsRequest
@@ -182,8 +224,7 @@ class ClassicMembers:
             self.generation = max(self.generation, mine.generation_id)
             if leaders != NO_IDS:
                 self.leaders, self.lost_leader = leaders, self.is_split
-        elif mine.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
-            self.pending.discard(client.ids)
+        elif mine.error_code in _IDS_ARE_WRONG and not self.is_member(client):
             self.leave_behind(client)
 
     def _without_own(self, answers: list[Any], client: Client) -> Ids:
@@ -198,7 +239,7 @@ class ClassicMembers:
                 answer.leader, answer.members = "", []
             if is_rejected:
                 answer.member_id = ""
-            if self.is_consumer and client.instance is not None:
+            if self.topics_of(client.instance) is not None:
                 answer.generation_id = mine.generation_id
         return leaders
 
@@ -213,10 +254,12 @@ class ClassicMembers:
         views = self._views()
         members = [view.members for view in views]
         self.state, self.protocol_type = views[0].group_state, views[0].protocol_type
-        self.is_consumer = False
+        self.is_consumer = self.is_empty_consumer = False
         if self.state == "Dead":
+            self.pending.clear()
             groups = self.pair.each(lambda wire: wire.ask(consumer_describe(wire)).groups[0])
             self.is_consumer = not groups[0].error_code
+            self.is_empty_consumer = groups[0].group_state == "Empty"
             members = [[each for each in group.members if not each.member_type] for group in groups]
         if self.state in ("Empty", "Dead"):
             self.lost_leader = self.is_consumer
@@ -232,18 +275,26 @@ class ClassicMembers:
             self.present[ids] = member.instance_id if self.is_consumer else member.group_instance_id
 
     def _describe(self) -> None:
-        version = self.random.choice((0, 3, 4, 5, 6))
-        ask = self.pair.ask
-        ask(lambda wire, _: DescribeGroupsRequest(groups=[wire.name("g")]), "describe", decoded, version)
+        rng, ask = self.random, self.pair.ask
+        version = rng.choice((0, 3, 4, 5, 6))
+        groups = rng.choice((["g"], ["g"], ["g", "none"]))
+        operations = version >= 3 and rng.random() < 0.2
+
+        def make(wire: Wire, _: int) -> Request:
+            names = [wire.name(group) for group in groups]
+            return DescribeGroupsRequest(groups=names, include_authorized_operations=operations)
+
+        ask(make, "describe", decoded, version)
         if self.state == "Dead":
             ask(lambda wire, _: consumer_describe(wire), "describe (consumer)")
 
-    def _leave_all(self) -> None:
-        """Let all members leave, because the brokers have chosen different leaders."""
+    def leave_all(self) -> None:
+        """Let all members leave, for example because the brokers have chosen different leaders."""
         for client in self.clients:
             self.late.drop(client.name)
             client.ids, client.generation = NO_IDS, -1
-        everyone = list(self.present)
+        everyone = [*self.present, *sorted(self.pending)]
+        self.pending.clear()
 
         def make(wire: Wire, number: int) -> Request:
             leavers = [MemberIdentity(member_id=ids[number]) for ids in everyone]
@@ -254,9 +305,9 @@ class ClassicMembers:
 
     # --- join and sync ---
 
-    def topics_of(self, instance: str) -> tuple[str, ...] | None:
+    def topics_of(self, instance: str | None) -> tuple[str, ...] | None:
         """Return the topics of the member of the consumer protocol with this instance id, if there is one."""
-        return None
+        raise NotImplementedError
 
     def _send(self, client: Client, make: Any, version: int, told: str) -> None:
         self.late.send(client.name, client.client_id, make, version, told)
@@ -283,6 +334,7 @@ class ClassicMembers:
             ids = STRANGER
         elif dice < 0.07 and instance:
             ids = self.any_client().ids
+            ids = STRANGER if ids in self.pending else ids
         elif dice < 0.15 and instance:
             ids = NO_IDS
         if instance and ids != NO_IDS and rng.random() < 0.03:
@@ -291,10 +343,13 @@ class ClassicMembers:
 
     def _join(self, client: Client, ids: Ids, instance: str | None) -> None:
         rng = self.random
-        version = rng.choice((5, 6, 7, 8, 9) if instance else range(10))
+        # Version 0 has no rebalance timeout.
+        version = rng.choice((5, 6, 7, 8, 9) if instance else range(self.is_short, 10))
         if ids == NO_IDS and instance is None and (self.is_member(client) or self.is_consumer):
             return
-        session, kind, protocols = rng.choice(LONG_MS), "consumer", client.protocols
+        if ids != NO_IDS and self.is_empty_consumer:
+            return
+        session, kind, protocols = rng.choice(self.sessions), "consumer", client.protocols
         if rng.random() < 0.02:
             session = rng.choice((1, 100_000_000))
         if (self.protocol_type == "connect" and rng.random() < 0.9) or rng.random() < 0.02 * self.exists:
@@ -303,9 +358,9 @@ class ClassicMembers:
             kind = "connect"
         if self.exists and rng.random() < 0.03:
             kind, protocols = rng.choice((("", protocols), (kind, ()), (kind, ("other",))))
-        if ids == NO_IDS and instance is not None:
+        if ids == NO_IDS:
             client.topics = self.topics_of(instance) or client.topics
-        timeout = rng.choice(LONG_MS)
+        timeout = SHORT_MS if self.is_short else rng.choice(LONG_MS)
         metadata = self._subscription(client)
 
         def make(wire: Wire, number: int) -> Request:
