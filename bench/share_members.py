@@ -62,7 +62,7 @@ SETTLE_SECONDS = 90.0
 #: seconds between two tries of what the broker has not made ready yet
 RETRY_SECONDS = 0.05
 #: as the clients' default `max.poll.records`
-MOST_RECORDS = 500
+MAX_RECORDS = 500
 MAX_WAIT_MS = 500
 ACCEPT, RELEASE = 1, 2
 MAX_RESPONSE_BYTES = 64 << 20
@@ -288,8 +288,8 @@ class Session:
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=50 << 20,
-            max_records=MOST_RECORDS,
-            batch_size=MOST_RECORDS,
+            max_records=MAX_RECORDS,
+            batch_size=MAX_RECORDS,
             topics=[
                 FetchTopic(
                     topic_id=self._group.topic.id,

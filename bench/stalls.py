@@ -41,7 +41,7 @@ SUSPECT = 0.003
 #: where a thread of a pool waits for work
 IDLE_THREAD = "thread._worker"
 #: the longest stalls that are reported with what ran in them
-MOST_REPORTED = 40
+MAX_REPORTED = 40
 
 
 class StallCounter:
@@ -80,7 +80,7 @@ class StallCounter:
             "longest_cpu_ms": self._longest_cpu,
             "cpu_stalls": sum(cpu > 1000 * LONG for _, cpu, _ in self._stalls),
             "turns_by_ms": dict(sorted(self._turns.items())),
-            "longest": self._stalls[:MOST_REPORTED],
+            "longest": self._stalls[:MAX_REPORTED],
         }
 
     def _schedule(self) -> None:

@@ -15,7 +15,7 @@ _HEIGHT = 12
 _LABELS = 4
 
 #: Quiet windows between others are drawn too, unless there are more of them than this.
-_MOST_WINDOWS = 400
+_MAX_WINDOWS = 400
 
 
 def plot_over_time(counts: list[Count], window: timedelta, width: int) -> str:
@@ -54,4 +54,4 @@ def _sum(counts: list[Count], topic: str) -> int:
 def _windows(starts: list[datetime], window: timedelta) -> list[datetime]:
     """Return all windows from the first to the last; if the logs are years apart, only those with records."""
     number = (starts[-1] - starts[0]) // window + 1
-    return starts if number > _MOST_WINDOWS else [starts[0] + window * index for index in range(number)]
+    return starts if number > _MAX_WINDOWS else [starts[0] + window * index for index in range(number)]

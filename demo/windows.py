@@ -19,7 +19,7 @@ _LENGTHS = [
 #: Into about this many windows a usual file is cut, as a plot has room for ...
 _WINDOWS = 60
 #: ... and the longest into at most so many.
-_MOST_WINDOWS = 1_000
+_MAX_WINDOWS = 1_000
 _EDGE_BYTES = 65_536
 
 
@@ -30,7 +30,7 @@ def choose_window(files: Iterable[Path]) -> timedelta:
     spans = sorted(spanned for path in files if (spanned := span(path)))
     if not spans:
         return _LENGTHS[0]
-    wanted = max(spans[len(spans) // 2] / _WINDOWS, spans[-1] / _MOST_WINDOWS)
+    wanted = max(spans[len(spans) // 2] / _WINDOWS, spans[-1] / _MAX_WINDOWS)
     return next((length for length in _LENGTHS if length >= wanted), _LENGTHS[-1])
 
 

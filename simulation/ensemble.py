@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
-from barnabas.broker.metadata.patience import Patience
+from barnabas.broker.metadata.patience import WaitLimit
 from barnabas.broker.metadata.session import CERTAIN_PART, FINAL, StoreSession, Watches
 from barnabas.broker.metadata.store import (
     Cancel,
@@ -121,7 +121,7 @@ class SimulatedEnsemble:
         """
         store = self._stores[name] = SimulatedStore(self, name)
         connecting = store.connecting
-        if not await Patience(self.conditions.session_timeout).wait(connecting):
+        if not await WaitLimit(self.conditions.session_timeout).wait(connecting):
             await store.close()
             raise StoreUnavailableError("no server of the ensemble answers")
         await connecting

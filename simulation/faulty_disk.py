@@ -111,7 +111,7 @@ class FaultyDisk:
         changes_left: the number of changes (of bytes, names, or what is fsynced) before a power cut. The next
             change and every later call raise PowerCut. None means no power cut.
         space: the free bytes; None means no limit.
-        most_at_once: the largest number of bytes that one write accepts; None means all.
+        max_at_once: the largest number of bytes that one write accepts; None means all.
         refuse: called before each operation with its name (a method of `FileSystem` or `File`, "write" and
             "read" for short) and the path. If it returns an error, the operation raises it and does nothing.
         fail_writes, fail_syncs, fail_reads: whether such a call raises EIO. As in Linux, later fsyncs succeed
@@ -121,7 +121,7 @@ class FaultyDisk:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock
         self.space: int | None = None
-        self.most_at_once: int | None = None
+        self.max_at_once: int | None = None
         self.changes_left: int | None = None
         self.refuse: Callable[[str, str], Exception | None] | None = None
         self.fail_writes = False
@@ -130,7 +130,7 @@ class FaultyDisk:
         #: whether an fsync has failed: only a crash shows what programs still see and the disk never got
         self.has_lost_writes = False
         #: how many files and connections the broker is told it may have open
-        self.max_open_files: int | None = None
+        self.open_files_limit: int | None = None
         #: what was opened and not closed
         self.open_files = 0
         self._root = _Folder()
@@ -154,7 +154,7 @@ class FaultyDisk:
 
     def mend(self) -> None:
         """End all faults."""
-        self.space = self.most_at_once = self.changes_left = self.refuse = None
+        self.space = self.max_at_once = self.changes_left = self.refuse = None
         self.fail_writes = self.fail_syncs = self.fail_reads = False
 
     # --- FileSystem ---
@@ -250,8 +250,8 @@ class FaultyDisk:
     def volume(self, path: str) -> Volume:
         return Volume(_VOLUME, _VOLUME if self.space is None else min(self.space, _VOLUME))
 
-    def most_open_files(self) -> int | None:
-        return self.max_open_files
+    def max_open_files(self) -> int | None:
+        return self.open_files_limit
 
     # --- inside ---
 
@@ -280,7 +280,7 @@ class FaultyDisk:
         Raises:
             OSError: ENOSPC, because no byte fits.
         """
-        fits = size if self.most_at_once is None else min(size, self.most_at_once)
+        fits = size if self.max_at_once is None else min(size, self.max_at_once)
         if self.space is not None:
             fits = min(fits, self.space)
             self.space -= fits

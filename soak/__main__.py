@@ -205,7 +205,7 @@ class Soak:
                 self._destroy_clients()
             cluster.restart_all()
             self.not_whole.append(cluster.await_whole(WHOLE_SECONDS))
-            self._record(cluster.bootstrap, cluster.most_ahead_ms)
+            self._record(cluster.bootstrap, cluster.max_ahead_ms)
         finally:
             self.deaths, self.failed_starts = cluster.deaths, cluster.failed_starts
             self.outputs = cluster.outputs

@@ -75,7 +75,7 @@ class Cluster:
         }
         self.observer = Observer(self.bootstrap)
         #: milliseconds by which any broker's clock was ahead, at most
-        self.most_ahead_ms = 0
+        self.max_ahead_ms = 0
 
     # -- its life
 
@@ -182,7 +182,7 @@ class Cluster:
         """Set the wall clocks of brokers ahead or back, in milliseconds. A broker that restarts has the right
         time.
         """
-        self.most_ahead_ms = max(self.most_ahead_ms, ahead_ms)
+        self.max_ahead_ms = max(self.max_ahead_ms, ahead_ms)
         self._set_clocks(whom, ahead_ms)
         return lambda: self._set_clocks(whom, 0)
 
@@ -216,7 +216,7 @@ class Cluster:
             if self._random.random() < 0.3:
                 moves.elect(None)
                 return
-            partitions = sorted(moves.holders([topic for topic in TOPICS if topic != RECYCLED]))
+            partitions = sorted(moves.replicas_of([topic for topic in TOPICS if topic != RECYCLED]))
             targets = {}
             for partition in self._random.sample(partitions, min(3, len(partitions))):
                 brokers = self._random.sample(self.ids, len(self.ids))
@@ -266,7 +266,7 @@ def await_whole(bootstrap: str, seconds: float) -> str:
 
 def _behind(bootstrap: str) -> str:
     try:
-        holders = Moves(bootstrap, timeout=_PATIENCE).holders()
+        holders = Moves(bootstrap, timeout=_PATIENCE).replicas_of()
     except (BarnabasError, OSError) as error:
         return str(error)
     behind = [

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.types import TopicPartition
-from barnabas.client.moves import Holders, Moves
+from barnabas.client.moves import Moves, PartitionReplicas
 
 #: seconds between two questions, and how long one may take
 _PAUSE, _PATIENCE = 1.0, 5.0
@@ -22,7 +22,7 @@ class Observer:
 
     def __init__(self, bootstrap: str) -> None:
         self._moves = Moves(bootstrap, timeout=_PATIENCE)
-        self._holders: Mapping[TopicPartition, Holders] = {}
+        self._holders: Mapping[TopicPartition, PartitionReplicas] = {}
         self.controller: int | None = None
         self._wanted: Callable[[], object] | None = None
         self._must_end = threading.Event()
@@ -52,6 +52,6 @@ class Observer:
                 work()
             try:
                 self.controller = self._moves.cluster().controller
-                self._holders = self._moves.holders()
+                self._holders = self._moves.replicas_of()
             except (BarnabasError, OSError):
                 continue  # the latest known ones stay

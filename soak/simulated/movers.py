@@ -29,7 +29,7 @@ _THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.thr
 #: below it a partition would not take writes
 _FEWEST = 2
 #: changes of leader in a row, at most
-_MOST_SWAPS = 6
+_MAX_SWAPS = 6
 
 #: what may be answered to a move or an election that comes at the wrong moment
 _UNTIMELY = frozenset(
@@ -135,7 +135,7 @@ class Move(Client):
         await self._ask_to_elect(None if is_for_all else self._some(replicas, len(replicas)))
 
     async def _swap(self, replicas: dict[Place, list[int]]) -> None:
-        count, pauses = self.random.randint(2, _MOST_SWAPS), [0.0, 0.02, 0.2]
+        count, pauses = self.random.randint(2, _MAX_SWAPS), [0.0, 0.02, 0.2]
         if self.random.random() < 0.6:  # there and back at once, while others hear of nothing
             count, pauses = self.random.choice([2, 2, 4]), [0.0]
             self.stage.hold_back(self.random)

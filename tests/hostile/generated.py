@@ -30,7 +30,7 @@ from barnabas.kafka.records.builder import assemble_batch
 
 SIZE = 1_000_000
 LONGEST_NAME = 32_000
-MOST_TAGS = 9_000
+MAX_TAGS = 9_000
 #: tagged fields of each element
 TAGS = 3
 
@@ -115,7 +115,7 @@ class Shape:
     text: str = ""
     tags: bool = False
     #: how many elements it may have, tagged fields included
-    most_elements: int = MAX_ELEMENTS - 10
+    max_elements: int = MAX_ELEMENTS - 10
     likely: dict[str, Any] = field(default_factory=dict)
 
 
@@ -137,12 +137,12 @@ def shapes(request: type[Request], version: int) -> Iterator[Shape]:
     if paths:
         yield Shape("all arrays, one thing", None)
         yield Shape("all arrays, distinct", None, distinct=True)
-        yield Shape("more elements than any may have", paths[-1], most_elements=SIZE)
+        yield Shape("more elements than any may have", paths[-1], max_elements=SIZE)
     for path in paths:
         yield Shape(f"{'.'.join(path)}, one thing", path)
         yield Shape(f"{'.'.join(path)}, distinct", path, distinct=True)
         few = MAX_ITEM_ELEMENTS - 10
-        yield Shape(f"{'.'.join(path)}, distinct, undivided", path, distinct=True, most_elements=few)
+        yield Shape(f"{'.'.join(path)}, distinct, undivided", path, distinct=True, max_elements=few)
 
 
 def array_paths(cls: type[Struct], version: int, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -161,7 +161,7 @@ def frame(request: type[Request], version: int, shape: Shape, world: World) -> b
     client = shape.text.encode() or b"c" * (shape.name_length and LONGEST_NAME)
     header = struct.pack(">hhih", request.api_key, version, 7, len(client)) + client
     if flexible:
-        header += _tags(MOST_TAGS) if shape.tags else b"\0"
+        header += _tags(MAX_TAGS) if shape.tags else b"\0"
     message = b""
     if shape.widest == ():
         message = _Encoder(version, flexible, shape, world, 1).struct(request, ())
@@ -170,7 +170,7 @@ def frame(request: type[Request], version: int, shape: Shape, world: World) -> b
         while low < high:  # the most elements that fit
             most = (low + high + 1) // 2
             encoder = _Encoder(version, flexible, shape, world, most)
-            fits = encoder.size(request) <= SIZE - len(header) and encoder.elements <= shape.most_elements
+            fits = encoder.size(request) <= SIZE - len(header) and encoder.elements <= shape.max_elements
             low, high = (most, high) if fits else (low, most - 1)
         message = _Encoder(version, flexible, shape, world, low).struct(request, ())
     return struct.pack(">i", len(header) + len(message)) + header + message
@@ -190,7 +190,7 @@ class _Encoder:
     def _size(self, cls: type[Struct], path: tuple[str, ...], times: int) -> int:
         total = 1
         if self.shape.tags and self.flexible:
-            tags = TAGS if path else MOST_TAGS
+            tags = TAGS if path else MAX_TAGS
             total += 4 * tags
             self.elements += tags * times
         for each in cls.__fields__:
@@ -238,7 +238,7 @@ class _Encoder:
             else:
                 out += self.value(each, here)
         if self.flexible:
-            out += _tags(TAGS if path else MOST_TAGS) if self.shape.tags else b"\0"
+            out += _tags(TAGS if path else MAX_TAGS) if self.shape.tags else b"\0"
         return bytes(out)
 
     def array(self, each: Field, path: tuple[str, ...]) -> bytes:
@@ -363,7 +363,7 @@ def largest_batch(codec: int, record: bytes, timestamp: int, size: int, most: in
 def _of(
     request: type[Request], version: int, path: str, most: int = MAX_ELEMENTS - 10, **likely: Any
 ) -> Callable[[World], bytes]:
-    shape = Shape("", tuple(path.split(".")), distinct=True, most_elements=most, likely=likely)
+    shape = Shape("", tuple(path.split(".")), distinct=True, max_elements=most, likely=likely)
     return lambda world: frame(request, version, shape, world)
 
 

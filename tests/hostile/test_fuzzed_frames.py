@@ -31,9 +31,9 @@ from barnabas.kafka.security.principal import ANONYMOUS
 
 FRAMES = int(os.environ.get("BARNABAS_FRAMES", "60000"))
 #: CPU seconds that one frame may take on the event loop
-MOST_SECONDS = 0.1
+MAX_SECONDS = 0.1
 #: bytes that may be held after all of them
-MOST_LEFT = 4_000_000
+MAX_LEFT = 4_000_000
 
 
 def seeds() -> list[bytes]:
@@ -184,5 +184,5 @@ def _measure(run: Callable[[int], float]) -> None:
     finally:
         tracemalloc.stop()
     print(f"{FRAMES // 2} frames: the slowest took {1000 * slowest:.1f} ms, {left} bytes are left")
-    assert slowest < MOST_SECONDS
-    assert left < MOST_LEFT
+    assert slowest < MAX_SECONDS
+    assert left < MAX_LEFT

@@ -147,7 +147,7 @@ def wide_requests():
 def test_cost_is_linear_in_the_elements_of_a_request(populated, costs, api, version, path):
     broker, world = populated
     frames = [
-        frame(api.request, version, Shape("", path, distinct=True, most_elements=count), world)
+        frame(api.request, version, Shape("", path, distinct=True, max_elements=count), world)
         for count in ELEMENTS
     ]
     spends = [spent(broker, each) for each in frames]
@@ -241,7 +241,7 @@ def test_cost_grows_with_what_exists_only_for_a_stated_reason(brokers, costs, ap
         (found,) = wire(MetadataRequest(topics=[MetadataRequestTopic(name="d1")])).topics
         wire.close()
         world = World(topic="d1", topic_id=found.topic_id)
-        shape = Shape("", None, distinct=True, most_elements=10)
+        shape = Shape("", None, distinct=True, max_elements=10)
         spends.append(spent(broker, frame(api.request, api.versions[1], shape, world), repeats=5))
     costs.of_things[api.name] = spends
     few, many = spends

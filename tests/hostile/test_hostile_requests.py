@@ -30,7 +30,7 @@ APIS = list(load().values())
 #: how long a turn of the event loop may take, in seconds of CPU time
 LONGEST_TURN = 0.1
 #: what a request may make the broker hold, while it is served and afterwards
-MOST_MB = 64
+MAX_MB = 64
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -79,8 +79,8 @@ def check(what: str, spent: Cost) -> None:
         f"held {spent.held_mb:.0f} MB, answer {spent.answered} bytes"
     )
     assert spent.turn.seconds <= LONGEST_TURN, spent
-    assert spent.peak_mb <= MOST_MB, spent
-    assert spent.held_mb <= MOST_MB, spent
+    assert spent.peak_mb <= MAX_MB, spent
+    assert spent.held_mb <= MAX_MB, spent
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -138,5 +138,5 @@ def test_fetches_that_wait_hold_little_however_many_and_wide(tmp_path):
         shape = Shape("", ("topics", "partitions"), likely=waiting)
         fetch = frame(FetchRequest, 17, shape, world)
         check(f"64 fetches of {len(fetch)} bytes", cost(broker, fetch * 64))
-        narrow = frame(FetchRequest, 17, replace(shape, most_elements=900), world)
+        narrow = frame(FetchRequest, 17, replace(shape, max_elements=900), world)
         check(f"64 fetches of {len(narrow)} bytes", cost(broker, narrow * 64))

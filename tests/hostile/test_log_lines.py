@@ -30,7 +30,7 @@ def test_names_of_clients_are_rendered_before_they_are_logged(name, caplog):
                 for generation in (0, -1):
                     likely = {"validate_only": False, "allow_auto_topic_creation": True, "member_epoch": 0}
                     likely |= {"generation_id": generation, "group_instance_id": name}
-                    shape = Shape("", None, text=name, most_elements=3, likely=likely)
+                    shape = Shape("", None, text=name, max_elements=3, likely=likely)
                     _send(broker.bootstrap_servers, frame(api.request, version, shape, World()))
         _take_over_a_static_member(broker.bootstrap_servers, name)
         _send(broker.bootstrap_servers, b"GET /" + name.encode() + b" HTTP/1.1\r\n\r\n")

@@ -41,7 +41,7 @@ def test_broker_whose_vital_task_fails_stops_and_says_why(
         raise RuntimeError("on purpose")
 
     config = BrokerConfig(listeners=("PLAINTEXT://127.0.0.1:0",), log_dirs=(str(tmp_path),))
-    monkeypatch.setattr(GroupCoordinator, "_keep_house", broken)
+    monkeypatch.setattr(GroupCoordinator, "_expire_regularly", broken)
     server = BrokerServer(config).start()
     assert server._thread is not None
     server._thread.join(60)

@@ -33,7 +33,7 @@ class Mounts:
     def __getattr__(self, name):
         return lambda path, *args, **options: getattr(self._disk(path), name)(path, *args, **options)
 
-    def most_open_files(self):
+    def max_open_files(self):
         return None
 
     def _disk(self, path):

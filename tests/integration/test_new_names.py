@@ -21,7 +21,7 @@ from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 
-MOST = 3
+MAX_NAMES = 3
 REFUSED = ErrorCode.POLICY_VIOLATION
 #: until the coordinator has loaded its partition
 LOADING = (
@@ -34,8 +34,8 @@ LOADING = (
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[AclBroker]:
     settings = {
-        "barnabas.groups.per.principal": str(MOST),
-        "barnabas.transactional.ids.per.principal": str(MOST),
+        "barnabas.groups.per.principal": str(MAX_NAMES),
+        "barnabas.transactional.ids.per.principal": str(MAX_NAMES),
     }
     with AclBroker(tmp_path, **settings) as broker:
         broker.add("alice", "bob")
@@ -86,18 +86,20 @@ def join(wire: Wire, group: str) -> int:
 def test_more_groups_and_ids_than_a_principal_may_have_are_refused(broker: AclBroker) -> None:
     alice, bob, open_wire = broker.connect("alice"), broker.connect("bob"), Wire(broker.open_address)
     asked = ErrorCode.MEMBER_ID_REQUIRED
-    assert [join(alice, f"a{number}") for number in range(MOST + 2)] == [asked] * MOST + [REFUSED] * 2
+    assert [join(alice, f"a{number}") for number in range(MAX_NAMES + 2)] == [asked] * MAX_NAMES + [
+        REFUSED
+    ] * 2
     assert join(alice, "a0") == asked
     assert join(bob, "b0") == asked
-    assert [join(open_wire, f"o{number}") for number in range(2 * MOST)] == [asked] * 2 * MOST
+    assert [join(open_wire, f"o{number}") for number in range(2 * MAX_NAMES)] == [asked] * 2 * MAX_NAMES
 
     def begin(wire: Wire, name: str | None) -> int:
         return settled(wire, InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000))
 
-    assert [begin(alice, f"a{number}") for number in range(MOST + 1)] == [0] * MOST + [REFUSED]
+    assert [begin(alice, f"a{number}") for number in range(MAX_NAMES + 1)] == [0] * MAX_NAMES + [REFUSED]
     assert begin(alice, "a1") == 0
     assert begin(bob, "a2") == 0
-    assert [begin(open_wire, f"o{number}") for number in range(2 * MOST)] == [0] * 2 * MOST
+    assert [begin(open_wire, f"o{number}") for number in range(2 * MAX_NAMES)] == [0] * 2 * MAX_NAMES
     # one that exists is for everybody who may use it
     assert begin(alice, "o1") == 0
     for wire in (alice, bob, open_wire):
@@ -106,7 +108,7 @@ def test_more_groups_and_ids_than_a_principal_may_have_are_refused(broker: AclBr
 
 def test_commits_of_new_groups_count_too(broker: AclBroker) -> None:
     alice = broker.connect("alice")
-    for number in range(MOST):
+    for number in range(MAX_NAMES):
         join(alice, f"a{number}")
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topic = OffsetCommitRequestTopic(name="t", partitions=[partition])

@@ -28,7 +28,7 @@ from barnabas.kafka.protocol.messages.list_config_resources import ListConfigRes
 from barnabas.kafka.protocol.messages.push_telemetry import PushTelemetryRequest
 
 CLIENT_METRICS = 16
-MOST = 2000
+MAX_BYTES = 2000
 SOME = ("client metrics", "some")
 INTRODUCTION = ApiVersionsRequest(client_software_name="wired", client_software_version="1.2")
 
@@ -41,7 +41,7 @@ def server(tmp_path) -> Iterator[BrokerServer]:
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": str(tmp_path),
             "barnabas.metrics.listener": "127.0.0.1:0",
-            "telemetry.max.bytes": str(MOST),
+            "telemetry.max.bytes": str(MAX_BYTES),
         }
     )
     with BrokerServer(config) as running:
@@ -141,7 +141,7 @@ def test_a_client_gets_an_id_and_what_the_matching_subscriptions_want(wire):
     assert answer.error_code == 0 and any(answer.client_instance_id)
     assert (answer.requested_metrics, answer.push_interval_ms) == (["a."], 60_000)
     assert answer.accepted_compression_types == [4, 3, 1, 2]
-    assert answer.telemetry_max_bytes == MOST and answer.delta_temporality
+    assert answer.telemetry_max_bytes == MAX_BYTES and answer.delta_temporality
     again = wire(GetTelemetrySubscriptionsRequest(client_instance_id=answer.client_instance_id))
     assert again.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
@@ -171,7 +171,7 @@ def test_a_push_is_shown_on_the_page_of_metrics(server, wire):
         ({"client_instance_id": bytes(16)}, ErrorCode.INVALID_REQUEST),
         ({"subscription_id": 1}, ErrorCode.UNKNOWN_SUBSCRIPTION_ID),
         ({"compression_type": 9}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-        ({"metrics": bytes(MOST + 1)}, ErrorCode.TELEMETRY_TOO_LARGE),
+        ({"metrics": bytes(MAX_BYTES + 1)}, ErrorCode.TELEMETRY_TOO_LARGE),
         ({"metrics": gzip.compress(bytes(10**6)), "compression_type": 1}, ErrorCode.TELEMETRY_TOO_LARGE),
         ({"metrics": gzip.compress(bytes(10))[:-1], "compression_type": 1}, ErrorCode.INVALID_RECORD),
         ({"metrics": b"\x0a\x05a"}, ErrorCode.INVALID_RECORD),

@@ -40,7 +40,7 @@ class Replicas:
         except KeyError:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
 
-    def note_refused(self, topic: TopicKey, index: int, records: Any, code: ErrorCode) -> None:
+    def note_rejected(self, topic: TopicKey, index: int, records: Any, code: ErrorCode) -> None:
         self.noted.append((topic, index, bytes(records), code))
 
 

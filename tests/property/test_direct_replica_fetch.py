@@ -359,7 +359,7 @@ def test_connection_that_ends_leaves_the_session_as_it_was(partitions: int) -> N
 
 
 def test_response_with_too_many_partitions_is_the_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct_fetches, "MOST_PARTITIONS", 1)
+    monkeypatch.setattr(direct_fetches, "MAX_PARTITIONS", 1)
     start = [("send", 0, opening()), ("put", 0, 1, 10)]
     one = [("send", 0, usual(1, t=1)), ("put", 1, 1, 10), ("put", 2, 1, 10)]
     assert compare([*start, *one, ("sleep", 1.0), ("send", 0, usual(2)), ("sleep", 1.0)]) == 1

@@ -19,7 +19,7 @@ from tests.effort import examples
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import TopicPartition
 from barnabas.broker.config import TopicConfig
-from barnabas.broker.controller.partition_changes import alter, with_isr
+from barnabas.broker.controller.partition_changes import alter_isr, with_isr
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.metadata.image import BrokerImage, BrokerState, PartitionState
 from barnabas.broker.replication.partition import Partition
@@ -247,7 +247,7 @@ class InSyncModel(RuleBasedStateMachine):
             code = ErrorCode.INELIGIBLE_REPLICA
         else:
             code = ErrorCode.NONE
-            self.decide(alter(state, proposal.members, self.min_isr))
+            self.decide(alter_isr(state, proposal.members, self.min_isr))
         self.answers.append((proposal, code, self.state if code == ErrorCode.NONE else None))
 
     def _may_be_in_sync(self, broker, epoch):
@@ -292,7 +292,7 @@ class InSyncModel(RuleBasedStateMachine):
                 follower.end = self.end
             proposal = self.partition.propose()
             if proposal is not None:
-                self.decide(alter(self.state, proposal.members, self.min_isr))
+                self.decide(alter_isr(self.state, proposal.members, self.min_isr))
                 self.partition.settle_proposal(proposal, ErrorCode.NONE, self.state)
             self.whoever_may_be_elected_has_what_is_committed()
         assert set(self.state.isr) == {1, 2, 3}

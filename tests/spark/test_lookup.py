@@ -20,7 +20,7 @@ from barnabas.base.types import ZERO_TOPIC_ID, TopicPartition
 from barnabas.client import connection
 from barnabas.client.brokers import Brokers
 from barnabas.client.errors import ClientError
-from barnabas.client.leaders import LeaderAnswers
+from barnabas.client.leaders import LeaderResponses
 from barnabas.kafka.protocol.framing import RequestHeader, parse_response
 from barnabas.kafka.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsRequest
 from barnabas.kafka.protocol.messages.offset_fetch import (
@@ -190,7 +190,7 @@ class Coordinator:
         self.asked: list[Any] = []
 
     def __call__(self, group: str, call: Callable[[Coordinator, int], object]) -> object:
-        return self._brokers.insist(lambda _: call(self, 1))
+        return self._brokers.retry(lambda _: call(self, 1))
 
     def ask(self, request: Any, *, at_most: int) -> OffsetFetchResponse:
         self.asked.append(request)
@@ -290,20 +290,20 @@ class ChangingLeader:
         self.asked = 0
         self._problem, self._failures = problem, failures
         monkeypatch.setattr(asking, "_lookup", self)
-        monkeypatch.setattr(lookup_module, "LeaderQuestion", lambda *_: self)
+        monkeypatch.setattr(lookup_module, "LeaderRequests", lambda *_: self)
         monkeypatch.setattr(lookup_module, "_RETRY_S", 0.0)
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
         return {"a": Topic(ErrorCode.NONE, ZERO_TOPIC_ID, {0: 1})}
 
-    def ask(self, deadline: float) -> LeaderAnswers:
+    def ask(self, deadline: float) -> LeaderResponses:
         self.asked += 1
         tp = TopicPartition("a", 0)
         if self.asked > self._failures:
-            return LeaderAnswers({tp: ListOffsetsPartitionResponse(offset=7)})
+            return LeaderResponses({tp: ListOffsetsPartitionResponse(offset=7)})
         if isinstance(self._problem, ErrorCode):
-            return LeaderAnswers(refused={tp: self._problem})
-        return LeaderAnswers(silent={tp: self._problem})
+            return LeaderResponses(error_codes={tp: self._problem})
+        return LeaderResponses(unanswered={tp: self._problem})
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.app import app
 from barnabas.pipelines.status import PartitionLag, PipelineStatus, QueryStatus
-from barnabas.pipelines.status_topic import MOST_PARTITIONS, StatusTopic, from_value, read_statuses, to_value
+from barnabas.pipelines.status_topic import MAX_PARTITIONS, StatusTopic, from_value, read_statuses, to_value
 
 
 def status(name: str = "shop", state: str = "running", age_s: float = 0) -> PipelineStatus:
@@ -53,7 +53,7 @@ def test_a_record_lists_the_partitions_with_the_most_lag() -> None:
     value = to_value(large)
     assert len(value) < 20_000
     listed = from_value(value).queries[0].partitions
-    assert [each.partition for each in listed] == list(range(10_000 - MOST_PARTITIONS, 10_000))
+    assert [each.partition for each in listed] == list(range(10_000 - MAX_PARTITIONS, 10_000))
 
 
 def test_statuses_are_read_by_name_and_a_reset_pipeline_is_gone(

@@ -19,10 +19,10 @@ from barnabas.base.text import logger_of
 log = logger_of(__name__)
 
 #: how many connections may be open, and how many of them may be answered with long pages at the same time
-MOST_CONNECTIONS = 32
-MOST_LONG = 2
+MAX_CONNECTIONS = 32
+MAX_LONG = 2
 #: how many bytes of a request are read
-MOST_BYTES = 8192
+MAX_BYTES = 8192
 #: how long a request may take to arrive, and to be answered, in seconds
 REQUEST_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
@@ -104,7 +104,7 @@ class Responder:
         self._network = network
         self._socket: ServerSocket | None = None
         self._exchanges: set[_Exchange] = set()
-        self.long = asyncio.Semaphore(MOST_LONG)
+        self.long = asyncio.Semaphore(MAX_LONG)
         self.handlers: Mapping[str, Handler] = {}
         self.only_local = host.lower() == "localhost" or _is_loopback(host)
 
@@ -136,7 +136,7 @@ class Responder:
         """
         self.handlers = handlers
         assert self._socket is not None
-        await self._socket.accept(lambda: _Exchange(self), backlog=MOST_CONNECTIONS)
+        await self._socket.accept(lambda: _Exchange(self), backlog=MAX_CONNECTIONS)
 
     async def stop(self) -> None:
         """Stop listening and close the connections."""
@@ -146,7 +146,7 @@ class Responder:
         await asyncio.gather(*(exchange.end() for exchange in list(self._exchanges)))
 
     def admit(self, exchange: _Exchange) -> bool:
-        if len(self._exchanges) >= MOST_CONNECTIONS:
+        if len(self._exchanges) >= MAX_CONNECTIONS:
             return False
         self._exchanges.add(exchange)
         return True
@@ -195,8 +195,8 @@ class _Exchange(asyncio.Protocol):
             return  # a body, or another request: ignored
         self._received += data
         head, end, _ = self._received.partition(b"\r\n\r\n")
-        if len(head) > MOST_BYTES:
-            self._refuse(431, f"a request can have at most {MOST_BYTES} bytes")
+        if len(head) > MAX_BYTES:
+            self._refuse(431, f"a request can have at most {MAX_BYTES} bytes")
         elif end:
             self._received = b""
             self._set_timer(ANSWER_SECONDS)

@@ -32,7 +32,7 @@ def quoted(text: object) -> str:
 
 #: for lines of one kind: the number that is written at once, and then the number for each second
 BURST, PER_SECOND = 200, 10
-_MOST_KINDS = 1000
+_MAX_KINDS = 1000
 
 
 def logger_of(name: str, *, is_limited: bool = False) -> logging.Logger:
@@ -68,7 +68,7 @@ class _Limited:
     def __call__(self, record: logging.LogRecord) -> bool:
         if record.levelno >= logging.ERROR:
             return True
-        if len(self._kinds) >= _MOST_KINDS:
+        if len(self._kinds) >= _MAX_KINDS:
             self._kinds.clear()
         kind, now = (record.levelno, record.msg), record.created
         may, since, omitted = self._kinds.get(kind, (float(BURST), now, 0))

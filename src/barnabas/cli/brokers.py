@@ -24,7 +24,7 @@ from barnabas.cli.streams import report
 
 if TYPE_CHECKING:
     from barnabas.client.admin_types import PartitionDescription
-    from barnabas.client.moves import Holders
+    from barnabas.client.moves import PartitionReplicas
 
 
 @click.group()
@@ -41,7 +41,7 @@ def list_brokers(as_json: bool, bootstrap_server: str) -> None:
     """List the live brokers and their replicas."""
     moves = connect_moves(bootstrap_server)
     cluster = moves.cluster()
-    held, led, behind = count_replicas(moves.holders().values())
+    held, led, behind = count_replicas(moves.replicas_of().values())
     rows = [
         {
             "broker": node.id,
@@ -71,7 +71,7 @@ def list_brokers(as_json: bool, bootstrap_server: str) -> None:
 
 
 def count_replicas(
-    partitions: Iterable[Holders | PartitionDescription],
+    partitions: Iterable[PartitionReplicas | PartitionDescription],
 ) -> tuple[Counter[int], Counter[int], Counter[int]]:
     """Return three counters by broker id: replicas, led partitions, and replicas that are not in the ISR."""
     held: Counter[int] = Counter()
@@ -98,7 +98,7 @@ def describe(broker: int, as_json: bool, bootstrap_server: str) -> None:
     moves = connect_moves(bootstrap_server)
     cluster = moves.cluster()
     node = find_broker(cluster.nodes, broker)
-    held = {str(name): each for name, each in moves.holders().items() if broker in each.replicas}
+    held = {str(name): each for name, each in moves.replicas_of().items() if broker in each.replicas}
     leads = [name for name, each in held.items() if each.leader == broker]
     follows = [name for name, each in held.items() if each.leader != broker]
     behind = [name for name in follows if broker not in held[name].isr]

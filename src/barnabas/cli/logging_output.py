@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 #: seconds after the output of a line in which its repetitions are only counted
 WINDOW = 10.0
 #: maximum number of different lines that are remembered
-_MOST_KNOWN = 1000
+_MAX_KNOWN = 1000
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -37,17 +37,17 @@ class JsonFormatter(logging.Formatter):
         self._broker = broker
 
     def format(self, record: logging.LogRecord) -> str:
-        told: dict[str, object] = {
+        entry: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
         if self._broker is not None:
-            told["broker"] = self._broker
+            entry["broker"] = self._broker
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False)
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
 
 
 class _Repeated:
@@ -81,7 +81,7 @@ class CountingHandler(logging.StreamHandler):  # type: ignore[type-arg]
         if known is not None:
             known.count += 1
             return
-        if len(self._known) >= _MOST_KNOWN:
+        if len(self._known) >= _MAX_KNOWN:
             self._tell(next(iter(self._known)))
         self._known[key] = _Repeated(record)
         super().emit(record)

@@ -17,7 +17,7 @@ from barnabas.cli.streams import report
 if TYPE_CHECKING:
     from barnabas.client.admin_types import BrokerNode
     from barnabas.client.log_dirs import Replica
-    from barnabas.client.moves import Holders, Moves
+    from barnabas.client.moves import Moves, PartitionReplicas
 
 #: a log directory that the broker may choose
 _ANY = "any"
@@ -65,10 +65,10 @@ def current_replicas(moves: Moves, topics: Sequence[str] = ()) -> dict[TopicPart
     Raises:
         KafkaError: a topic does not exist, or a broker rejects the request. ClientError: no broker answers.
     """
-    under_way = moves.under_way()
+    under_way = moves.reassignments()
     return {
         partition: under_way[partition].target if partition in under_way else holders.replicas
-        for partition, holders in moves.holders(topics).items()
+        for partition, holders in moves.replicas_of(topics).items()
     }
 
 
@@ -172,8 +172,8 @@ def throttle_plan(moves: Moves, plan: Mapping[TopicPartition, Sequence[BrokerId]
     from barnabas.client.move_throttle import throttle
     from barnabas.client.moves import Move
 
-    copies = moves.under_way()
-    for partition, holders in moves.holders(sorted({partition.topic for partition in plan})).items():
+    copies = moves.reassignments()
+    for partition, holders in moves.replicas_of(sorted({partition.topic for partition in plan})).items():
         if partition in plan:
             # While a partition moves, its replicas include those that it adds: they are no source yet.
             added = copies[partition].adding if partition in copies else ()
@@ -199,7 +199,7 @@ def wait_for_moves(moves: Moves, partitions: Collection[TopicPartition]) -> None
     """Wait until none of the partitions is moving. Print the number of moved partitions when it changes."""
     left = len(partitions)
     while True:
-        moving = len(moves.under_way().keys() & set(partitions))
+        moving = len(moves.reassignments().keys() & set(partitions))
         if moving < left:
             report(f"{len(partitions) - moving} of {_partitions(len(partitions))} moved")
         if not moving:
@@ -208,7 +208,7 @@ def wait_for_moves(moves: Moves, partitions: Collection[TopicPartition]) -> None
         time.sleep(CHECK_EVERY)
 
 
-def is_where_planned(holders: Holders | None, replicas: Sequence[BrokerId]) -> bool:
+def is_where_planned(holders: PartitionReplicas | None, replicas: Sequence[BrokerId]) -> bool:
     """Whether the replicas of a partition, which must not be moving, are exactly the replicas in a plan.
 
     `holders` is None for a partition that does not exist.

@@ -8,7 +8,7 @@ from barnabas.base.errors import KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.client.admin_types import ConfigValue, PartitionDescription, TopicDescription
 from barnabas.client.errors import ClientError
-from barnabas.client.moves import Holders, Move, Moves
+from barnabas.client.moves import Move, Moves, PartitionReplicas
 
 UNDER_REPLICATED = "under-replicated"
 UNAVAILABLE = "unavailable"
@@ -32,12 +32,12 @@ class Health:
         configs: Mapping[str, Iterable[ConfigValue]],
     ) -> None:
         moves = Moves(bootstrap_server)
-        self._holders: Mapping[TopicPartition, Holders] = {}
+        self._holders: Mapping[TopicPartition, PartitionReplicas] = {}
         self._under_way: Mapping[TopicPartition, Move] = {}
         if topics:
             try:
-                self._holders = moves.holders([topic.name for topic in topics])
-                self._under_way = moves.under_way()
+                self._holders = moves.replicas_of([topic.name for topic in topics])
+                self._under_way = moves.reassignments()
             except (ClientError, KafkaError):
                 pass  # not served, or a topic is gone by now
         self._min_isr = {
@@ -45,13 +45,13 @@ class Health:
             for topic, values in configs.items()
         }
 
-    def holders(self, topic: str, partition: PartitionDescription) -> Holders:
+    def holders(self, topic: str, partition: PartitionDescription) -> PartitionReplicas:
         """Return leader, replicas and ISR of a partition, with its eligible leader replicas.
 
         The eligible leader replicas are None, and the offline replicas empty, if the request for them failed.
         """
         found = self._holders.get(TopicPartition(topic, partition.partition))
-        return found or Holders(partition.leader, partition.replicas, partition.isr)
+        return found or PartitionReplicas(partition.leader, partition.replicas, partition.isr)
 
     def marks(self, topic: str, partition: PartitionDescription) -> tuple[str, ...]:
         """Return the problems of a partition, the worst first; empty for a healthy one.

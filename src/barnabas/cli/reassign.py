@@ -160,7 +160,7 @@ def list_moves(as_json: bool, bootstrap_server: str) -> None:
             "adding": list(move.adding),
             "removing": list(move.removing),
         }
-        for partition, move in sorted(connect_moves(bootstrap_server).under_way().items())
+        for partition, move in sorted(connect_moves(bootstrap_server).reassignments().items())
     ]
     columns: Columns = {
         "TOPIC": "topic",
@@ -190,9 +190,9 @@ def verify(plan: str, keep_throttle: bool, as_json: bool, bootstrap_server: str)
     """Show which partitions of the file PLAN have moved; - is stdin."""
     targets, log_dirs = _read(plan)
     moves = connect_moves(bootstrap_server)
-    under_way = moves.under_way()
+    under_way = moves.reassignments()
     astray = _astray(moves, log_dirs) if log_dirs else {}
-    there = moves.holders(sorted({partition.topic for partition in targets}))
+    there = moves.replicas_of(sorted({partition.topic for partition in targets}))
     states = {
         partition: "moving"
         if partition in under_way or astray.get(partition)
@@ -235,7 +235,7 @@ def cancel(plan: str | None, all_moves: bool, bootstrap_server: str) -> None:
         raise click.UsageError("name a plan, or give --all")
     asked = None if plan is None else _read(plan)[0]
     moves = connect_moves(bootstrap_server)
-    under_way = moves.under_way()
+    under_way = moves.reassignments()
     chosen = [partition for partition in under_way if asked is None or partition in asked]
     if not chosen:
         report("no partition is moving")
@@ -263,11 +263,11 @@ def throttle(rate: int | None, remove: bool, bootstrap_server: str) -> None:
         raise click.UsageError("give the number of bytes a second, or --remove")
     moves = connect_moves(bootstrap_server)
     if rate is not None:
-        under_way = moves.under_way()
+        under_way = moves.reassignments()
         throttle_plan(moves, {}, rate)
         report(f"throttled {len(under_way)} partitions that are moving to {rate} bytes a second")
     else:
-        _lift(moves, moves.holders())
+        _lift(moves, moves.replicas_of())
         report("lifted all throttles")
 
 

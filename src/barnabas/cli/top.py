@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.client.overview import Overview
 
 #: number of groups whose offsets each sample requests
-_MOST_GROUPS = 50
+_MAX_GROUPS = 50
 
 
 @click.command(
@@ -56,7 +56,7 @@ def top(interval: float, rows: int | None, once: bool, as_json: bool, bootstrap_
     admin = connect(bootstrap_server)
     before = None
     while True:
-        now = look(admin, time.monotonic(), most_groups=_MOST_GROUPS)
+        now = look(admin, time.monotonic(), max_groups=_MAX_GROUPS)
         found = describe(now, before)
         if as_json:
             print_json_line(found)

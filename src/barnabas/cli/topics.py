@@ -312,7 +312,7 @@ def elect(places: tuple[str, ...], unclean: bool, is_all: bool, bootstrap_server
     moves = connect_moves(bootstrap_server)
     partitions: set[TopicPartition] | None = None
     if asked:
-        there = moves.holders(sorted({name for name, _ in asked}))
+        there = moves.replicas_of(sorted({name for name, _ in asked}))
         partitions = {
             partition
             for name, chosen in asked

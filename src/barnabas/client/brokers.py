@@ -75,7 +75,7 @@ class Brokers:
 
     `ask_any`, `ask_controller`, `ask_broker` and `ask_coordinator` repeat a call if no response arrives, or
     if the response says that another broker must answer. So a repeated call must do no harm (see
-    `repeatable`). `insist` repeats a call in the same way. The other methods do not repeat calls.
+    `repeatable`). `retry` repeats a call in the same way. The other methods do not repeat calls.
 
     Args:
         timeout: seconds for each call, including all attempts.
@@ -111,7 +111,7 @@ class Brokers:
 
     def ask_any(self, request: Request) -> Any:
         """Return the response of the first broker that answers. Retry for at most `timeout` seconds."""
-        return self.insist(lambda deadline: self._ask_first(request, deadline))
+        return self.retry(lambda deadline: self._ask_first(request, deadline))
 
     def ask_once(
         self, request: Question, *, patience: float | None = None, deadline: float | None = None
@@ -152,7 +152,7 @@ class Brokers:
         """Run `call` with a connection to the controller. Return its result.
 
         If `call` gets no answer, or the broker is not the controller any more, `call` runs again with the
-        new controller (see `insist`).
+        new controller (see `retry`).
         """
 
         def attempt(deadline: float) -> T:
@@ -162,12 +162,12 @@ class Brokers:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment")
             return self.connected(address, deadline, call, None)
 
-        return self.insist(attempt)
+        return self.retry(attempt)
 
     def ask_broker(self, broker: BrokerId, call: Callable[[BrokerConnection], T]) -> T:
         """Run `call` with a connection to one broker. Return its result.
 
-        If `call` gets no answer, `call` runs again (see `insist`).
+        If `call` gets no answer, `call` runs again (see `retry`).
 
         Raises:
             UnknownBrokerError: the cluster has no live broker with this id. The call is not repeated.
@@ -179,7 +179,7 @@ class Brokers:
                 raise UnknownBrokerError(_unknown(broker, addresses))
             return self.connected(addresses[broker], deadline, call)
 
-        return self.insist(attempt)
+        return self.retry(attempt)
 
     def ask_coordinator(
         self,
@@ -190,7 +190,7 @@ class Brokers:
         """Run `call` with a connection to a coordinator and with that broker's id. Return its result.
 
         If `call` gets no answer, or the broker is not the coordinator any more, `call` runs again with the
-        new coordinator (see `insist`).
+        new coordinator (see `retry`).
 
         Args:
             key: group or transactional id that the broker coordinates.
@@ -205,7 +205,7 @@ class Brokers:
             address = Address(found.host, found.port)
             return self.connected(address, deadline, lambda connection: call(connection, found.node_id))
 
-        return self.insist(attempt)
+        return self.retry(attempt)
 
     # -- many brokers
 
@@ -316,7 +316,7 @@ class Brokers:
 
     # -- the parts of calls
 
-    def insist(self, attempt: Callable[[float], T]) -> T:
+    def retry(self, attempt: Callable[[float], T]) -> T:
         """Call `attempt` until it succeeds or `timeout` seconds have passed. Return its result.
 
         `attempt` gets the deadline (monotonic seconds). The call is repeated if no broker answers. It is also
@@ -349,7 +349,7 @@ class Brokers:
     def metadata(self, topics: list[str] | None, deadline: float) -> MetadataResponse:
         """Return the brokers, the controller, and the topics with names in `topics` (None for all topics).
 
-        This method does not repeat the request: call it in `insist`. `deadline` is in monotonic seconds.
+        This method does not repeat the request: call it in `retry`. `deadline` is in monotonic seconds.
         """
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=False)

@@ -16,7 +16,7 @@ from barnabas.client.servers import Servers
 #: Seconds that a broker has to accept a connection, or to answer a request that waits for nothing.
 PATIENCE = 5.0
 #: the most idle connections to one broker; each saves a thread a new login
-_MOST_IDLE = 4
+_MAX_IDLE = 4
 
 
 class ConnectionPool:
@@ -71,7 +71,7 @@ class ConnectionPool:
         """Put a connection without a pending request back into the pool, or close it if the pool is full."""
         with self._lock:
             idle = self._idle.setdefault(address, [])
-            if len(idle) < _MOST_IDLE:
+            if len(idle) < _MAX_IDLE:
                 idle.append(connection)
                 return
         connection.close()

@@ -20,7 +20,7 @@ from barnabas.client.reach import explain_silence
 from barnabas.client.record import Record
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
-from barnabas.client.topic_check import not_a_name
+from barnabas.client.topic_check import invalid_topic_name
 
 _BATCH = 1_000
 #: seconds that any broker has for an answer
@@ -128,7 +128,7 @@ class Consumer:
             try:
                 metadata = ask(partial(self._consumer.list_topics, topic, timeout=_ANSWER_S)).topics[topic]
             except RuntimeError:
-                raise not_a_name(topic) from None
+                raise invalid_topic_name(topic) from None
             except confluent_kafka.KafkaException as error:
                 raise self._explained(error, _ANSWER_S) from None
             if metadata.error is not None:
@@ -205,7 +205,7 @@ class Consumer:
             if not self._pending:  # a rebalance took it away at this moment
                 return None
             self._taken = self._pending.pop()
-            self._keeper.pick_up(self._taken.topic_partition)
+            self._keeper.begin_record(self._taken.topic_partition)
         return self._taken
 
     def read_batch(self, timeout: float = 1.0, at_most: int = _BATCH) -> list[Record]:
@@ -335,7 +335,7 @@ class Consumer:
         """Mark the record that the caller took last as processed, so that the next commit includes it."""
         record, self._taken = self._taken, None
         if record is not None and self._group is not None:
-            self._keeper.put_down(record.topic_partition, record.offset + 1)
+            self._keeper.finish_record(record.topic_partition, record.offset + 1)
 
     def _explained(self, error: confluent_kafka.KafkaException, waited: float) -> BarnabasError:
         """Return the error to raise for an `error` of librdkafka.

@@ -80,7 +80,7 @@ def list_groups(brokers: Brokers) -> list[GroupListing]:
             ]
         return sorted(listed)
 
-    return brokers.insist(attempt)
+    return brokers.retry(attempt)
 
 
 def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: str) -> GroupDescription:
@@ -157,10 +157,10 @@ def committed(
     found = answer.groups[0] if answer.groups else answer
     check(found.error_code, group)
     offsets = {}
-    for partition, told in by_partition(found):
-        check(told.error_code, str(partition))
-        if told.committed_offset >= 0:
-            offsets[partition] = Committed(told.committed_offset, told.metadata or "")
+    for partition, result in by_partition(found):
+        check(result.error_code, str(partition))
+        if result.committed_offset >= 0:
+            offsets[partition] = Committed(result.committed_offset, result.metadata or "")
     return offsets
 
 
@@ -191,17 +191,17 @@ def offsets_of_groups(
         for coordinator, response in brokers.ask_each(requests, at_most=_BY_NAME).responses.items():
             some = waiting[coordinator]
             # Before version 8 a request is about one group.
-            told = {each.group_id: each for each in response.groups} or {some[0]: response}
+            described = {each.group_id: each for each in response.groups} or {some[0]: response}
             found |= {
                 group: {
                     partition: each.committed_offset
                     for partition, each in by_partition(answer)
                     if not each.error_code and each.committed_offset >= 0
                 }
-                for group, answer in told.items()
+                for group, answer in described.items()
                 if not answer.error_code
             }
-            if rest := some[len(told) :]:
+            if rest := some[len(described) :]:
                 left[coordinator] = rest
         waiting = left
     return found
@@ -235,8 +235,8 @@ def commit_offsets(
         group_id=group,
         topics=[OffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
     )
-    for partition, told in by_partition(connection.ask(request, at_most=_BY_NAME)):
-        check(told.error_code, f"{group}: {partition}")
+    for partition, result in by_partition(connection.ask(request, at_most=_BY_NAME)):
+        check(result.error_code, f"{group}: {partition}")
 
 
 def delete_group(connection: BrokerConnection, group: str) -> None:
@@ -247,8 +247,8 @@ def delete_group(connection: BrokerConnection, group: str) -> None:
             GROUP_ID_NOT_FOUND.
         ClientError: the coordinator does not answer.
     """
-    (told,) = connection.ask(DeleteGroupsRequest(groups_names=[group])).results
-    check(told.error_code, group)
+    (result,) = connection.ask(DeleteGroupsRequest(groups_names=[group])).results
+    check(result.error_code, group)
 
 
 def _classic_member(member: DescribedGroupMember) -> GroupMember:

@@ -168,13 +168,13 @@ class _Examined:
         except ClientError as error:
             yield Finding("cluster", False, str(error), "run the command again, and read the broker's log")
             return
-        told = [Address(broker.host, broker.port) for broker in found.brokers]
-        if not told:
+        advertised = [Address(broker.host, broker.port) for broker in found.brokers]
+        if not advertised:
             yield Finding(
                 "cluster", False, "the broker names no brokers", "wait until it has started, or read its log"
             )
-        for broker, address in zip(found.brokers, told, strict=True):
-            yield self._advertised(broker.node_id, address, is_alone=len(told) == 1)
+        for broker, address in zip(found.brokers, advertised, strict=True):
+            yield self._advertised(broker.node_id, address, is_alone=len(advertised) == 1)
         for each in found.topics:
             yield _access(each)
 

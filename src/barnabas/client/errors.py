@@ -51,7 +51,7 @@ def check_code(code: int, message: str | None = None) -> None:
         raise KafkaError(error_code(code), message)
 
 
-def said(error: BarnabasError) -> str:
+def error_text(error: BarnabasError) -> str:
     """Return the text of an error for people, without the name of the code."""
     return error.message if isinstance(error, KafkaError) else str(error)
 

@@ -51,7 +51,7 @@ class Chunk(NamedTuple):
 
 
 def fetch(
-    brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int
+    brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], max_bytes: int
 ) -> dict[int, Chunk]:
     """Return batches of a topic's partitions from their leader, without a wait for more records.
 
@@ -63,37 +63,37 @@ def fetch(
     Args:
         topic: the topic in a MetadataResponse.
         wanted: offset to begin with, by partition.
-        most_bytes: largest number of bytes for each partition in a response. The first batch of a response
+        max_bytes: largest number of bytes for each partition in a response. The first batch of a response
             is whole, even if it is larger.
 
     Raises:
         KafkaError: the leader rejects the request.
         ClientError: the leader does not answer.
     """
-    found = _fetched(brokers, leader, topic, wanted, most_bytes, committed=True)
+    found = _fetched(brokers, leader, topic, wanted, max_bytes, committed=True)
     behind = {
         p: reached
         for p, chunk in found.items()
         if chunk.stable <= (reached := next_offset(chunk, wanted[p])) < chunk.end
     }
     if behind:
-        for p, more in _fetched(brokers, leader, topic, behind, most_bytes, committed=False).items():
+        for p, more in _fetched(brokers, leader, topic, behind, max_bytes, committed=False).items():
             found[p] = found[p]._replace(data=found[p].data + more.data, end=max(found[p].end, more.end))
     return found
 
 
 def _fetched(
-    brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int, *, committed: bool
+    brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], max_bytes: int, *, committed: bool
 ) -> dict[int, Chunk]:
     request = FetchRequest(
-        max_bytes=min(most_bytes * len(wanted), _LARGEST_ANSWER),
+        max_bytes=min(max_bytes * len(wanted), _LARGEST_ANSWER),
         isolation_level=int(committed),
         topics=[
             FetchTopic(
                 topic=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    FetchPartition(partition=p, fetch_offset=offset, partition_max_bytes=most_bytes)
+                    FetchPartition(partition=p, fetch_offset=offset, partition_max_bytes=max_bytes)
                     for p, offset in wanted.items()
                 ],
             )

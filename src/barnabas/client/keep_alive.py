@@ -125,14 +125,14 @@ class KeepAlive:
             finally:
                 self._polled_at = time.monotonic()
 
-    def pick_up(self, partition: TopicPartition) -> None:
+    def begin_record(self, partition: TopicPartition) -> None:
         """Let a rebalance wait, because the caller now processes a record of `partition`.
 
         The caller must hold the lock `changed`.
         """
         self._in_hand = partition
 
-    def put_down(self, partition: TopicPartition, next_offset: int) -> None:
+    def finish_record(self, partition: TopicPartition, next_offset: int) -> None:
         """Include the record before `next_offset` in the next commit: the caller has processed it.
 
         A rebalance that waits for this record continues.

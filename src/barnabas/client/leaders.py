@@ -20,36 +20,36 @@ RequestOf: TypeAlias = Callable[[Sequence[TopicPartition]], Request]
 
 
 @dataclass
-class LeaderAnswers:
+class LeaderResponses:
     """The answers for partitions, and the reason for each partition without an answer.
 
     Attributes:
-        told: for each answered partition, its part of the leader's response.
-        refused: the error code of each partition that its leader rejected, that has no leader, or that does
-            not exist.
-        silent: for each partition whose leader did not answer, the error.
+        results: for each answered partition, its part of the leader's response.
+        error_codes: the error code of each partition that its leader rejected, that has no leader, or that
+            does not exist.
+        unanswered: for each partition whose leader did not answer, the error.
     """
 
-    told: dict[TopicPartition, Any] = field(default_factory=dict)
-    refused: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
-    silent: dict[TopicPartition, ClientError] = field(default_factory=dict)
+    results: dict[TopicPartition, Any] = field(default_factory=dict)
+    error_codes: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+    unanswered: dict[TopicPartition, ClientError] = field(default_factory=dict)
 
     @cached_property
     def offsets(self) -> dict[TopicPartition, int]:
         """Return the offsets in responses to ListOffsets."""
-        return {partition: each.offset for partition, each in self.told.items()}
+        return {partition: each.offset for partition, each in self.results.items()}
 
     def errors(self) -> Iterator[BarnabasError]:
         """Yield an error for each partition without an answer."""
-        yield from self.silent.values()
-        for partition, code in self.refused.items():
+        yield from self.unanswered.values()
+        for partition, code in self.error_codes.items():
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 yield KafkaError(code, f"there is no partition {partition}")
             else:
                 yield KafkaError(code, f"{partition}: {code.doc}")
 
 
-class LeaderQuestion:
+class LeaderRequests:
     """A request about partitions that is sent to their leaders repeatedly.
 
     If all responses equal the previous ones, `ask` decodes nothing and returns the same object.
@@ -83,9 +83,9 @@ class LeaderQuestion:
         self._requests = {leader: Repeated(request_of(led)) for leader, led in self._led.items()}
         #: the responses that `_answers` is made of
         self._responses: list[Any] | None = None
-        self._answers = LeaderAnswers()
+        self._answers = LeaderResponses()
 
-    def ask(self, *, patience: float | None = None, deadline: float | None = None) -> LeaderAnswers:
+    def ask(self, *, patience: float | None = None, deadline: float | None = None) -> LeaderResponses:
         """Send the requests and return the answers.
 
         Args:
@@ -109,16 +109,16 @@ class LeaderQuestion:
 
     def _put_together(
         self, found: Mapping[BrokerId, Any], failures: Mapping[BrokerId, ClientError]
-    ) -> LeaderAnswers:
-        answers = LeaderAnswers(refused=dict(self._refused))
+    ) -> LeaderResponses:
+        answers = LeaderResponses(error_codes=dict(self._refused))
         for leader, error in failures.items():
-            answers.silent |= dict.fromkeys(self._led[leader], error)
+            answers.unanswered |= dict.fromkeys(self._led[leader], error)
         for response in found.values():
             for partition, each in by_partition(response):
                 if each.error_code:
-                    answers.refused[partition] = error_code(each.error_code)
+                    answers.error_codes[partition] = error_code(each.error_code)
                 else:
-                    answers.told[partition] = each
+                    answers.results[partition] = each
         return answers
 
 
@@ -145,21 +145,21 @@ def ask_leaders(
         ClientError: a leader does not answer.
     """
     wanted = list(partitions)
-    told: dict[TopicPartition, Any] = {}
+    results: dict[TopicPartition, Any] = {}
 
     def attempt(deadline: float) -> None:
-        rest = [partition for partition in wanted if partition not in told]
+        rest = [partition for partition in wanted if partition not in results]
         metadata = brokers.metadata(sorted({partition.topic for partition in rest}), deadline)
-        question = LeaderQuestion(brokers, rest, leaders_of(metadata.topics), request_of)
+        question = LeaderRequests(brokers, rest, leaders_of(metadata.topics), request_of)
         answers = question.ask(patience=patience, deadline=deadline)
-        told.update(answers.told)
+        results.update(answers.results)
         if not skip_failed:
             for error in answers.errors():
                 raise error
 
     if wanted:
-        brokers.insist(attempt)
-    return {partition: told[partition] for partition in wanted if partition in told}
+        brokers.retry(attempt)
+    return {partition: results[partition] for partition in wanted if partition in results}
 
 
 def leaders_of(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:

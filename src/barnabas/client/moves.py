@@ -30,7 +30,7 @@ from barnabas.kafka.protocol.messages.list_partition_reassignments import ListPa
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-class Holders(NamedTuple):
+class PartitionReplicas(NamedTuple):
     """The leader and the replicas of a partition, by broker id. `leader` is None if there is no leader.
 
     `elr` and `last_known_elr` are None if the cluster does not track them.
@@ -73,13 +73,13 @@ class Moves:
         """Return the brokers with their racks, and the controller."""
         return described(self.brokers.ask_once(DescribeClusterRequest(), patience=PATIENCE))
 
-    def holders(self, topics: Sequence[str] = ()) -> dict[TopicPartition, Holders]:
+    def replicas_of(self, topics: Sequence[str] = ()) -> dict[TopicPartition, PartitionReplicas]:
         """Return replicas, ISR and leader of each partition of `topics`; of all topics if `topics` is empty.
 
         Raises KafkaError if one of the topics does not exist.
         """
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(topics)])
-        found: dict[TopicPartition, Holders] = {}
+        found: dict[TopicPartition, PartitionReplicas] = {}
         while True:
             response = self.brokers.ask_once(request, patience=PATIENCE)
             for topic in response.topics:
@@ -94,7 +94,7 @@ class Moves:
                 partition_index=response.next_cursor.partition_index,
             )
 
-    def under_way(self) -> dict[TopicPartition, Move]:
+    def reassignments(self) -> dict[TopicPartition, Move]:
         """Return every reassignment in progress."""
         request = ListPartitionReassignmentsRequest(topics=None)
         response = self.brokers.ask_once(request, patience=PATIENCE)
@@ -168,8 +168,8 @@ class Moves:
         return results
 
 
-def _holders(each: Any) -> Holders:
-    return Holders(
+def _holders(each: Any) -> PartitionReplicas:
+    return PartitionReplicas(
         None if each.leader_id == NO_BROKER else each.leader_id,
         tuple(each.replica_nodes),
         tuple(each.isr_nodes),

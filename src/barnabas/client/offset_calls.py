@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.brokers import Brokers
 from barnabas.client.connection_pool import PATIENCE
-from barnabas.client.leaders import LeaderQuestion, ask_leaders
+from barnabas.client.leaders import LeaderRequests, ask_leaders
 from barnabas.kafka.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -74,7 +74,7 @@ def offsets_at(
     def request_of(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
         return offsets_request(dict.fromkeys(partitions, time), committed=committed)
 
-    return LeaderQuestion(brokers, leaders, leaders, request_of).ask().offsets
+    return LeaderRequests(brokers, leaders, leaders, request_of).ask().offsets
 
 
 def offsets_request(

@@ -46,12 +46,12 @@ class Overview:
         return sum(len(each.isr) < len(each.replicas) for topic in self.topics for each in topic.partitions)
 
 
-def look(admin: Admin, now: float, *, most_groups: int) -> Overview:
+def look(admin: Admin, now: float, *, max_groups: int) -> Overview:
     """Request the state of a cluster's brokers, topics and groups, and return it.
 
     Args:
         now: the time of the overview, in monotonic seconds.
-        most_groups: largest number of groups in the result. Each costs one request. Groups with members come
+        max_groups: largest number of groups in the result. Each costs one request. Groups with members come
             first. A group whose committed offsets the broker does not return is left out.
 
     Raises:
@@ -75,13 +75,13 @@ def look(admin: Admin, now: float, *, most_groups: int) -> Overview:
         sizes[place.topic] += size
     listed = sorted(admin.groups(), key=lambda group: (group.state in ("EMPTY", "Empty", "DEAD"), group))
     groups = {}
-    for group in listed[:most_groups]:
+    for group in listed[:max_groups]:
         try:
             committed = admin.group_offsets(group.group)
         except KafkaError:
             continue  # it has gone meanwhile, or its coordinator has
         groups[group.group] = _group(group.state, committed, latest)
-    return Overview(now, cluster, topics, ends, sizes, groups, max(0, len(listed) - most_groups))
+    return Overview(now, cluster, topics, ends, sizes, groups, max(0, len(listed) - max_groups))
 
 
 def _group(state: str, committed: dict[TopicPartition, int], latest: dict[TopicPartition, int]) -> Group:

@@ -10,7 +10,7 @@ from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.admin_types import GroupDescription, GroupMember
 from barnabas.client.brokers import Brokers, check
 from barnabas.client.connection import BrokerConnection, UnservedError
-from barnabas.client.leaders import LeaderQuestion, by_topic, leaders_of
+from barnabas.client.leaders import LeaderRequests, by_topic, leaders_of
 from barnabas.kafka.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -198,11 +198,11 @@ def in_flight(
         return DescribeSharePartitionsRequest(group_id=group, topics=topics)
 
     while rest:
-        answers = LeaderQuestion(brokers, rest, leaders, request_of).ask(deadline=deadline)
-        for partition in (*answers.refused, *answers.silent):
+        answers = LeaderRequests(brokers, rest, leaders, request_of).ask(deadline=deadline)
+        for partition in (*answers.error_codes, *answers.unanswered):
             rest.pop(partition, None)
             found.pop(partition, None)
-        for partition, each in answers.told.items():
+        for partition, each in answers.results.items():
             if each.start_offset >= 0:
                 batches = tuple(map(_state_batch, each.state_batches))
                 page = InFlight(each.start_offset, each.end_offset, batches)
@@ -212,8 +212,8 @@ def in_flight(
                 rest[partition] = each.next_offset
             else:
                 rest.pop(partition, None)
-        if not answers.told:
-            is_unserved = any(isinstance(error, UnservedError) for error in answers.silent.values())
+        if not answers.results:
+            is_unserved = any(isinstance(error, UnservedError) for error in answers.unanswered.values())
             return None if is_unserved and not found else found
     return found
 

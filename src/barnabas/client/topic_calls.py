@@ -22,13 +22,13 @@ from barnabas.kafka.protocol.messages.metadata import MetadataResponseTopic
 
 def list_topics(brokers: Brokers) -> list[str]:
     """Return the names of all topics, with internal ones, sorted."""
-    metadata = brokers.insist(lambda deadline: brokers.metadata(None, deadline))
+    metadata = brokers.retry(lambda deadline: brokers.metadata(None, deadline))
     return sorted(topic.name for topic in metadata.topics if topic.name is not None)
 
 
 def describe_topics(brokers: Brokers, names: Sequence[str]) -> list[TopicDescription]:
     """Return the topics in the order of `names`. Raises KafkaError if one does not exist."""
-    metadata = brokers.insist(lambda deadline: brokers.metadata(list(dict.fromkeys(names)), deadline))
+    metadata = brokers.retry(lambda deadline: brokers.metadata(list(dict.fromkeys(names)), deadline))
     found = {topic.name: topic for topic in metadata.topics}
     for name in names:
         check_topic(found[name].error_code, name)

@@ -18,7 +18,7 @@ _CREATION = 3.0
 _ANSWER_S = 5.0
 
 
-def not_a_name(topic: str) -> ClientError:
+def invalid_topic_name(topic: str) -> ClientError:
     """Return the error for a name that librdkafka does not accept: an empty or a very long one."""
     return ClientError(
         f"'{shown(topic)}' is not a valid topic name: use 1 to 249 ASCII letters and digits, '.', '_' and '-'"
@@ -42,7 +42,7 @@ def ensure_topic(producer: confluent_kafka.Producer, topic: str, servers: str) -
         try:
             metadata = ask(partial(producer.list_topics, topic, timeout=_ANSWER_S)).topics[topic]
         except RuntimeError:
-            raise not_a_name(topic) from None
+            raise invalid_topic_name(topic) from None
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() < -1:
                 raise explain_silence(servers, _ANSWER_S) from None

@@ -153,7 +153,7 @@ class Transactions:
                 ]
             return sorted(found)
 
-        return self._brokers.insist(attempt)
+        return self._brokers.retry(attempt)
 
     def describe(self, transactional_id: str) -> TransactionDescription:
         """Return the state of one transactional id.
@@ -188,10 +188,10 @@ class Transactions:
         Raises:
             KafkaError: a partition does not exist (UNKNOWN_TOPIC_OR_PARTITION).
         """
-        told = ask_leaders(self._brokers, partitions, producers_request, patience=PATIENCE)
+        results = ask_leaders(self._brokers, partitions, producers_request, patience=PATIENCE)
         return [
             _producer(partition, state)
-            for partition, result in told.items()
+            for partition, result in results.items()
             for state in result.active_producers
         ]
 
@@ -201,7 +201,7 @@ class Transactions:
         Topics that do not exist are left out.
         """
         names = sorted(topics) or None
-        metadata = self._brokers.insist(lambda deadline: self._brokers.metadata(names, deadline))
+        metadata = self._brokers.retry(lambda deadline: self._brokers.metadata(names, deadline))
         return list(leaders_of(metadata.topics))
 
     def hanging(

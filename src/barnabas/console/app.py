@@ -14,7 +14,7 @@ from aiohttp import web
 
 from barnabas.base.errors import BarnabasError, KafkaError
 from barnabas.base.text import logger_of, shown
-from barnabas.client.errors import AuthenticationError, ClientError, said
+from barnabas.client.errors import AuthenticationError, ClientError, error_text
 from barnabas.client.schemas.registered import SchemaError, SchemaNameError
 from barnabas.client.schemas.registry import RegistryError, RegistryRefused
 from barnabas.client.schemas.unfit import UnfitError
@@ -136,7 +136,7 @@ class Console:
             except web.HTTPException as error:
                 response = web.json_response({"error": error.reason}, status=error.status)
             except BarnabasError as error:
-                response = web.json_response(_told(error), status=_status(error))
+                response = web.json_response(_error_answer(error), status=_status(error))
         if not response.prepared:
             response.headers.update(HEADERS)
         return response
@@ -215,18 +215,18 @@ class Console:
             raise QueryError(f"the body has {lone}, half of a surrogate pair") from None
         made = await self._run(change, self._view, self._registry, wanted)
         command = made.command(self._view.servers)
-        told = {"command": command, "preview": made.preview, "done": False}
+        answer = {"command": command, "preview": made.preview, "done": False}
         if wanted.get("execute") is not True:
-            return web.json_response(told)
+            return web.json_response(answer)
         if not self._allow_writes:
             return web.json_response(
-                {**told, "error": "this console only reads: start it with --allow-writes"}, status=403
+                {**answer, "error": "this console only reads: start it with --allow-writes"}, status=403
             )
         logged = shown(made.command(self._view.servers, with_input=False))
         log.info("the console made a change: %s", logged)
         result = await self._run(made.carry_out)
         self._view.events.add(self._view.clock.now_ms(), logged)
-        return web.json_response({**told, "done": True, "result": result})
+        return web.json_response({**answer, "done": True, "result": result})
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
         return await self._static(request.match_info["name"], request)
@@ -245,9 +245,9 @@ class Console:
         self._view.close()
 
 
-def _told(error: BarnabasError) -> dict[str, Any]:
+def _error_answer(error: BarnabasError) -> dict[str, Any]:
     code = {"code": error.code.name} if isinstance(error, KafkaError) else {}
-    return {"error": said(error), **code}
+    return {"error": error_text(error), **code}
 
 
 def _status(error: BarnabasError) -> int:

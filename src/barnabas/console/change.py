@@ -9,7 +9,7 @@ from typing import Any
 from barnabas.console.pages.query import QueryError
 
 #: the fields of one change, as a page sends them
-Wanted = Mapping[str, Any]
+ChangeFields = Mapping[str, Any]
 
 
 class Change:
@@ -53,32 +53,32 @@ class Change:
         return " | ".join(map(shlex.join, commands))
 
 
-def text_of(wanted: Wanted, name: str) -> str:
+def text_of(fields: ChangeFields, name: str) -> str:
     """Return the text in the field `name` of a page's form.
 
     Raises QueryError if the field is missing, blank or not a text.
     """
-    value = wanted.get(name)
+    value = fields.get(name)
     if not isinstance(value, str) or not value.strip():
         raise QueryError(f"{name} is missing")
     return value
 
 
-def word_of(wanted: Wanted, name: str, allowed: Collection[str]) -> str:
+def word_of(fields: ChangeFields, name: str, allowed: Collection[str]) -> str:
     """Return the text in the field `name` of a page's form. Raises QueryError unless it is in `allowed`."""
-    value = text_of(wanted, name)
+    value = text_of(fields, name)
     if value not in allowed:
         raise QueryError(f"{name}={value[:40]}: write one of {', '.join(allowed)}")
     return value
 
 
-def number_of(wanted: Wanted, name: str, least: int, most: int) -> int | None:
+def number_of(fields: ChangeFields, name: str, least: int, most: int) -> int | None:
     """Return the number in the field `name` of a page's form; None if there is no such field.
 
     Raises:
         QueryError: the field is not a whole number from `least` to `most`.
     """
-    value = wanted.get(name)
+    value = fields.get(name)
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
@@ -86,10 +86,10 @@ def number_of(wanted: Wanted, name: str, least: int, most: int) -> int | None:
     return value
 
 
-def must_confirm(wanted: Wanted, name: str, why: str) -> None:
+def must_confirm(fields: ChangeFields, name: str, why: str) -> None:
     """Raise QueryError unless the field ``confirm`` of a page's form is `name`, the name of what is deleted.
 
     `why` is the consequence of the deletion, for the message.
     """
-    if wanted.get("confirm") != name:
+    if fields.get("confirm") != name:
         raise QueryError(f"confirm: type {name[:100]}; {why}")

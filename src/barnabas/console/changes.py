@@ -8,7 +8,7 @@ from barnabas.base.types import TopicPartition
 from barnabas.client.consumer_groups import offsets_of_groups
 from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.access_changes import create_rule, delete_rule, delete_user, set_password
-from barnabas.console.change import Change, Wanted, must_confirm, number_of, text_of
+from barnabas.console.change import Change, ChangeFields, must_confirm, number_of, text_of
 from barnabas.console.pages.query import QueryError
 from barnabas.console.pages.schemas import NO_REGISTRY
 from barnabas.console.schema_changes import delete_schema, register_schema, set_compatibility
@@ -20,10 +20,10 @@ from barnabas.console.view import ClusterView
 _LAST_MS = 253_402_300_799_999
 
 
-def change(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Change:
+def change(view: ClusterView, registry: Schemas | None, fields: ChangeFields) -> Change:
     """Return the change that a page requests, without making it.
 
-    `wanted` has the fields of a page's form. The field ``do`` is the kind of the change, such as
+    `fields` has the fields of a page's form. The field ``do`` is the kind of the change, such as
     "create-topic"; the other fields depend on the kind. `registry` is None if the console has no schema
     registry. A change of schemas then raises QueryError.
 
@@ -33,24 +33,24 @@ def change(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Chang
         KafkaError, ClientError, RegistryError: the cluster or the registry does not return data that the
             change needs.
     """
-    do = text_of(wanted, "do")
+    do = text_of(fields, "do")
     if do in _OF_SCHEMAS:
         if registry is None:
             raise QueryError(NO_REGISTRY)
-        return _OF_SCHEMAS[do](registry, wanted)
+        return _OF_SCHEMAS[do](registry, fields)
     if do == "produce":
-        return produce(view, registry, wanted)
+        return produce(view, registry, fields)
     make = _CHANGES.get(do)
     if make is None:
         raise QueryError(f"do={do[:40]}: write one of {', '.join([*_CHANGES, 'produce', *_OF_SCHEMAS])}")
-    return make(view, wanted)
+    return make(view, fields)
 
 
-def _create_topic(view: ClusterView, wanted: Wanted) -> Change:
-    name = text_of(wanted, "topic")
-    partitions = number_of(wanted, "partitions", 1, 100_000)
-    replicas = number_of(wanted, "replicas", 1, 2**15 - 1)
-    configs = wanted.get("configs") or {}
+def _create_topic(view: ClusterView, fields: ChangeFields) -> Change:
+    name = text_of(fields, "topic")
+    partitions = number_of(fields, "partitions", 1, 100_000)
+    replicas = number_of(fields, "replicas", 1, 2**15 - 1)
+    configs = fields.get("configs") or {}
     if not isinstance(configs, dict) or not all(isinstance(v, str) for v in configs.values()):
         raise QueryError("configs: write an object of texts")
     command = ["topics", "create", name]
@@ -66,14 +66,14 @@ def _create_topic(view: ClusterView, wanted: Wanted) -> Change:
     )
 
 
-def _delete_topic(view: ClusterView, wanted: Wanted) -> Change:
-    name = text_of(wanted, "topic")
-    must_confirm(wanted, name, "its records are deleted with the topic")
+def _delete_topic(view: ClusterView, fields: ChangeFields) -> Change:
+    name = text_of(fields, "topic")
+    must_confirm(fields, name, "its records are deleted with the topic")
     return Change(["topics", "delete", name], lambda: view.admin.delete_topic(name))
 
 
-def _add_partitions(view: ClusterView, wanted: Wanted) -> Change:
-    name, total = text_of(wanted, "topic"), number_of(wanted, "partitions", 1, 100_000)
+def _add_partitions(view: ClusterView, fields: ChangeFields) -> Change:
+    name, total = text_of(fields, "topic"), number_of(fields, "partitions", 1, 100_000)
     if total is None:
         raise QueryError("partitions: how many the topic is to have")
     return Change(
@@ -82,8 +82,8 @@ def _add_partitions(view: ClusterView, wanted: Wanted) -> Change:
     )
 
 
-def _set_config(view: ClusterView, wanted: Wanted) -> Change:
-    name, setting, value = text_of(wanted, "topic"), text_of(wanted, "setting"), wanted.get("value")
+def _set_config(view: ClusterView, fields: ChangeFields) -> Change:
+    name, setting, value = text_of(fields, "topic"), text_of(fields, "setting"), fields.get("value")
     if value is None:
         return Change(
             ["topics", "alter", name, "--delete-config", setting],
@@ -95,10 +95,10 @@ def _set_config(view: ClusterView, wanted: Wanted) -> Change:
     )
 
 
-def _reset_offsets(view: ClusterView, wanted: Wanted) -> Change:
-    group, topic = text_of(wanted, "group"), text_of(wanted, "topic")
-    to = text_of(wanted, "to")
-    numbers = _partitions(wanted)
+def _reset_offsets(view: ClusterView, fields: ChangeFields) -> Change:
+    group, topic = text_of(fields, "group"), text_of(fields, "topic")
+    to = text_of(fields, "to")
+    numbers = _partitions(fields)
     led = {
         p: leader for p, leader in view.leaders([topic]).items() if numbers is None or p.partition in numbers
     }
@@ -107,7 +107,7 @@ def _reset_offsets(view: ClusterView, wanted: Wanted) -> Change:
     is_share = view.admin.describe_group(group).type == "share"
     before = _starts(view, group) if is_share else offsets_of_groups(view.brokers, [group])[group]
     starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
-    after, option = _targets(view, wanted, to, led, before, starts, ends)
+    after, option = _targets(view, fields, to, led, before, starts, ends)
     after = {p: min(max(offset, starts[p]), ends[p]) for p, offset in after.items() if p in ends}
     where = topic if numbers is None else f"{topic}:{','.join(map(str, sorted(numbers)))}"
     return Change(
@@ -128,7 +128,7 @@ def _starts(view: ClusterView, group: str) -> dict[TopicPartition, int]:
 
 def _targets(
     view: ClusterView,
-    wanted: Wanted,
+    fields: ChangeFields,
     to: str,
     led: dict[TopicPartition, int],
     before: dict[TopicPartition, int],
@@ -139,7 +139,7 @@ def _targets(
         return starts, ["--to-earliest"]
     if to == "latest":
         return ends, ["--to-latest"]
-    at = number_of(wanted, "at", *((0, _LAST_MS) if to == "time" else (-(2**63), 2**63 - 1)))
+    at = number_of(fields, "at", *((0, _LAST_MS) if to == "time" else (-(2**63), 2**63 - 1)))
     if at is None:
         raise QueryError("at: write a whole number")
     if to == "offset":
@@ -156,12 +156,12 @@ def _targets(
     raise QueryError(f"to={to[:40]}: write earliest, latest, offset, shift or time")
 
 
-def _partitions(wanted: Wanted) -> list[int] | None:
+def _partitions(fields: ChangeFields) -> list[int] | None:
     """Return the field ``partitions`` of a page's form; None, for all partitions, if there is no such field.
 
     Raises QueryError if the field is not a list of whole numbers.
     """
-    numbers = wanted.get("partitions")
+    numbers = fields.get("partitions")
     if numbers is None:
         return None
     if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
@@ -169,7 +169,7 @@ def _partitions(wanted: Wanted) -> list[int] | None:
     return numbers
 
 
-_CHANGES: dict[str, Callable[[ClusterView, Wanted], Change]] = {
+_CHANGES: dict[str, Callable[[ClusterView, ChangeFields], Change]] = {
     "create-topic": _create_topic,
     "delete-topic": _delete_topic,
     "add-partitions": _add_partitions,
@@ -181,7 +181,7 @@ _CHANGES: dict[str, Callable[[ClusterView, Wanted], Change]] = {
     "create-rule": create_rule,
     "delete-rule": delete_rule,
 }
-_OF_SCHEMAS: dict[str, Callable[[Schemas, Wanted], Change]] = {
+_OF_SCHEMAS: dict[str, Callable[[Schemas, ChangeFields], Change]] = {
     "register-schema": register_schema,
     "set-compatibility": set_compatibility,
     "delete-schema": delete_schema,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from barnabas.base.errors import BarnabasError, ConfigError
 
 #: seconds that a broker may take; bytes that are read of its page; series in all
-_PATIENCE_S, _LARGEST_PAGE, _MOST_SERIES = 5.0, 64 << 20, 50_000
+_PATIENCE_S, _LARGEST_PAGE, _MAX_SERIES = 5.0, 64 << 20, 50_000
 
 _LINE = re.compile(r'barnabas_client_metric(_total)?\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\} (\S+)')
 _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
@@ -50,14 +50,14 @@ def check_urls(urls: Iterable[str]) -> None:
 def read_series(urls: Sequence[str]) -> tuple[list[Series], list[str]]:
     """Read brokers' metrics pages. Return the series of clients, and an error for each unreadable page.
 
-    The result has at most `_MOST_SERIES` series.
+    The result has at most `_MAX_SERIES` series.
     """
     found: list[Series] = []
     problems = []
     for url in urls:
         try:
             for series in parse_series(_lines(f"{url.rstrip('/').removesuffix('/metrics')}/metrics")):
-                if len(found) >= _MOST_SERIES:
+                if len(found) >= _MAX_SERIES:
                     break
                 found.append(series)
         except PageError as error:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 _KEPT, _NAMED = 100, 3
 
 
-class Seen(NamedTuple):
+class ClusterSnapshot(NamedTuple):
     """A snapshot of the cluster.
 
     `offline` and `under_replicated` have the names of partitions, such as ``orders-0``.
@@ -39,10 +39,10 @@ class Events:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._before: Seen | None = None
+        self._before: ClusterSnapshot | None = None
         self._events: deque[Event] = deque(maxlen=_KEPT)
 
-    def look(self, at_ms: int, seen: Seen) -> None:
+    def look(self, at_ms: int, seen: ClusterSnapshot) -> None:
         """Compare the snapshot `seen` with the snapshot of the last call. Add an event for each difference.
 
         The first call adds no event.
@@ -63,7 +63,7 @@ class Events:
             return list(self._events)
 
 
-def _changes(before: Seen, now: Seen) -> Iterator[str]:
+def _changes(before: ClusterSnapshot, now: ClusterSnapshot) -> Iterator[str]:
     for broker in sorted(before.brokers - now.brokers):
         yield f"broker {broker} has gone"
     for broker in sorted(now.brokers - before.brokers):
@@ -71,18 +71,18 @@ def _changes(before: Seen, now: Seen) -> Iterator[str]:
     # Apache Kafka (KRaft) names any broker as the controller, another each time.
     if before.controller != now.controller and before.controller not in now.brokers:
         yield f"broker {now.controller} is the controller, which was {before.controller}"
-    yield from _told(now.topics - before.topics, "was created", "were created")
-    yield from _told(before.topics - now.topics, "was deleted", "were deleted")
+    yield from _sentences(now.topics - before.topics, "was created", "were created")
+    yield from _sentences(before.topics - now.topics, "was deleted", "were deleted")
     for past, present, lost, back in (
         (before.offline, now.offline, "no leader", "a leader again"),
         (before.under_replicated, now.under_replicated, "replicas out of sync", "all replicas in sync again"),
     ):
-        yield from _told(present - past, f"has {lost}", f"have {lost}")
+        yield from _sentences(present - past, f"has {lost}", f"have {lost}")
         there = {name for name in past - present if name.rpartition("-")[0] in now.topics}
-        yield from _told(there, f"has {back}", f"have {back}")
+        yield from _sentences(there, f"has {back}", f"have {back}")
 
 
-def _told(names: Collection[str], one: str, several: str) -> Iterator[str]:
+def _sentences(names: Collection[str], one: str, several: str) -> Iterator[str]:
     if names:
         first = sorted(names, key=lambda name: (name.startswith("__"), name))[:_NAMED]  # users' topics first
         more = f" and {len(names) - len(first):,} more" if len(names) > len(first) else ""

@@ -13,9 +13,9 @@ from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
 from barnabas.client.consumer_groups import offsets_of_groups
-from barnabas.client.errors import ClientError, said
+from barnabas.client.errors import ClientError, error_text
 from barnabas.client.fetching import Chunk, fetch, next_offset, records_in
-from barnabas.client.leaders import LeaderQuestion, live_leaders
+from barnabas.client.leaders import LeaderRequests, live_leaders
 from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.client.share_groups import in_flight
 from barnabas.client.transactions import producers_request
@@ -34,9 +34,9 @@ _ONE_BY_ONE = 15
 _COUNTED = 4 * _ONE_BY_ONE
 #: the number of existing records that the first look shows
 _BEGIN_WITH = 40
-_MOST_PARTITIONS, _MOST_BYTES = 50, 128 << 10
+_MAX_PARTITIONS, _MAX_BYTES = 50, 128 << 10
 #: the most share groups, and the most ranges of their records in a partition, that a look has
-_MOST_SHARING, _MOST_RANGES = 5, 100
+_MAX_SHARING, _MAX_RANGES = 5, 100
 #: the most events that wait for a slow watcher
 _BEHIND = 8
 
@@ -72,7 +72,7 @@ class TopicReader:
         """
         metadata = self._view.metadata([self._topic])  # of a large cluster all of it is megabytes
         topic = found_in(metadata, self._topic)
-        partitions = sorted(topic.partitions, key=lambda p: int(p.partition_index))[:_MOST_PARTITIONS]
+        partitions = sorted(topic.partitions, key=lambda p: int(p.partition_index))[:_MAX_PARTITIONS]
         shown = {p.partition_index for p in partitions}
         led = {p: leader for p, leader in live_leaders([topic]).items() if p.partition in shown}
         if self._looks % _SLOWLY == 0:
@@ -111,7 +111,7 @@ class TopicReader:
         self._groups = [
             group for group, own in self._view.committed().items() if any(p.topic == self._topic for p in own)
         ][:20]
-        sharing = self._view.share_groups_of(self._topic)[:_MOST_SHARING]
+        sharing = self._view.share_groups_of(self._topic)[:_MAX_SHARING]
         self._sharing = {group: self._sharing.get(group, []) for group in sharing}
         if not self._positions:
             ends = offsets_at(brokers, led, LATEST)
@@ -123,7 +123,7 @@ class TopicReader:
         self._ensemble = self._view.ensemble()
 
     def _describe_producers(self, led: dict[TopicPartition, int]) -> list[dict[str, Any]]:
-        answers = LeaderQuestion(self._view.brokers, led, led, producers_request).ask()
+        answers = LeaderRequests(self._view.brokers, led, led, producers_request).ask()
         found = [
             {
                 "id": producer.producer_id,
@@ -133,7 +133,7 @@ class TopicReader:
                 if producer.current_txn_start_offset >= 0
                 else None,
             }
-            for partition, result in answers.told.items()
+            for partition, result in answers.results.items()
             for producer in result.active_producers
         ]
         return found[:200]
@@ -163,7 +163,7 @@ class TopicReader:
         """Return a share group's records in flight, by partition number.
 
         `led` has the partitions and their leaders. For each partition, the result has ``start`` (the start
-        offset), the numbers that `queue.counts` returns, and ``batches``: the last `_MOST_RANGES` ranges of
+        offset), the numbers that `queue.counts` returns, and ``batches``: the last `_MAX_RANGES` ranges of
         records. A range is [first offset, last offset, delivery state, deliveries, member].
 
         `members` is a list of member ids, to which the function adds new members. The member in a range is a
@@ -173,7 +173,7 @@ class TopicReader:
         shown = {}
         for place, records in described.items():
             batches = []
-            for batch in records.batches[-_MOST_RANGES:]:
+            for batch in records.batches[-_MAX_RANGES:]:
                 if batch.member is not None and batch.member not in members:
                     members.append(batch.member)
                 number = None if batch.member is None else members.index(batch.member) + 1
@@ -192,7 +192,7 @@ class TopicReader:
         chunks = self._ends(counted)
         self._counted &= {number for number, chunk in chunks.items() if self._is_busy(number, chunk)}
         shown = {number: leader for number, leader in leaders.items() if number not in self._counted}
-        return chunks | self._fetch(topic, shown, _MOST_BYTES)
+        return chunks | self._fetch(topic, shown, _MAX_BYTES)
 
     def _ends(self, leaders: dict[int, int]) -> dict[int, Chunk]:
         led = {TopicPartition(self._topic, number): leader for number, leader in leaders.items()}
@@ -200,12 +200,12 @@ class TopicReader:
         stable = offsets_at(self._view.brokers, led, LATEST, committed=True)
         return {p.partition: Chunk(-1, stable.get(p, -1), end, b"", ()) for p, end in ends.items()}
 
-    def _fetch(self, topic: Any, leaders: dict[int, int], most_bytes: int) -> dict[int, Chunk]:
+    def _fetch(self, topic: Any, leaders: dict[int, int], max_bytes: int) -> dict[int, Chunk]:
         chunks: dict[int, Chunk] = {}
         for leader in sorted(set(leaders.values())):
             wanted = {number: self._positions[number] for number in leaders if leaders[number] == leader}
             try:
-                chunks |= fetch(self._view.brokers, leader, topic, wanted, most_bytes)
+                chunks |= fetch(self._view.brokers, leader, topic, wanted, max_bytes)
             except (ClientError, KafkaError):
                 continue  # the next look asks the leader of then
         return chunks
@@ -272,7 +272,7 @@ def _refusal(error: BarnabasError) -> dict[str, Any]:
     """Return the event that reports an error. It has ``code`` only if the topic does not exist any more."""
     is_gone = isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {
-        "problem": said(error),
+        "problem": error_text(error),
         **({"code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name} if is_gone else {}),
     }
 

@@ -81,7 +81,7 @@ class Ages:
             return  # the next look asks the leader of then
 
     def _note(
-        self, brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int
+        self, brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], max_bytes: int
     ) -> set[int]:
         """Read the batches at the `wanted` offsets, and keep the timestamps of their first records.
 
@@ -90,10 +90,10 @@ class Ages:
         Args:
             topic: the topic in a MetadataResponse.
             wanted: offset by partition number.
-            most_bytes: largest number of bytes for each partition in the response.
+            max_bytes: largest number of bytes for each partition in the response.
         """
         found = set()
-        for number, chunk in fetch(brokers, leader, topic, wanted, most_bytes).items():
+        for number, chunk in fetch(brokers, leader, topic, wanted, max_bytes).items():
             for _, header in batches(chunk.data):
                 found.add(number)
                 if not header.record_count:

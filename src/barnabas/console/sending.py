@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from barnabas.client import Producer
 from barnabas.client.schemas.alone import encode_alone
 from barnabas.client.schemas.registered import find
-from barnabas.console.change import Change, Wanted, number_of, text_of
+from barnabas.console.change import Change, ChangeFields, number_of, text_of
 from barnabas.console.dead_letters import origin, sink_of, source_of, without_errors
 from barnabas.console.pages.query import QueryError
 from barnabas.console.pages.records import record_at
@@ -35,20 +35,20 @@ class _Part(NamedTuple):
     says: str | None = None
 
 
-def produce(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Change:
+def produce(view: ClusterView, registry: Schemas | None, fields: ChangeFields) -> Change:
     """Return the change that sends a new record.
 
-    `wanted` has fields of a page's form, such as ``topic``, ``key``, ``value``, ``headers``, ``partition``.
+    `fields` has fields of a page's form, such as ``topic``, ``key``, ``value``, ``headers``, ``partition``.
     Key and value are texts, or JSON that is encoded with a registered schema.
 
     Raises:
         QueryError: a field is missing or invalid.
         UnfitError, SchemaError, SchemaNameError, RegistryError: a part cannot be encoded with its schema.
     """
-    name = text_of(wanted, "topic")
-    value, key = (_part(registry, wanted, part) for part in ("value", "key"))
-    partition = number_of(wanted, "partition", 0, 2**31 - 1)
-    headers = wanted.get("headers") or []
+    name = text_of(fields, "topic")
+    value, key = (_part(registry, fields, part) for part in ("value", "key"))
+    partition = number_of(fields, "partition", 0, 2**31 - 1)
+    headers = fields.get("headers") or []
     if not isinstance(headers, list) or not all(
         isinstance(h, list) and len(h) == 2 and all(isinstance(part, str) for part in h) for h in headers
     ):
@@ -69,10 +69,10 @@ def produce(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Chan
     )
 
 
-def redrive(view: ClusterView, wanted: Wanted) -> Change:
+def redrive(view: ClusterView, fields: ChangeFields) -> Change:
     """Return the change that sends a dead letter again, to the topic that `origin` returns.
 
-    `wanted` has the fields ``topic``, ``partition`` and ``offset`` of the dead letter. Key, value and the
+    `fields` has the fields ``topic``, ``partition`` and ``offset`` of the dead letter. Key, value and the
     record's own headers do not change. If a share group's dead letter has only headers, the change sends the
     original record again.
 
@@ -80,9 +80,9 @@ def redrive(view: ClusterView, wanted: Wanted) -> Change:
         QueryError: a field is missing, there is no such record, or no topic to send it to.
         KafkaError, ClientError: the record cannot be read, or the topic to send it to does not exist.
     """
-    name = text_of(wanted, "topic")
-    partition = number_of(wanted, "partition", 0, 2**31 - 1)
-    offset = number_of(wanted, "offset", 0, 2**63 - 1)
+    name = text_of(fields, "topic")
+    partition = number_of(fields, "partition", 0, 2**31 - 1)
+    offset = number_of(fields, "offset", 0, 2**63 - 1)
     if partition is None or offset is None:
         raise QueryError("partition and offset: name the record")
     record = record_at(view, name, partition, offset)
@@ -119,8 +119,8 @@ def _send(view: ClusterView, topic: str, value: str | bytes | None, **more: Any)
     return {"topic": topic, "partition": sent[0].partition, "offset": sent[0].offset} if sent else {}
 
 
-def _part(registry: Schemas | None, wanted: Wanted, name: str) -> _Part:
-    text, schema, message = (wanted.get(field) for field in (name, f"{name}_schema", f"{name}_message"))
+def _part(registry: Schemas | None, fields: ChangeFields, name: str) -> _Part:
+    text, schema, message = (fields.get(field) for field in (name, f"{name}_schema", f"{name}_message"))
     if not isinstance(text, str | None):
         raise QueryError(f"{name}: write text, or null")
     if not isinstance(schema, str | None) or not isinstance(message, str | None):

@@ -13,7 +13,7 @@ from typing import Any
 from barnabas.client.json_bytes import bytes_to_json, in_base64
 
 #: the most characters of a key, value or header on the records page, and on the page of one record
-PREVIEW, MOST_SHOWN = 2048, 1 << 20
+PREVIEW, MAX_SHOWN = 2048, 1 << 20
 #: longer text is not parsed as JSON, in characters
 _LARGEST_JSON = 1 << 20
 #: characters of an added column
@@ -51,7 +51,7 @@ def shown(
     how: str = "auto",
     decode: Decode | None = None,
     masks: Masks = (),
-    most: int = MOST_SHOWN,
+    most: int = MAX_SHOWN,
 ) -> dict[str, Any]:
     """Convert the bytes of a key, a value or a header to JSON data for a page.
 

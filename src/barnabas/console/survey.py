@@ -202,19 +202,19 @@ class Survey:
 
 
 def note_sizes(
-    told: Mapping[int, Any], directories: dict[tuple[int, str], DirectoryTotals]
+    answers: Mapping[int, Any], directories: dict[tuple[int, str], DirectoryTotals]
 ) -> dict[TopicPartition, int]:
     """Return the bytes of each partition's largest replica.
 
     Add the numbers and bytes of replicas to `directories`, by broker and path.
 
     Args:
-        told: by broker, the log directories in a DescribeLogDirs response, or the text of an error, which is
-            ignored.
+        answers: by broker, the log directories in a DescribeLogDirs response, or the text of an error, which
+            is ignored.
         directories: the totals so far.
     """
     found: dict[TopicPartition, int] = {}
-    for broker, answered in told.items():
+    for broker, answered in answers.items():
         if isinstance(answered, str):
             continue
         for directory in answered:
@@ -232,12 +232,12 @@ def note_sizes(
     return found
 
 
-def rest(fresh_s: float, took_s: float, most_s: float) -> float:
+def rest(fresh_s: float, took_s: float, max_s: float) -> float:
     """Return for how many seconds pages share an answer that took `took_s` seconds: nine times `took_s`.
 
-    The result is at least `fresh_s`. It is at most `most_s`, unless `fresh_s` is more.
+    The result is at least `fresh_s`. It is at most `max_s`, unless `fresh_s` is more.
     """
-    return min(max(fresh_s, 9 * took_s), max(fresh_s, most_s))
+    return min(max(fresh_s, 9 * took_s), max(fresh_s, max_s))
 
 
 def _divided(topics: Sequence[Any]) -> Iterator[list[Any]]:

@@ -16,7 +16,7 @@ from barnabas.client import Admin
 from barnabas.client.brokers import Brokers
 from barnabas.client.connection_pool import PATIENCE
 from barnabas.client.consumer_groups import offsets_of_groups
-from barnabas.client.errors import ClientError, said
+from barnabas.client.errors import ClientError, error_text
 from barnabas.client.leaders import live_leaders
 from barnabas.client.offset_calls import LATEST, offsets_at
 from barnabas.client.repeated import Repeated
@@ -34,9 +34,9 @@ from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataR
 
 T = TypeVar("T")
 #: the most groups whose committed offsets are read for all pages
-MOST_GROUPS = 1000
+MAX_GROUPS = 1000
 #: the most share groups among which those of a topic are searched
-_MOST_SHARE_GROUPS = 50
+_MAX_SHARE_GROUPS = 50
 _LONGEST_REST_S, _LONGEST_METADATA_S = 30.0, 5.0
 #: seconds that the cluster has for an answer
 _TIMEOUT_S = 10.0
@@ -125,7 +125,7 @@ class ClusterView:
         return self.shared("groups", 1.0, self._listed_groups)
 
     def committed(self) -> dict[str, dict[TopicPartition, int]]:
-        """Return the committed offsets of the first `MOST_GROUPS` groups, by name of the group."""
+        """Return the committed offsets of the first `MAX_GROUPS` groups, by name of the group."""
         return self.shared("committed", 2.0, self._committed)
 
     def share_offsets(self, group: str) -> dict[TopicPartition, ShareOffset]:
@@ -139,11 +139,11 @@ class ClusterView:
         return self.shared(f"share offsets {group}", 2.0, ask)
 
     def share_groups_of(self, topic: str) -> list[str]:
-        """Return the share groups that read a topic, if they are among the first `_MOST_SHARE_GROUPS`."""
+        """Return the share groups that read a topic, if they are among the first `_MAX_SHARE_GROUPS`."""
         groups = [each.group_id for each in self.groups()[0] if each.group_type == "share"]
         return [
             group
-            for group in groups[:_MOST_SHARE_GROUPS]
+            for group in groups[:_MAX_SHARE_GROUPS]
             if any(place.topic == topic for place in self.share_offsets(group))
         ]
 
@@ -224,7 +224,7 @@ class ClusterView:
     def _listed_groups(self) -> tuple[list[Any], str | None]:
         responses, failures = self.brokers.ask_every(ListGroupsRequest())
         found = {group.group_id: group for response in responses.values() for group in response.groups}
-        problem = next((said(error) for error in failures.values()), None)
+        problem = next((error_text(error) for error in failures.values()), None)
         return [found[name] for name in sorted(found)], problem
 
     def _ensemble(self) -> list[str]:
@@ -236,7 +236,7 @@ class ClusterView:
         return [address for address in connect.partition("/")[0].split(",") if address]
 
     def _committed(self) -> dict[str, dict[TopicPartition, int]]:
-        groups = [group.group_id for group in self.groups()[0][:MOST_GROUPS]]
+        groups = [group.group_id for group in self.groups()[0][:MAX_GROUPS]]
         _, before = self._answers.get("committed", (0.0, {}))
         return offsets_of_groups(self.brokers, groups, before) if groups else {}
 
@@ -252,5 +252,5 @@ class ClusterView:
         request = DescribeLogDirsRequest(topics=self._described(topics))
         responses, failures = self.brokers.ask_every(request)
         return {broker: response.results for broker, response in responses.items()} | {
-            broker: said(error) for broker, error in failures.items()
+            broker: error_text(error) for broker, error in failures.items()
         }

@@ -33,7 +33,7 @@ _CONSTRAINT = "delta.constraints."
 #: Keys in the information of a commit with dead letters: the query, the batch, and the dead letters.
 _QUERY, _BATCH, _LETTERS = "barnabas.query", "barnabas.batch", "barnabas.deadLetters"
 #: The number of latest commits in which the sink searches for the dead letters of a written batch.
-_MOST_COMMITS = 1000
+_MAX_COMMITS = 1000
 
 
 class DeltaError(BarnabasError):
@@ -123,9 +123,9 @@ def _letters_of(table: DeltaTable, query: str, number: int) -> bytes:
     """Return the dead letters in the commit of batch `number` of `query`.
 
     The result has the format of `DeadLetters.made_of`. Return empty bytes if the commit has none, or is not
-    among the table's latest `_MOST_COMMITS` commits.
+    among the table's latest `_MAX_COMMITS` commits.
     """
-    for commit in table.history(_MOST_COMMITS):
+    for commit in table.history(_MAX_COMMITS):
         if (commit.get(_QUERY), commit.get(_BATCH)) == (query, str(number)):
             return b64decode(commit[_LETTERS])
     return b""

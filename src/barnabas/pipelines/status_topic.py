@@ -3,7 +3,7 @@
 The topic is compacted. The key of a record is the pipeline's name, and its value is a JSON object. The object
 has the fields of `PipelineStatus`, ``version`` (1), and ``every_s``: the longest time between two records of
 a running pipeline. A value of NULL means that the pipeline was reset. To keep records small, each query has
-at most `MOST_PARTITIONS` partitions, those with the largest lag. The field ``lag`` counts all partitions.
+at most `MAX_PARTITIONS` partitions, those with the largest lag. The field ``lag`` counts all partitions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import NewTopic
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client.topic_check import not_a_name
+from barnabas.client.topic_check import invalid_topic_name
 from barnabas.pipelines.status import PipelineStatus, QueryStatus
 from barnabas.spark.clients import (
     connection_settings,
@@ -39,7 +39,7 @@ VERSION = 1
 EVERY_S = 5.0
 #: a pipeline that has not written for so long, though it should be running, is silent, in seconds
 SILENT_S = 3 * EVERY_S
-MOST_PARTITIONS = 100
+MAX_PARTITIONS = 100
 
 #: timeouts in seconds: to create the topic, to write the last record, to read the topic
 _CREATE_S = 30.0
@@ -74,7 +74,7 @@ def from_value(value: bytes) -> PipelineStatus:
 
 
 def _shortened(query: QueryStatus) -> QueryStatus:
-    furthest = sorted(query.partitions, key=lambda each: -each.lag)[:MOST_PARTITIONS]
+    furthest = sorted(query.partitions, key=lambda each: -each.lag)[:MAX_PARTITIONS]
     return replace(query, partitions=sorted(furthest, key=lambda each: (each.topic, each.partition)))
 
 
@@ -204,7 +204,7 @@ def _newest(consumer: Consumer, topic: str) -> dict[str, bytes]:
     try:
         known = consumer.list_topics(topic, timeout=_READ_S).topics[topic]
     except RuntimeError:
-        raise not_a_name(topic) from None
+        raise invalid_topic_name(topic) from None
     if known.error is not None:
         cure = "set status_topic in pipeline(...) and run it, or name another topic with --topic"
         raise BarnabasError(f"topic {topic}: {known.error.str()}; {cure}")

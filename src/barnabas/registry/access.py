@@ -50,7 +50,7 @@ LOGIN_S = 60.0
 RULES_S = 5.0
 #: characters of user and password together, at most
 _LONGEST = 1_000
-_MOST_LOGINS = 1_000
+_MAX_LOGINS = 1_000
 _TIMEOUT_S = 10.0
 #: logins that are tried at the same time, at most; others wait
 _AT_ONCE = 4
@@ -165,7 +165,7 @@ class ClusterAccess:
                 logger.warning("a login of %r cannot be checked: %s", user[:100], error)
                 raise RegistryError(503, "no broker answers: the login cannot be checked") from None
             return  # an earlier login stays valid while no broker can be asked
-        if len(self._logins) >= _MOST_LOGINS:
+        if len(self._logins) >= _MAX_LOGINS:
             self._logins.clear()
         self._logins[known] = _Login(user, now + LOGIN_S)
 

@@ -57,8 +57,8 @@ class Admission:
                 ``maxBytesPerTrigger``.
         """
         end = available if most is None else limit_to(most, start, available)
-        most_bytes = self._options.max_bytes_per_trigger
-        if most_bytes is None or not (known := sizes()):
+        max_bytes = self._options.max_bytes_per_trigger
+        if max_bytes is None or not (known := sizes()):
             return end
         usual = sum(known.values()) / len(known)  # of partitions whose size is not known
-        return limit_to(most_bytes, start, end, lambda tp: known.get(tp, usual))
+        return limit_to(max_bytes, start, end, lambda tp: known.get(tp, usual))

@@ -16,7 +16,7 @@ from barnabas.spark.open_ranges import gone, report_data_loss
 from barnabas.spark.option_values import invalid_option
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.plan import Plan
-from barnabas.spark.pushdown import Wanted, wanted_by
+from barnabas.spark.pushdown import PushedFilters, wanted_by
 from barnabas.spark.ranges import OffsetRange, Offsets, Task
 from barnabas.spark.worker_heap import count_use
 
@@ -30,7 +30,7 @@ class TopicReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._wanted = Wanted()
+        self._wanted = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks for the records between the start and the end offsets."""

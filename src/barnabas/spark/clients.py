@@ -55,10 +55,10 @@ TRANSACTION_DEFAULTS: Settings = {
 }
 
 #: largest max.in.flight.requests.per.connection of an idempotent producer
-_MOST_IN_FLIGHT = 5
+_MAX_IN_FLIGHT = 5
 
 #: Number of checked sets of settings that the process remembers.
-_MOST_CHECKED = 16
+_MAX_CHECKED = 16
 
 _kept: dict[tuple[Callable[[Settings], Any], frozenset[tuple[str, object]]], Any] = {}
 
@@ -135,7 +135,7 @@ def check_producer_settings(settings: Settings) -> None:
     _check_producer(frozenset(settings.items()))
 
 
-@functools.lru_cache(maxsize=_MOST_CHECKED)
+@functools.lru_cache(maxsize=_MAX_CHECKED)
 def _check_producer(settings: frozenset[tuple[str, str | bool | int]]) -> None:
     _create(Producer, dict(settings))
 
@@ -159,7 +159,7 @@ def _rules_idempotence_out(given: Mapping[str, str]) -> bool:
     acks = given.get("acks", given.get("request.required.acks", "all"))
     retries = given.get("retries", given.get("message.send.max.retries", "1"))
     in_flight = given.get("max.in.flight.requests.per.connection", given.get("max.in.flight", "1"))
-    too_many = in_flight.isdecimal() and int(in_flight) > _MOST_IN_FLIGHT
+    too_many = in_flight.isdecimal() and int(in_flight) > _MAX_IN_FLIGHT
     return acks not in ("all", "-1") or retries == "0" or too_many
 
 

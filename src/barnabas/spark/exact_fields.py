@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, DecimalType, TimestampType
 
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 
 #: Units of epoch times, by the short names of option `time_unit`.
 TIME_UNITS = ("ms", "us", "ns")
@@ -30,7 +30,7 @@ UNIT_OF_TYPE = {
 def parsed_type(declared: DataType) -> DataType:
     """Return the type with which Spark parses a field of type `declared`: for a decimal, a wider one."""
     if isinstance(declared, DecimalType):
-        return DecimalType(_MOST_DIGITS, _MOST_DIGITS - (declared.precision - declared.scale))
+        return DecimalType(_MAX_DIGITS, _MAX_DIGITS - (declared.precision - declared.scale))
     return declared
 
 

@@ -292,8 +292,8 @@ class BatchProducer:
         if code != 0:
             raise KafkaException(KafkaError(code))
         try:
-            (told,) = found.contents.topics[: found.contents.topic_count]
-            return [each.id for each in told.partitions[: told.partition_count] if each.leader >= 0]
+            (described,) = found.contents.topics[: found.contents.topic_count]
+            return [each.id for each in described.partitions[: described.partition_count] if each.leader >= 0]
         finally:
             _metadata_destroy(found)
 

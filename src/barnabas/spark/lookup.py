@@ -20,7 +20,7 @@ from barnabas.base.types import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicPartition
 from barnabas.client.consumer_groups import commit_offsets
 from barnabas.client.errors import AuthenticationError, ClientError
 from barnabas.client.lag import lag_of
-from barnabas.client.leaders import LeaderAnswers, LeaderQuestion
+from barnabas.client.leaders import LeaderRequests, LeaderResponses
 from barnabas.client.offset_calls import offsets_request
 from barnabas.kafka.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.spark.clients import consumer_settings, new_consumer
@@ -83,7 +83,7 @@ class OffsetLookup:
         self._timeout_s = min(settings.timeout_s, _TIMEOUT_S)
         self._topics: Mapping[str, Topic] = {}  # by what was looked up last
         self._partitions: tuple[Mapping[str, Topic], list[TopicPartition]] | None = None
-        self._latest: tuple[Mapping[str, Topic], list[TopicPartition], LeaderQuestion] | None = None
+        self._latest: tuple[Mapping[str, Topic], list[TopicPartition], LeaderRequests] | None = None
         self._group = str(client["group.id"])
         # librdkafka's consumer waits for a coordinator that hangs when the group has long had another one
         self._brokers = new_brokers(client, _TIMEOUT_S)
@@ -210,7 +210,7 @@ class OffsetLookup:
             self._latest = topics, chosen, self._question(dict.fromkeys(chosen, LATEST))
         question = self._latest[2]
         answers = self._ask(question)
-        if answers.refused or answers.silent:
+        if answers.error_codes or answers.unanswered:
             return self._ask_again(dict.fromkeys(chosen, LATEST), answers)
         return answers.offsets
 
@@ -311,9 +311,11 @@ class OffsetLookup:
         if not wanted:
             return {}
         answers = self._ask(self._question(wanted))
-        return self._ask_again(wanted, answers) if answers.refused or answers.silent else answers.offsets
+        return (
+            self._ask_again(wanted, answers) if answers.error_codes or answers.unanswered else answers.offsets
+        )
 
-    def _ask_again(self, wanted: Offsets, answers: LeaderAnswers) -> Offsets:
+    def _ask_again(self, wanted: Offsets, answers: LeaderResponses) -> Offsets:
         """Repeat ListOffsets for the partitions of `wanted` that have no offset in `answers`.
 
         Return the offsets of all partitions of `wanted`. Raises BarnabasError if a leader rejects the
@@ -333,14 +335,14 @@ class OffsetLookup:
             found |= answers.offsets
         return found
 
-    def _check(self, answers: LeaderAnswers, attempt: int, *, is_last: bool) -> None:
+    def _check(self, answers: LeaderResponses, attempt: int, *, is_last: bool) -> None:
         """Raise BarnabasError for errors in `answers` that a further attempt cannot mend.
 
         `attempt` is the number of this attempt, from 1. Before attempt `_ATTEMPTS`, a missing partition is
         not an error, because a new partition may appear. With `is_last`, any error in `answers` raises.
         """
         refused = {}
-        for tp, error in answers.refused.items():
+        for tp, error in answers.error_codes.items():
             waits = attempt < _ATTEMPTS if error in _NO_SUCH_PARTITION else error in _PASSING
             if is_last or not waits:
                 refused[tp] = error
@@ -348,10 +350,10 @@ class OffsetLookup:
             reasons = "; ".join(f"{tp}: {error.doc}" for tp, error in refused.items())
             raise BarnabasError(f"cannot look up offsets of {reasons}")
         if is_last:
-            for failure in answers.silent.values():
+            for failure in answers.unanswered.values():
                 raise self._unreachable(failure)
 
-    def _question(self, wanted: Offsets) -> LeaderQuestion:
+    def _question(self, wanted: Offsets) -> LeaderRequests:
         unknown = {tp.topic for tp in wanted if tp.topic not in self._topics}
         if unknown:
             known = self._topics
@@ -365,9 +367,9 @@ class OffsetLookup:
         def request_of(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
             return offsets_request({tp: wanted[tp] for tp in partitions}, committed=self._read_committed)
 
-        return LeaderQuestion(self._brokers, wanted, leaders, request_of)
+        return LeaderRequests(self._brokers, wanted, leaders, request_of)
 
-    def _ask(self, question: LeaderQuestion) -> LeaderAnswers:
+    def _ask(self, question: LeaderRequests) -> LeaderResponses:
         try:
             return question.ask(deadline=time.monotonic() + self._timeout_s)
         except AuthenticationError as error:

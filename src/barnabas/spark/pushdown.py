@@ -28,7 +28,7 @@ _EVERY_OFFSET = range(2**63)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PushedFilters:
     """The partitions, topics, offsets and times that the filters select; None means all.
 
     `not_before` is the earliest timestamp, in milliseconds since 1970.
@@ -51,9 +51,9 @@ class Wanted:
         return min(max(offset, self.offsets.start), self.offsets.stop)
 
 
-def wanted_by(filters: Iterable[Filter]) -> Wanted:
+def wanted_by(filters: Iterable[Filter]) -> PushedFilters:
     """Return what to read: at least all records that pass all of `filters`."""
-    wanted = Wanted()
+    wanted = PushedFilters()
     for each in filters:
         column = getattr(each, "attribute", ())
         if column == ("offset",):

@@ -156,8 +156,8 @@ class RecordSink:
             records, size = self._recent.popleft()
             self._recent_records -= records
             self._recent_bytes -= size
-        most_records = min(self._max_records, self._window.records)
-        return held >= most_records or self._recent_bytes >= min(self._max_bytes, self._window.bytes)
+        max_records = min(self._max_records, self._window.records)
+        return held >= max_records or self._recent_bytes >= min(self._max_bytes, self._window.bytes)
 
     def _serve(self, call: Callable[..., None], *timeout: int) -> None:
         try:

@@ -38,14 +38,14 @@ def spread(cluster):
     """Move every partition from the old broker to the new ones, and wait for the end."""
     moves = Moves(cluster.bootstrap_servers)
     targets = {}
-    for number, (partition, holders) in enumerate(sorted(moves.holders().items())):
+    for number, (partition, holders) in enumerate(sorted(moves.replicas_of().items())):
         newcomer = NEW[number % len(NEW)]
         targets[partition] = [newcomer if broker == OLD else broker for broker in holders.replicas]
     refused = moves.reassign(targets)
     assert refused == {}
-    eventually(lambda: not moves.under_way())
+    eventually(lambda: not moves.reassignments())
     cluster.wait_in_sync()
-    assert all(OLD not in holders.replicas for holders in moves.holders().values())
+    assert all(OLD not in holders.replicas for holders in moves.replicas_of().values())
 
 
 def shrink(cluster):
@@ -127,10 +127,10 @@ def test_what_was_deleted_and_compacted_is_so_when_a_broker_that_came_later_lead
     shrink(cluster)
     moves = Moves(cluster.bootstrap_servers)
     led = [TopicPartition(topic, 0) for topic in ("pruned", "latest")]
-    held = moves.holders(["pruned", "latest"])
+    held = moves.replicas_of(["pruned", "latest"])
     moves.reassign({place: sorted(held[place].replicas, reverse=True) for place in led})
     moves.elect(led)
-    eventually(lambda: all(moves.holders()[place].leader in NEW for place in led))
+    eventually(lambda: all(moves.replicas_of()[place].leader in NEW for place in led))
     assert [record.number for record in stored_in(cluster, "pruned")[0]] == list(range(250, 300))
     last = {record.key: record.number for record in stored_in(cluster, "latest")[0]}
     assert last == {str(key): 290 + key for key in range(10)}
@@ -150,9 +150,9 @@ def test_a_topic_that_was_made_anew_is_not_mixed_with_the_log_of_a_broker_that_h
     moves = Moves(cluster.bootstrap_servers)
     partition = TopicPartition("t", 0)
     moves.reassign({partition: [OLD, *NEW]})
-    eventually(lambda: not moves.under_way())
+    eventually(lambda: not moves.reassignments())
     moves.elect([partition])
-    eventually(lambda: moves.holders(["t"])[partition].leader == OLD)
+    eventually(lambda: moves.replicas_of(["t"])[partition].leader == OLD)
     assert [record.text for record in cluster.consume("t", 1)] == ["new"]
 
 

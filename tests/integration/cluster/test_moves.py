@@ -108,7 +108,7 @@ def test_a_partition_moves_under_load_and_nothing_is_lost(barnabas_cluster, tmp_
         run(cluster, "topics", "reassign", "execute", plan, "--wait")
         load.go_on()
     assert load.errors == []
-    held = moves.holders(["t"])
+    held = moves.replicas_of(["t"])
     assert held[TopicPartition("t", 0)].replicas == (4, 2, 3)
     assert held[TopicPartition("t", 0)].leader == 4
     assert held[TopicPartition("t", 1)].replicas == (4, 1, 2)
@@ -128,7 +128,7 @@ def test_a_broker_is_drained_under_load_and_stopped(barnabas_cluster):
         cluster.stop(2)
         load.go_on()
     assert load.errors == []
-    assert all(2 not in each.replicas for each in Moves(cluster.bootstrap_servers).holders().values())
+    assert all(2 not in each.replicas for each in Moves(cluster.bootstrap_servers).replicas_of().values())
     assert sorted(read(cluster, "t", len(load.acknowledged))) == sorted(load.acknowledged)
 
 
@@ -142,12 +142,12 @@ def test_a_move_is_cancelled_and_the_new_replica_is_dropped(barnabas_cluster, tm
     cluster.partition(newcomer, start)  # what is sent between them waits, so the move does not end
     target = (newcomer, *start[1:])
     assert moves.reassign({TopicPartition("t", 0): target}) == {}
-    assert moves.under_way()[TopicPartition("t", 0)].target == target
+    assert moves.reassignments()[TopicPartition("t", 0)].target == target
     reached = ("--bootstrap-server", cluster.address_of(start[0]))
     assert "moving" in run(cluster, "topics", "reassign", "verify", _plan(tmp_path, target), *reached, code=1)
     run(cluster, "topics", "reassign", "cancel", "--all", *reached)
-    assert moves.under_way() == {}
-    assert set(moves.holders(["t"])[TopicPartition("t", 0)].replicas) == set(start)
+    assert moves.reassignments() == {}
+    assert set(moves.replicas_of(["t"])[TopicPartition("t", 0)].replicas) == set(start)
     cluster.heal()
     cluster.wait_in_sync("t")
 
@@ -161,7 +161,7 @@ def test_the_throttle_of_a_broker_that_has_died_is_lifted(barnabas_cluster, tmp_
     plan = _plan(tmp_path, others)
     run(cluster, "topics", "reassign", "execute", plan, "--throttle", 1_000_000)
     moves = Moves(cluster.bootstrap_servers)
-    wait_until(lambda: not moves.under_way())
+    wait_until(lambda: not moves.reassignments())
 
     def rates():
         values = Admin(cluster.address_of(victim)).configs("broker", str(victim))
@@ -207,9 +207,9 @@ def test_a_move_goes_on_when_a_broker_dies_meanwhile(barnabas_cluster, victim):
         cluster.kill(dies)
         load.go_on()
         cluster.restart(dies)
-        wait_until(lambda: not moves.under_way())
+        wait_until(lambda: not moves.reassignments())
         load.go_on()
     assert load.errors == []
-    assert list(moves.holders(["t"])[TopicPartition("t", 0)].replicas) == target
+    assert list(moves.replicas_of(["t"])[TopicPartition("t", 0)].replicas) == target
     cluster.wait_in_sync("t")
     assert sorted(read(cluster, "t", len(load.acknowledged))) == sorted(load.acknowledged)

@@ -54,7 +54,7 @@ def test_a_partition_moves_and_accepted_records_stay_so_and_rejected_ones_have_o
             break
     consumer.close()
     assert has_moved
-    wait_until(lambda: moves.holders(["t"])[TopicPartition("t", 0)].leader == 2)
+    wait_until(lambda: moves.replicas_of(["t"])[TopicPartition("t", 0)].leader == 2)
     assert settled == {b"%d" % number for number in range(RECORDS)}
     letters = cluster.consume("dlq.t", RECORDS // 5, timeout=PATIENCE)
     offsets = Counter(dict(letter.headers)["__dlq.errors.offset"] for letter in letters)

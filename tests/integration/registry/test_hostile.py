@@ -24,7 +24,7 @@ from tests.integration.registry.hostile_requests import cases, world
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 
 LONGEST_TURN_S = 0.1
-MOST_HELD = 64 << 20
+MAX_HELD = 64 << 20
 #: one in so many runs always, all in `make hostile`
 SAMPLE = 11
 
@@ -153,7 +153,7 @@ def test_a_hostile_request_holds_up_nobody(registry, case):
         assert answer["error_code"] // (1 if answer["error_code"] < 1000 else 100) == status
         assert 0 < len(answer["message"]) < 3_000
     assert registry.longest.seconds <= LONGEST_TURN_S, registry.longest
-    assert _memory() - before <= MOST_HELD
+    assert _memory() - before <= MAX_HELD
 
 
 def test_requests_that_come_all_at_once_hold_up_nobody(registry):

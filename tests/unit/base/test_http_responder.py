@@ -159,7 +159,7 @@ def test_a_silent_client_is_told_so_and_closed(monkeypatch):
 
 
 def test_no_more_connections_than_allowed(monkeypatch):
-    monkeypatch.setattr(responding, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(responding, "MAX_CONNECTIONS", 2)
 
     async def scenario(ask, port):
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
@@ -191,7 +191,7 @@ def test_an_error_before_the_first_piece_is_told(caplog):
 
 def test_a_client_that_does_not_read_is_cut_off_and_frees_its_place(monkeypatch):
     monkeypatch.setattr(responding, "ANSWER_SECONDS", 0.2)
-    monkeypatch.setattr(responding, "MOST_LONG", 1)
+    monkeypatch.setattr(responding, "MAX_LONG", 1)
 
     async def endless():
         while True:

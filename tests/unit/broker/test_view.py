@@ -68,7 +68,7 @@ def test_each_registration_sets_the_broker_epoch() -> None:
         await registration.register()
         first = view.broker_epoch
         assert first == registration.epoch != NOT_REGISTERED
-        registration.give_up()
+        registration.request_new_epoch()
         await registration.register()
         assert view.broker_epoch == registration.epoch > first
         await registration.stop()

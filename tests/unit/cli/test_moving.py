@@ -9,7 +9,7 @@ import pytest
 from barnabas.base.types import TopicPartition
 from barnabas.cli import moving
 from barnabas.client import move_throttle
-from barnabas.client.moves import Holders, Move
+from barnabas.client.moves import Move, PartitionReplicas
 
 ORDERS = ("orders", 0)
 
@@ -24,8 +24,10 @@ def copies_of(monkeypatch):
         cluster = SimpleNamespace(
             brokers=None,
             cluster=lambda: SimpleNamespace(nodes=[]),
-            under_way=lambda: under_way,
-            holders=lambda topics: {each: Holders(1, held, (1,)) for each, held in replicas.items()},
+            reassignments=lambda: under_way,
+            replicas_of=lambda topics: {
+                each: PartitionReplicas(1, held, (1,)) for each, held in replicas.items()
+            },
         )
         plan = {TopicPartition(*partition): target for partition, target in plan.items()}
         moving.throttle_plan(cluster, plan, 5_000)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from barnabas.console.events import Events, Seen
+from barnabas.console.events import ClusterSnapshot, Events
 
 
 def seen(brokers=(1, 2, 3), controller=1, topics=("a", "b"), offline=(), under_replicated=()):
     sets = (topics, offline, under_replicated)
-    return Seen(frozenset(brokers), controller, *(frozenset(each) for each in sets))
+    return ClusterSnapshot(frozenset(brokers), controller, *(frozenset(each) for each in sets))
 
 
 def told(*looks):

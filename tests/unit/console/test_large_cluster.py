@@ -13,7 +13,7 @@ from barnabas.console.pages.groups import groups
 from barnabas.console.pages.overview import overview
 from barnabas.console.pages.topics import topics
 from barnabas.console.survey import AT_ONCE
-from barnabas.console.view import MOST_GROUPS
+from barnabas.console.view import MAX_GROUPS
 
 
 def test_the_overview_of_a_large_cluster_waits_for_no_survey_of_all_partitions(view_of):
@@ -55,8 +55,8 @@ def test_a_page_of_groups_asks_where_the_partitions_end_that_they_read(view_of):
     cluster = Cluster(topics=3000, groups=2000)
     told = groups(view_of(cluster), {"page": "40"})
     assert [row["lag"] for row in told["groups"]] == [7] * 50
-    assert cluster.partitions["OffsetFetch"] == MOST_GROUPS + 50
-    assert cluster.partitions["ListOffsets"] == MOST_GROUPS + 50
+    assert cluster.partitions["OffsetFetch"] == MAX_GROUPS + 50
+    assert cluster.partitions["ListOffsets"] == MAX_GROUPS + 50
 
 
 def test_a_small_cluster_is_asked_at_once_and_then_not_before_the_answer_is_old(view_of):

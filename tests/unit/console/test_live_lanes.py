@@ -15,7 +15,7 @@ from barnabas.kafka.records.builder import encode_batch
 
 
 class Log:
-    """One partition. A fetch returns batches of at most `most_bytes`, but at least
+    """One partition. A fetch returns batches of at most `max_bytes`, but at least
     one batch, as a broker does.
     """
 
@@ -111,7 +111,7 @@ def offsets(lane):
 
 
 def test_two_large_records_between_two_looks_are_two_cells(log, look):
-    large = bytes(live._MOST_BYTES - 1000)
+    large = bytes(live._MAX_BYTES - 1000)
     log.append(large)
     log.append(large)
     lanes = [look(), look()]

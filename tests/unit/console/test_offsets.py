@@ -37,6 +37,6 @@ def test_a_group_whose_coordinator_does_not_answer_keeps_its_offsets():
 
 
 def test_what_takes_long_is_asked_for_less_often_but_not_never():
-    assert rest(1.0, took_s=0.01, most_s=30.0) == 1.0
-    assert rest(1.0, took_s=2.0, most_s=30.0) == 18.0
-    assert rest(1.0, took_s=100.0, most_s=30.0) == 30.0
+    assert rest(1.0, took_s=0.01, max_s=30.0) == 1.0
+    assert rest(1.0, took_s=2.0, max_s=30.0) == 18.0
+    assert rest(1.0, took_s=100.0, max_s=30.0) == 30.0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.console.shown import MOST_SHOWN, compared, masked, shown, visible
+from barnabas.console.shown import MAX_SHOWN, compared, masked, shown, visible
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_what_a_schema_says_comes_first():
 
 @pytest.mark.parametrize("how", ["auto", "text", "hex", "json"])
 def test_long_values_are_cut_and_say_so(how):
-    told = shown(b"x" * (MOST_SHOWN + 1), how)
-    assert told["cut"] and len(told["text"]) <= MOST_SHOWN and told["bytes"] == MOST_SHOWN + 1
+    told = shown(b"x" * (MAX_SHOWN + 1), how)
+    assert told["cut"] and len(told["text"]) <= MAX_SHOWN and told["bytes"] == MAX_SHOWN + 1
 
 
 def test_deep_json_is_shown_as_text_or_said_to_be_too_deep():

@@ -19,12 +19,12 @@ class SlowProducer:
 
     def __init__(self) -> None:
         self.held: deque[int] = deque()
-        self.most_bytes = self.most_records = 0
+        self.max_bytes = self.max_records = 0
 
     def produce(self, topic: str, messages: MessageTable) -> None:
         self.held.extend(map(int, messages["len"]))
-        self.most_bytes = max(self.most_bytes, sum(self.held))
-        self.most_records = max(self.most_records, len(self.held))
+        self.max_bytes = max(self.max_bytes, sum(self.held))
+        self.max_records = max(self.max_records, len(self.held))
 
     def poll(self, milliseconds: int) -> None:
         if milliseconds:
@@ -63,7 +63,7 @@ def test_large_records_after_many_small_ones_are_held_back_by_their_own_size(pro
         producer.held.clear()  # acknowledged
     for _ in range(50):
         writing.send(values(10_000), "t")
-    assert 50_000 < producer.most_bytes <= 64 * 1024 + 10_000
+    assert 50_000 < producer.max_bytes <= 64 * 1024 + 10_000
 
 
 def test_small_records_after_large_ones_are_held_back_by_their_number(producer: SlowProducer) -> None:
@@ -72,23 +72,23 @@ def test_small_records_after_large_ones_are_held_back_by_their_number(producer: 
         writing.send(values(10_000), "t")
     for _ in range(200):
         writing.send(values(1), "t")
-    assert producer.most_records == 50
+    assert producer.max_records == 50
 
 
 def test_a_number_of_0_is_no_limit(producer: SlowProducer) -> None:
     writing = sink(messages="0")
     for _ in range(3):
         writing.send(values(1), "t")
-    assert producer.most_records == 3
+    assert producer.max_records == 3
 
 
 def test_a_bulk_write_is_held_back_to_what_the_partitions_take(producer: SlowProducer) -> None:
     writing = sink()
     for _ in range(10):
         writing.send(values(1_000, 10_000), "t")
-    assert 2_000_000 < producer.most_bytes <= 3_000_000 + 250_000
+    assert 2_000_000 < producer.max_bytes <= 3_000_000 + 250_000
     writing.flush()
-    producer.most_bytes = 0
+    producer.max_bytes = 0
     for _ in range(10):
         writing.send(values(1_000, 400), "t")
-    assert producer.most_bytes == 4_000_000, "small tables are sent at once"
+    assert producer.max_bytes == 4_000_000, "small tables are sent at once"

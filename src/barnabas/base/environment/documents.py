@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from barnabas.base.errors import BarnabasError
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 class DocumentError(BarnabasError):
@@ -52,17 +52,17 @@ def read_document(url: str) -> bytes:
     try:
         if parts.scheme == "file":
             with Path(unquote(parts.path)).open("rb") as file:
-                found = file.read(_MOST_BYTES + 1)
+                found = file.read(_MAX_BYTES + 1)
         else:
             # Importing Python's HTTP client takes a twentieth of a broker's start, and few brokers need it.
             from barnabas.base.environment.download import download
 
-            found = download(url, _MOST_BYTES + 1)
+            found = download(url, _MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         cause = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
         raise DocumentError(f"it cannot be read: {cause}") from None
-    if len(found) > _MOST_BYTES:
-        raise DocumentError(f"it is longer than {_MOST_BYTES} bytes")
+    if len(found) > _MAX_BYTES:
+        raise DocumentError(f"it is longer than {_MAX_BYTES} bytes")
     return found
 
 

@@ -26,8 +26,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def download(url: str, most_bytes: int) -> bytes:
-    """Return the first `most_bytes` bytes at an http:// or https:// address.
+def download(url: str, max_bytes: int) -> bytes:
+    """Return the first `max_bytes` bytes at an http:// or https:// address.
 
     For https, a proxy from the environment variables is used. Redirections are not followed.
 
@@ -44,7 +44,7 @@ def download(url: str, most_bytes: int) -> bytes:
     request = urllib.request.Request(url, headers={"Accept": "application/json"})
     try:
         with opener.open(request, timeout=_PATIENCE_S) as response:
-            found: bytes = response.read(most_bytes)
+            found: bytes = response.read(max_bytes)
     except HTTPException as error:
         raise OSError(f"{type(error).__name__}: {error}") from None
     return found

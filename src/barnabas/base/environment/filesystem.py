@@ -133,7 +133,7 @@ class FileSystem(Protocol):
         """Return the volume of a folder. Raises OSError if the system does not report it."""
         ...
 
-    def most_open_files(self) -> int | None:
+    def max_open_files(self) -> int | None:
         """Return the limit of this process's open files and connections; None without a limit."""
         ...
 

@@ -135,5 +135,5 @@ class OsFileSystem:
         found = shutil.disk_usage(path)
         return Volume(found.total, found.free)
 
-    def most_open_files(self) -> int | None:
+    def max_open_files(self) -> int | None:
         return limits.open_files()

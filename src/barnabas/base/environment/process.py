@@ -20,7 +20,7 @@ class ProcessUse(NamedTuple):
     virtual: int | None = None
     #: open file descriptors, and the limit
     open_files: int | None = None
-    most_files: int | None = None
+    max_files: int | None = None
     #: its start, in seconds since the epoch
     started: float | None = None
     #: bytes read from and written to disks
@@ -40,7 +40,7 @@ def thread_seconds() -> float:
 
 def process_use() -> ProcessUse:
     """Return the resources that this process has used. With 1,000 open files the call takes a millisecond."""
-    use = ProcessUse(time.process_time(), limits.memory_held(), most_files=limits.open_files())
+    use = ProcessUse(time.process_time(), limits.memory_held(), max_files=limits.open_files())
     with contextlib.suppress(OSError, ValueError, IndexError):
         virtual = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * limits.PAGE_SIZE
         open_files = sum(1 for _ in Path("/proc/self/fd").iterdir()) - 1

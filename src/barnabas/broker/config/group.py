@@ -100,7 +100,7 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
         A limit can have changed after a value was stored. A value outside the limits becomes the nearest
         limit. The second result has one description for each value that was changed.
         """
-        changed, told = {}, []
+        changed, notes = {}, []
         for name in LIMITED:
             if name not in self.given:
                 continue
@@ -109,12 +109,12 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
             if effective != value:
                 limit = low_name if effective == low else high_name
                 changed[name] = str(effective)
-                told.append(f"{name}={value} counts as {effective} ({limit})")
+                notes.append(f"{name}={value} counts as {effective} ({limit})")
         if not changed:
-            return self, told
+            return self, notes
         own, *others = self.layers
         layers = [own._replace(texts={**own.texts, **changed}), *others]
-        return type(self).from_layers(layers, {**self.given, **changed}), told
+        return type(self).from_layers(layers, {**self.given, **changed}), notes
 
     def check_limits(self, broker: BrokerConfig) -> None:
         """Check the effective values: those of the group, or else the broker's defaults.

@@ -12,7 +12,7 @@ from barnabas.broker.metadata.store import Create, Delete, Operation, Set
 from barnabas.kafka.security.acls import AclBinding, AclEntry, AclFilter, Acls, ResourcePattern
 
 #: the most rules of one resource pattern: one node of the store contains them
-MOST_RULES = 5000
+MAX_RULES = 5000
 #: how many resource patterns are checked in one turn of the event loop
 _AT_ONCE = 500
 
@@ -27,7 +27,7 @@ class AclControl:
         """Create ACLs. Return the rejected ones with their errors.
 
         For each resource pattern, all ACLs are created or none. An ACL that exists already is not rejected.
-        The error is INVALID_REQUEST if the pattern would have more than `MOST_RULES` ACLs. If the write of a
+        The error is INVALID_REQUEST if the pattern would have more than `MAX_RULES` ACLs. If the write of a
         pattern fails, its ACLs have the error of this write.
 
         Raises:
@@ -43,10 +43,10 @@ class AclControl:
             writes: dict[ResourcePattern, list[Operation]] = {}
             errors: dict[ResourcePattern, KafkaError] = {}
             for resource, entries in wanted.items():
-                if len(entries) > MOST_RULES:
+                if len(entries) > MAX_RULES:
                     errors[resource] = KafkaError(
                         ErrorCode.INVALID_REQUEST,
-                        f"{resource.type.name} '{resource.name}' has more than {MOST_RULES} rules",
+                        f"{resource.type.name} '{resource.name}' has more than {MAX_RULES} rules",
                     )
                 elif len(entries) > len(_entries(acls, resource)):
                     writes[resource] = _write(acls, resource, entries)

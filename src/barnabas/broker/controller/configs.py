@@ -42,7 +42,7 @@ _KERBEROS_RULES = "sasl.kerberos.principal.to.local.rules"
 #: settings that a broker's next start may be unable to use
 _OF_KERBEROS = frozenset({_KERBEROS_RULES, "sasl.kerberos.service.name"})
 #: the most client-metrics resources: each client is compared with all of them
-_MOST_CLIENT_METRICS = 100
+_MAX_CLIENT_METRICS = 100
 
 
 class ResourceType(IntEnum):
@@ -366,7 +366,7 @@ class ConfigControl:
         if resource.type == ResourceType.CLIENT_METRICS:
             check_client_metrics_name(resource.name)
             texts = image.client_metrics.get(resource.name, {})
-            if not texts and len(image.client_metrics) >= _MOST_CLIENT_METRICS:
+            if not texts and len(image.client_metrics) >= _MAX_CLIENT_METRICS:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
                     f"there are {len(image.client_metrics)} client-metrics resources: delete one first",

@@ -260,7 +260,7 @@ class Controller:
         """
         await self.registration.update(is_isolated=True)
         with contextlib.suppress(StoreError):
-            await self._election.give_up()
+            await self._election.resign()
 
     def _may_run(self) -> bool:
         """Whether this broker may become the controller.
@@ -277,7 +277,7 @@ class Controller:
 
         The present broker epoch then becomes invalid.
         """
-        self.registration.give_up()
+        self.registration.request_new_epoch()
         self._begin_join()
 
     async def leave(self, patience: float) -> None:
@@ -396,7 +396,7 @@ class Controller:
             elected_at = self._view.clock.monotonic()
             log.info("broker %d is the controller, in epoch %d", self._broker.id, self._writes.epoch)
         if not self.active and not self._may_run():
-            await self._election.give_up()  # `_step_down` failed if the store could not be reached then
+            await self._election.resign()  # `_step_down` failed if the store could not be reached then
         if self._writes.is_controller:
             await self.configs.settle_min_isr()
             self.partitions.begin()

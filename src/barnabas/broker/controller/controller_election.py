@@ -49,7 +49,7 @@ class ControllerElection:
         self._writes = writes
         self._loader = loader
 
-    async def give_up(self) -> None:
+    async def resign(self) -> None:
         """Resign, and delete this session's node ``/controller``, so that another broker can be elected.
 
         Raises:

@@ -11,7 +11,7 @@ from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
 from barnabas.broker.controller.eligibility import eligibility_of, incomplete_replicas
 from barnabas.broker.controller.partition_changes import candidates, elect_preferred, elect_uncleanly
-from barnabas.broker.controller.replica_logs import Ask, Reach, reaches
+from barnabas.broker.controller.replica_logs import Ask, LogEnd, log_ends
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
@@ -19,7 +19,7 @@ from barnabas.broker.metadata.store import Operation
 
 log = logger_of(__name__)
 
-Reaches: TypeAlias = dict[TopicPartition, dict[BrokerId, Reach]]
+LogEnds: TypeAlias = dict[TopicPartition, dict[BrokerId, LogEnd]]
 
 
 class ElectionType(IntEnum):
@@ -63,9 +63,9 @@ class ElectionControl:
         await self._caught_up()
         self._writes.require_controller()
         asked = await self._writes.settled()
-        told: Reaches = {}
+        ends: LogEnds = {}
         if kind is ElectionType.UNCLEAN:
-            told = await reaches(self._ask, asked, _leaderless(asked, partitions))
+            ends = await log_ends(self._ask, asked, _leaderless(asked, partitions))
         async with self._writes.answering() as image:
             self._writes.require_controller()
             incomplete = incomplete_replicas(image)
@@ -78,8 +78,8 @@ class ElectionControl:
                         elected = _preferred(state, image)
                     else:
                         still = {
-                            broker: reach
-                            for broker, reach in told.get(partition, {}).items()
+                            broker: end
+                            for broker, end in ends.get(partition, {}).items()
                             if _is_the_same(image, asked, broker)
                         }
                         elected = _unclean(state, still, incomplete.get(partition, frozenset()))
@@ -164,13 +164,13 @@ def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
 
 
 def _unclean(
-    state: PartitionState, told: Mapping[BrokerId, Reach], incomplete: frozenset[BrokerId]
+    state: PartitionState, ends: Mapping[BrokerId, LogEnd], incomplete: frozenset[BrokerId]
 ) -> PartitionState:
     """Return the state after an unclean election of the candidate whose log reaches furthest.
 
     Args:
         state: present state of the partition.
-        told: last epoch and end of each candidate's log.
+        ends: last epoch and end of each candidate's log.
         incomplete: replicas with missing records. Such a replica is elected only if its log reaches further
             than the logs of all complete candidates.
 
@@ -180,6 +180,6 @@ def _unclean(
     """
     if state.leader != NO_BROKER:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
-    if not told:
+    if not ends:
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
-    return elect_uncleanly(state, max(told, key=lambda broker: (told[broker], broker not in incomplete)))
+    return elect_uncleanly(state, max(ends, key=lambda broker: (ends[broker], broker not in incomplete)))

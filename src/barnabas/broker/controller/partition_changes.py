@@ -162,7 +162,7 @@ def candidates(
     return tuple(replica for replica in state.replicas if replica in electable)
 
 
-def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[BrokerId, ...]:
+def awaited_replicas(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[BrokerId, ...]:
     """Return the brokers for which a partition without a leader waits, if it allows no loss of records.
 
     - If the ISR or the ELR has members, return all their members. Each of them certainly has all records, so
@@ -193,7 +193,7 @@ def elect_uncleanly(state: PartitionState, leader: BrokerId) -> PartitionState:
     )
 
 
-def elect_furthest(state: PartitionState, leader: BrokerId, min_isr: int) -> PartitionState:
+def elect_longest_log(state: PartitionState, leader: BrokerId, min_isr: int) -> PartitionState:
     """Return the state after the unclean election of `leader`. Other members stay in the last known ELR.
 
     The caller ensures that the leader's log reaches at least as far as the log of each of these members. The
@@ -217,7 +217,7 @@ def elect_preferred(state: PartitionState, electable: frozenset[BrokerId]) -> Pa
     return state._replace(leader=preferred, leader_epoch=state.leader_epoch + 1)
 
 
-def depart(
+def leave_isr(
     state: PartitionState, replica: BrokerId, min_isr: int, electable: frozenset[BrokerId]
 ) -> PartitionState | None:
     """Return the state without a replica that requests to leave the ISR.
@@ -238,7 +238,7 @@ def depart(
     return after._replace(leader=leader, leader_epoch=state.leader_epoch + 1)
 
 
-def alter(
+def alter_isr(
     state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int, *, is_recovering: bool = False
 ) -> PartitionState:
     """Return the state with the ISR that its leader proposes (KIP-497), in the order of the replicas.

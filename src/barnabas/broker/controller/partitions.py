@@ -15,10 +15,10 @@ from barnabas.broker.controller.eligibility import eligibility_of, incomplete_re
 from barnabas.broker.controller.failed_dirs import FailedDirs
 from barnabas.broker.controller.partition_changes import (
     Eligibility,
-    alter,
+    alter_isr,
     candidates,
-    depart,
     elect_uncleanly,
+    leave_isr,
     settle,
 )
 from barnabas.broker.controller.registration import check_registered
@@ -319,9 +319,9 @@ class PartitionControl:
         isr = tuple(broker for broker, _ in proposal.isr)
         after: PartitionState | None
         if leader in isr:
-            after = alter(state, isr, min_isr, is_recovering=proposal.is_recovering)
+            after = alter_isr(state, isr, min_isr, is_recovering=proposal.is_recovering)
         else:
-            after = depart(state, leader, min_isr, eligibility_of(image).electable)
+            after = leave_isr(state, leader, min_isr, eligibility_of(image).electable)
         if after is None:
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "no other replica in sync can lead now")
         return Change(partition, state, after)

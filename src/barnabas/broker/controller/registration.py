@@ -68,7 +68,7 @@ class Registration:
         #: the session that has the node
         self._session_id = 0
         #: whether the epoch counts no more: the next registration has another one
-        self.is_given_up = False
+        self.needs_new_epoch = False
         self._announcing: set[asyncio.Task[None]] = set()
 
     @property
@@ -90,12 +90,12 @@ class Registration:
         if epoch == self._broker.epoch:
             self._clean_epoch = epoch
 
-    def give_up(self) -> None:
+    def request_new_epoch(self) -> None:
         """Make the next call of `register` create a new node, which gives the broker a new broker epoch.
 
         After that, the controller removes this broker from all ISRs, and elects other leaders where it can.
         """
-        self.is_given_up = True
+        self.needs_new_epoch = True
 
     async def register(self) -> bool:
         """Create the registration node, or update the node that this session has created.
@@ -106,7 +106,7 @@ class Registration:
             NodeExistsError: a live broker has this broker's id.
             StoreUnavailableError: the metadata store is closed, or has failed for good.
         """
-        if self.is_given_up:
+        if self.needs_new_epoch:
             await self._withdraw()
         patience = _SESSIONS_WAITED_OUT * self._store.session_timeout
         node = await claim(self._store, self._path, self._data, patience=patience)
@@ -114,7 +114,7 @@ class Registration:
         if is_new:
             self._broker = self._broker._replace(epoch=node.created, previous_epoch=self._clean_epoch)
             self._view.broker_epoch = node.created
-            self.is_given_up = False
+            self.needs_new_epoch = False
         self._session_id = node.owner
         return is_new
 
@@ -141,7 +141,7 @@ class Registration:
         await stop_tasks(*self._announcing)
 
     async def _withdraw(self) -> None:
-        """After `give_up`, delete the old registration node, if this session still owns it."""
+        """After `request_new_epoch`, delete the old registration node, if this session still owns it."""
         node = await self._store.exists(self._path)
         if node is not None and node.owner == self._store.session_id and node.created == self._broker.epoch:
             with contextlib.suppress(NoNodeError):
@@ -153,7 +153,7 @@ class Registration:
 
     def _data(self) -> bytes:
         broker = self._broker
-        is_another = self.is_given_up or self._store.session_id != self._session_id
+        is_another = self.needs_new_epoch or self._store.session_id != self._session_id
         if is_another:  # what it follows is known now
             broker = broker._replace(previous_epoch=self._clean_epoch)
         return znodes.encode_broker(broker, self._registered_ms)

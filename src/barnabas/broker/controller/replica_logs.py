@@ -27,7 +27,7 @@ Ask: TypeAlias = Callable[[BrokerId, Request], Awaitable[Any]]
 _AT_ONCE = 500
 
 
-class Reach(NamedTuple):
+class LogEnd(NamedTuple):
     """The end of a log.
 
     Of two logs, the one with the higher last epoch reaches further. If their last epochs are equal, it is the
@@ -38,9 +38,9 @@ class Reach(NamedTuple):
     end: Offset
 
 
-async def reaches(
+async def log_ends(
     ask: Ask, image: ClusterImage, wanted: Mapping[TopicPartition, Iterable[BrokerId]]
-) -> dict[TopicPartition, dict[BrokerId, Reach]]:
+) -> dict[TopicPartition, dict[BrokerId, LogEnd]]:
     """Ask the `wanted` brokers of each partition for the ends of their logs.
 
     Return the ends by partition and broker. The result lacks brokers that do not answer, that answer with an
@@ -50,14 +50,14 @@ async def reaches(
     for partition, brokers in wanted.items():
         for broker in brokers:
             by_broker.setdefault(broker, []).append(partition)
-    found: dict[TopicPartition, dict[BrokerId, Reach]] = {}
+    found: dict[TopicPartition, dict[BrokerId, LogEnd]] = {}
     answers = await asyncio.gather(
         *(_of_broker(ask, image, broker, partitions) for broker, partitions in sorted(by_broker.items()))
     )
     for broker, answer in zip(sorted(by_broker), answers, strict=True):
         for partition, info in answer.items():
             if info.error_code == ErrorCode.NONE:
-                reach = Reach(info.last_written_leader_epoch, info.log_end_offset)
+                reach = LogEnd(info.last_written_leader_epoch, info.log_end_offset)
                 found.setdefault(partition, {})[broker] = reach
     return found
 

@@ -10,7 +10,7 @@ from random import Random
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.broker.controller.writes import ControllerWrites
-from barnabas.broker.logins.delegation_tokens import MOST_RENEWERS, MOST_TOKENS, DelegationToken, TokenKeys
+from barnabas.broker.logins.delegation_tokens import MAX_RENEWERS, MAX_TOKENS, DelegationToken, TokenKeys
 from barnabas.broker.metadata import token_nodes
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.metadata.store import Create, Delete, Set
@@ -72,15 +72,15 @@ class TokenControl:
                 NOT_CONTROLLER or KAFKA_STORAGE_ERROR, as in `ControllerWrites.write`.
         """
         self.keys()
-        if len(renewers) > MOST_RENEWERS:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a token has at most {MOST_RENEWERS} renewers")
+        if len(renewers) > MAX_RENEWERS:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a token has at most {MAX_RENEWERS} renewers")
         for each in (owner, *renewers):
             if not (each.kind and each.name) or len(str(each).encode()) > _LONGEST_NAME:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"a principal has 1 to {_LONGEST_NAME} bytes")
         async with self._writes.answering() as image:
-            if len(image.delegation_tokens) >= MOST_TOKENS:
+            if len(image.delegation_tokens) >= MAX_TOKENS:
                 raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION, f"there are {MOST_TOKENS} delegation tokens: expire some"
+                    ErrorCode.POLICY_VIOLATION, f"there are {MAX_TOKENS} delegation tokens: expire some"
                 )
             config = self._view.config
             now_ms = self._view.clock.now_ms()

@@ -11,8 +11,13 @@ from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
 from barnabas.broker.controller.eligibility import eligibility_of, incomplete_replicas
-from barnabas.broker.controller.partition_changes import awaited, candidates, elect_furthest, elect_uncleanly
-from barnabas.broker.controller.replica_logs import Ask, Reach, reaches
+from barnabas.broker.controller.partition_changes import (
+    awaited_replicas,
+    candidates,
+    elect_longest_log,
+    elect_uncleanly,
+)
+from barnabas.broker.controller.replica_logs import Ask, LogEnd, log_ends
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
@@ -61,7 +66,7 @@ class UncleanElections:
         self._news = asyncio.Event()
         self._electing: asyncio.Task[None] | None = None
         #: awaited brokers and their numbers of partitions, as logged last
-        self._told: dict[tuple[BrokerId, ...], int] = {}
+        self._reported: dict[tuple[BrokerId, ...], int] = {}
 
     def begin(self) -> None:
         """Start a background task that elects leaders for partitions without one, where that is possible now.
@@ -84,31 +89,31 @@ class UncleanElections:
         wanted = self._wanted(image)
         if not wanted:
             return
-        found = await reaches(self._ask, image, wanted)
+        found = await log_ends(self._ask, image, wanted)
         async with self._writes.deciding() as now:
             self._writes.require_controller()
             still = self._wanted(now)
-            elected: dict[TopicPartition, Reach] = {}
+            elected: dict[TopicPartition, LogEnd] = {}
             changes: dict[TopicPartition, tuple[PartitionState, PartitionState]] = {}
             for partition in still:
                 state = now.partition(partition)
-                told = found.get(partition, {})
+                ends = found.get(partition, {})
                 if state is None or state != image.partition(partition):
                     continue
                 is_unclean = self._is_unclean(now, partition)
-                if not is_unclean and not told.keys() >= set(state.last_known_elr):
+                if not is_unclean and not ends.keys() >= set(state.last_known_elr):
                     continue
-                told = {broker: told[broker] for broker in still[partition] if broker in told}
-                if any(now.brokers[broker].epoch != image.brokers[broker].epoch for broker in told):
+                ends = {broker: ends[broker] for broker in still[partition] if broker in ends}
+                if any(now.brokers[broker].epoch != image.brokers[broker].epoch for broker in ends):
                     continue  # it may reach less far than it did
-                if told:
-                    leader = max(told, key=lambda broker: told[broker])
-                    elected[partition] = told[leader]
+                if ends:
+                    leader = max(ends, key=lambda broker: ends[broker])
+                    elected[partition] = ends[leader]
                     changes[partition] = (
                         state,
                         elect_uncleanly(state, leader)
                         if is_unclean
-                        else elect_furthest(state, leader, self._min_isr(now, partition)),
+                        else elect_longest_log(state, leader, self._min_isr(now, partition)),
                     )
             await self._writes.write_batches(
                 [self._writes.state_change(partition, *change) for partition, change in changes.items()]
@@ -173,11 +178,11 @@ class UncleanElections:
                 partition = TopicPartition(name, number)
                 if state.leader == NO_BROKER and not self._is_unclean(image, partition):
                     complete = electable - incomplete.get(partition, frozenset())
-                    waiting.setdefault(awaited(state, complete), []).append(partition)
+                    waiting.setdefault(awaited_replicas(state, complete), []).append(partition)
         waiting.pop((), None)
-        told, self._told = self._told, {brokers: len(each) for brokers, each in waiting.items()}
+        before, self._reported = self._reported, {brokers: len(each) for brokers, each in waiting.items()}
         for brokers, partitions in waiting.items():
-            if told.get(brokers) != len(partitions):
+            if before.get(brokers) != len(partitions):
                 log.warning(
                     "%d partitions have no leader and wait for %s, which may have committed records that "
                     "no other replica has: %s%s. If the missing replicas are lost permanently, `barnabas "
@@ -196,7 +201,7 @@ class UncleanElections:
 
 
 def _report(
-    elected: Mapping[TopicPartition, Reach], leaders: Mapping[TopicPartition, BrokerId], *, is_unclean: bool
+    elected: Mapping[TopicPartition, LogEnd], leaders: Mapping[TopicPartition, BrokerId], *, is_unclean: bool
 ) -> None:
     if not elected:
         return

@@ -30,7 +30,7 @@ from barnabas.broker.metadata.store import (
 K = TypeVar("K")
 
 #: transactions written at once
-_MOST_ON_THEIR_WAY = 4
+_MAX_ON_THEIR_WAY = 4
 
 
 class ControllerWrites:
@@ -182,7 +182,7 @@ class ControllerWrites:
         on_their_way: deque[asyncio.Future[list[int]]] = deque()
         try:
             for batch in batches(operations):
-                if len(on_their_way) == _MOST_ON_THEIR_WAY:
+                if len(on_their_way) == _MAX_ON_THEIR_WAY:
                     versions += await on_their_way.popleft()
                 on_their_way.append(asyncio.ensure_future(self.write(batch)))
                 await asyncio.sleep(0)

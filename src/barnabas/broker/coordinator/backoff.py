@@ -25,7 +25,7 @@ def backoff_ms(failures: int) -> int:
     return min(FIRST_MS << min(max(failures, 1) - 1, 16), LONGEST_MS)
 
 
-class Complaints:
+class LimitedWarnings:
     """Logs at most one warning of each kind in a minute.
 
     If it has dropped warnings of a kind, the next warning of this kind has their number. The object keeps

@@ -103,7 +103,7 @@ class ShardContext(Generic[S]):
     #: returns the leader epoch in which this broker coordinates the partition
     epoch: Callable[[], LeaderEpoch]
     #: returns the size of the largest batch that can be appended, in bytes
-    most_bytes: Callable[[], int]
+    max_bytes: Callable[[], int]
     #: runs an internal operation of the shard under the lock of its key
     write: Callable[[str, Operation[S, Any]], None]
     #: returns the offset of the next record. While an operation runs, its first record will get this offset

@@ -36,7 +36,7 @@ class InternalLog(Protocol):
                 committed later, and the log accepts no other append in this epoch.
         """
 
-    def most_bytes(self, partition: int) -> int:
+    def max_bytes(self, partition: int) -> int:
         """Return the size of the largest batch that can be appended, in bytes.
 
         Raises:

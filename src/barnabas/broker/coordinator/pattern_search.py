@@ -17,7 +17,7 @@ from barnabas.base.environment.process import thread_seconds
 from barnabas.broker.config.patterns import compiled
 
 #: the most CPU time of one search, in seconds
-MOST_SECONDS = 5.0
+MAX_SECONDS = 5.0
 #: The most steps in one slice on the event loop. A step is one instruction of the compiled expression for one
 #: character. It takes ten nanoseconds at most.
 _STEPS_A_TURN = 200_000
@@ -28,7 +28,7 @@ _NAMES = 1000
 
 
 class CostlyPatternError(Exception):
-    """A search was stopped because it took more CPU time than `MOST_SECONDS`."""
+    """A search was stopped because it took more CPU time than `MAX_SECONDS`."""
 
 
 class PatternSearch:
@@ -42,7 +42,7 @@ class PatternSearch:
 
         Raises:
             ValueError: the pattern is not valid in RE2.
-            CostlyPatternError: the search takes more than `MOST_SECONDS` of CPU time.
+            CostlyPatternError: the search takes more than `MAX_SECONDS` of CPU time.
         """
         expression = compiled(pattern)
         size: int = expression.programsize
@@ -57,8 +57,8 @@ class PatternSearch:
             matching, seconds = await self._thread.run(_match, expression.fullmatch, some)
             found += matching
             spent += seconds
-            if spent > MOST_SECONDS:
-                raise CostlyPatternError(f"it takes more than {MOST_SECONDS:g} seconds to match all names")
+            if spent > MAX_SECONDS:
+                raise CostlyPatternError(f"it takes more than {MAX_SECONDS:g} seconds to match all names")
         return found
 
     def stop(self) -> None:

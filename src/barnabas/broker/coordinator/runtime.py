@@ -45,7 +45,7 @@ from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerIdentity
 from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable, resolve
-from barnabas.broker.coordinator.backoff import Complaints
+from barnabas.broker.coordinator.backoff import LimitedWarnings
 from barnabas.broker.coordinator.contract import Operation, Result, S, Shard, ShardContext
 from barnabas.broker.coordinator.keyed_lock import KeyedLock
 from barnabas.broker.coordinator.loading import Extends, InternalLog, load
@@ -133,7 +133,7 @@ class CoordinatorRuntime(Generic[S]):
         self._extends = extends
         self._compression = compression
         self._slots: dict[int, _Slot[S]] = {}
-        self._complaints = Complaints(logger)
+        self._warnings = LimitedWarnings(logger)
         #: loads one partition at a time: each turn of the loop reads one piece
         self._load_turn = asyncio.Lock()
 
@@ -301,7 +301,7 @@ class CoordinatorRuntime(Generic[S]):
         Without this limit, a partition that accepts no appends would cause a line for each operation.
         """
         code = error.code if isinstance(error, KafkaError) else type(error)
-        self._complaints.warn(
+        self._warnings.warn(
             (partition, code), "%s-%d: an operation on %r failed: %s", self._name, partition, key, error
         )
 
@@ -310,9 +310,9 @@ class CoordinatorRuntime(Generic[S]):
             if self._slots.get(partition) is slot:  # else the shard was unloaded
                 self.write_unattended(partition, key, operation)
 
-        def most_bytes() -> int:
+        def max_bytes() -> int:
             try:
-                return self._log.most_bytes(partition)
+                return self._log.max_bytes(partition)
             except KafkaError as error:
                 raise _coordinator_error(error) from error
 
@@ -323,7 +323,7 @@ class CoordinatorRuntime(Generic[S]):
                 raise _coordinator_error(error) from error
 
         return self._make_shard(
-            ShardContext(partition, self._clock, slot.timers, lambda: slot.epoch, most_bytes, write, log_end)
+            ShardContext(partition, self._clock, slot.timers, lambda: slot.epoch, max_bytes, write, log_end)
         )
 
     async def _load(self, partition: int, slot: _Slot[S], start: Offset, end: Offset) -> None:

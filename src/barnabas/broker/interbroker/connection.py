@@ -53,7 +53,7 @@ class EncodedRequest(Protocol):
         """Return the response in a frame; None for a response that the general codec must decode."""
 
 
-class Unanswered:
+class PendingRequest:
     """A request that was sent and has no response yet."""
 
     __slots__ = ("decode", "header", "on_answer", "size")
@@ -97,7 +97,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
         self._ids = itertools.count(1)
-        self._unanswered: deque[Unanswered] = deque()
+        self._unanswered: deque[PendingRequest] = deque()
         self._reason: Exception | None = None
         #: resolved when the connection has ended
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -184,20 +184,20 @@ class PeerConnection(asyncio.BufferedProtocol):
         header = RequestHeader(request.api_key, version, next(self._ids) & 0x7FFFFFFF, self._client_id)
         if not isinstance(request, Request):
             frame = request.encode(header.correlation_id)
-            self._unanswered.append(Unanswered(header, len(frame), on_answer, request.decode))
+            self._unanswered.append(PendingRequest(header, len(frame), on_answer, request.decode))
             self.unanswered_bytes += len(frame)
             self._transport.write(frame)
             return
         chunks = [
             chunk if isinstance(chunk, Buffer) else bytes(chunk) for chunk in encode_request(header, request)
         ]
-        unanswered = Unanswered(header, sum(map(len, chunks)), on_answer)
+        unanswered = PendingRequest(header, sum(map(len, chunks)), on_answer)
         self._unanswered.append(unanswered)
         self.unanswered_bytes += unanswered.size
         self._transport.writelines(chunks)
 
     def end(self, reason: Exception) -> None:
-        """End the connection now. Unanswered requests fail with `reason`."""
+        """End the connection now. PendingRequest requests fail with `reason`."""
         if self._reason is None:
             self._reason = reason
         if self._transport is not None:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from barnabas.kafka.security.principal import Principal
 
 #: the most tokens of a cluster; the broker compares an HMAC with those of all tokens
-MOST_TOKENS = 10_000
+MAX_TOKENS = 10_000
 #: the most users that may renew one token
-MOST_RENEWERS = 100
+MAX_RENEWERS = 100
 
 
 class TokenPrincipal(Principal):
@@ -66,7 +66,7 @@ class TokenKeys:
 
     def __init__(self, secret: str) -> None:
         key = secret.encode()
-        self._hmac = lru_cache(2 * MOST_TOKENS)(
+        self._hmac = lru_cache(2 * MAX_TOKENS)(
             lambda token_id: hmac.digest(key, token_id.encode(), hashlib.sha512)
         )
 

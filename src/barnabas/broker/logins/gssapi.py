@@ -11,7 +11,7 @@ from barnabas.kafka.security.errors import SaslError
 #: largest message of a security layer.
 _NO_LAYER = b"\x01\x00\x00\x00"
 #: messages until the ticket is accepted; Kerberos needs one, or two
-_MOST_STEPS = 4
+_MAX_STEPS = 4
 
 
 class Context(Protocol):
@@ -87,8 +87,8 @@ class GssapiExchange:
 
     def _accept(self, token: bytes) -> bytes:
         self._steps += 1
-        if self._steps > _MOST_STEPS:
-            raise SaslError(f"the ticket is not accepted after {_MOST_STEPS} messages")
+        if self._steps > _MAX_STEPS:
+            raise SaslError(f"the ticket is not accepted after {_MAX_STEPS} messages")
         answer = self._context.step(token)
         if not self._context.is_established:
             return answer

@@ -11,7 +11,7 @@ from barnabas.kafka.security.errors import SaslError
 from barnabas.kafka.security.scram import Mechanism, ScramCredential, derive
 
 #: the longest PLAIN message, in bytes: deriving a key from a longer password would take more time
-MOST_BYTES = 1024
+MAX_BYTES = 1024
 
 
 class StoredPassword(NamedTuple):
@@ -52,7 +52,7 @@ class PlainExchange:
                 requests another user.
         """
         parts = message.split(b"\0")
-        if len(parts) != 3 or not parts[1] or not parts[2] or len(message) > MOST_BYTES:
+        if len(parts) != 3 or not parts[1] or not parts[2] or len(message) > MAX_BYTES:
             raise SaslError("the PLAIN message is malformed")
         try:
             authzid, user, password = (part.decode() for part in parts)

@@ -30,7 +30,7 @@ from barnabas.kafka.security.scram import (
 __all__ = ["Exchange", "Sasl", "SaslError"]
 
 #: the number of cached credentials of delegation tokens: each takes milliseconds to derive
-_MOST_DERIVED = 2_000
+_MAX_DERIVED = 2_000
 
 
 class Exchange(Protocol):
@@ -84,7 +84,7 @@ class Sasl:
         self._random = random
         self._unknown = UnknownUsers(secret, stored)
         self._delegation_tokens = delegation_tokens
-        self._derive = lru_cache(_MOST_DERIVED)(derive)
+        self._derive = lru_cache(_MAX_DERIVED)(derive)
 
     def begin(self, mechanism: str, listener: str = "") -> Exchange:
         """Begin a login.

@@ -25,11 +25,11 @@ ALGORITHMS: Mapping[str, tuple[str, ...]] = {
 }
 _KEY_TYPES = {name: kind for kind, names in ALGORITHMS.items() for name in names}
 #: the longest token, in characters
-MOST_CHARACTERS = 65_536
-_MOST_KEYS = 200
+MAX_CHARACTERS = 65_536
+_MAX_KEYS = 200
 #: the most keys tried for a token without a key id
-_MOST_TRIED = 8
-_MOST_NAME = 1024
+_MAX_TRIED = 8
+_MAX_NAME = 1024
 
 
 class Token(NamedTuple):
@@ -78,7 +78,7 @@ class TokenRules(NamedTuple):
         if self.audiences and not {*_strings(claims, "aud")} & {*self.audiences}:
             raise SaslError("the token's audience does not contain sasl.oauthbearer.expected.audience")
         user = claims.get(self.user_claim)
-        if not isinstance(user, str) or not user.strip() or len(user) > _MOST_NAME:
+        if not isinstance(user, str) or not user.strip() or len(user) > _MAX_NAME:
             raise SaslError(f"the token's {self.user_claim} names no user")
         scopes = _strings(claims, self.scope_claim)
         return Token(user.strip(), math.floor(expiry * 1000), scopes)
@@ -139,8 +139,8 @@ class SignedTokens:
                 "no key of the identity provider matches the token; the broker has requested the keys again"
             )
         registry = jws.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
-        registry.max_header_length = MOST_CHARACTERS
-        for key in fitting[:_MOST_TRIED]:
+        registry.max_header_length = MAX_CHARACTERS
+        for key in fitting[:_MAX_TRIED]:
             try:
                 checked = jws.deserialize_compact(token, key, registry=registry)
                 return self._rules.check(_json_object(checked.payload), self._now_ms())
@@ -166,7 +166,7 @@ class UnsignedTokens:
 def parse_keys(document: bytes) -> list[Key]:
     """Return the keys in a JWKS document (RFC 7517, section 5) that can verify tokens.
 
-    Skip all other keys, and all entries after the first `_MOST_KEYS`.
+    Skip all other keys, and all entries after the first `_MAX_KEYS`.
 
     Raises:
         ConfigError: the document is not a JWKS, or has no such key.
@@ -182,7 +182,7 @@ def parse_keys(document: bytes) -> list[Key]:
     if not isinstance(entries, list):
         raise ConfigError('it is not a JWKS: {"keys": [...]}')
     keys = []
-    for entry in entries[:_MOST_KEYS]:
+    for entry in entries[:_MAX_KEYS]:
         if isinstance(entry, dict) and entry.get("kty") in ALGORITHMS and entry.get("use", "sig") == "sig":
             try:
                 keys.append(JWKRegistry.import_key(entry))
@@ -204,7 +204,7 @@ def _fits(key: Key, key_id: object, algorithm: str) -> bool:
 def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a token's header and payload without verifying them. Raises SaslError if the token is no JWT."""
     parts = token.split(".", 3)
-    if len(parts) != 3 or len(token) > MOST_CHARACTERS:
+    if len(parts) != 3 or len(token) > MAX_CHARACTERS:
         raise SaslError("the token is no JWT")
     try:
         return _json_object(_base64url(parts[0])), _json_object(_base64url(parts[1]))

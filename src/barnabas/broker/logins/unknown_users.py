@@ -23,9 +23,9 @@ from barnabas.kafka.security.errors import InvalidCredential
 from barnabas.kafka.security.scram import MIN_ITERATIONS, SALT_BYTES, Mechanism, ScramCredential
 
 #: the most shapes that are used: the most frequent ones
-_MOST_SHAPES = 64
+_MAX_SHAPES = 64
 #: the number of cached shapes: a count after a change of users need not decode them again
-_MOST_REMEMBERED = 20_000
+_MAX_REMEMBERED = 20_000
 #: random bits in a salt that Kafka's tools make, written in base 36 (``ScramFormatter.secureRandomBytes``)
 _JAVA_BITS = 130
 _JAVA_SALT = re.compile(rb"[1-9a-z][0-9a-z]{0,25}")
@@ -91,7 +91,7 @@ class UnknownUsers:
         self._secret = secret
         self._stored = stored
         self._counted: tuple[Users, list[_Weighted]] | None = None
-        self._shape_of = lru_cache(_MOST_REMEMBERED)(_shape)
+        self._shape_of = lru_cache(_MAX_REMEMBERED)(_shape)
 
     def credential(self, mechanism: Mechanism, user: str) -> ScramCredential:
         """Return the credential of an unknown user for `mechanism`. No password matches it."""
@@ -154,7 +154,7 @@ class UnknownUsers:
             weighted = [_Weighted(shape, f"shape {shape}", count) for shape, count in counts.items()]
             # Sorted, so that all brokers keep the same shapes: each process iterates users in another order.
             weighted.sort(key=lambda each: (-each.users, each.label))
-            self._counted = counted = users, weighted[:_MOST_SHAPES]
+            self._counted = counted = users, weighted[:_MAX_SHAPES]
         return counted[1]
 
     def _salt(self, label: str, user: str, shape: _Salt) -> bytes:

@@ -50,7 +50,7 @@ _LONGEST_WAIT_MS = 3_600_000
 _LOGS_A_TURN = 100
 
 
-class Setback(NamedTuple):
+class CleaningFailure(NamedTuple):
     """A failed cleaning of a log, which delays the next attempt."""
 
     log: PartitionLog
@@ -100,7 +100,7 @@ class LogCleaner(Generic[P]):
         self._workers: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._at_work: dict[TopicPartition, Cleaning] = {}
-        self._setbacks: dict[TopicPartition, Setback] = {}
+        self._setbacks: dict[TopicPartition, CleaningFailure] = {}
         #: numbers of completed and of failed cleanings, and the bytes of the completed ones
         self.cleanings = self.failures = self.bytes_read = self.bytes_written = 0
 
@@ -276,7 +276,7 @@ class LogCleaner(Generic[P]):
         is_wanted = (
             self._is_current(log, cleaning)
             and log.config.is_compacted
-            and log.files.segments.place_of_run(group) is not None
+            and log.files.segments.index_of_run(group) is not None
         )
         if not is_wanted:
             cleaning.discard(cleaned)
@@ -318,7 +318,7 @@ class LogCleaner(Generic[P]):
         failures = before.failures + 1 if before is not None and before.log is log else 1
         backoff_ms = max(self._view.config.log_cleaner_backoff_ms, 1)
         wait_ms = min(backoff_ms * 2 ** min(failures, 20), _LONGEST_WAIT_MS)
-        self._setbacks[name] = Setback(log, error, failures, self._clock.now_ms(), wait_ms)
+        self._setbacks[name] = CleaningFailure(log, error, failures, self._clock.now_ms(), wait_ms)
         is_bug = not isinstance(error, KafkaError | OSError)
         logger.error(
             "%s in %s could not be cleaned, it is tried again in %d s: %s",

@@ -376,10 +376,10 @@ class LogDirectory:
         try:
             log = self._load(loading, topic_partition, topic_id, config, was_clean=self.was_clean)
         except OSError as error:
-            loading.files.let_go_idle()
+            loading.files.close_idle()
             raise env.handle_error(topic_partition, error) from error
         except Exception:
-            loading.files.let_go_idle()
+            loading.files.close_idle()
             raise
         log.move_to(env)
         if self._begins_anew(topic_partition):
@@ -417,7 +417,7 @@ class LogDirectory:
         except OSError as error:
             raise env.handle_error(topic_partition, error) from error
         finally:
-            loading.files.let_go_idle()
+            loading.files.close_idle()
         log.move_to(env)
         return log
 

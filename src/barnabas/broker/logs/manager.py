@@ -34,7 +34,7 @@ log = logger_of(__name__)
 
 _MAX_OPEN_FILES = 16_384
 #: most replicas for which a preferred directory is remembered
-_MOST_PREFERRED = 10_000
+_MAX_PREFERRED = 10_000
 #: how many logs are checked in one turn of the event loop
 _LOGS_A_TURN = 100
 #: other open files of the process: metadata store, locks, event loop, and those of an embedding program
@@ -187,11 +187,11 @@ class LogManager:
     def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
         """Choose the directory for a replica that may be created later.
 
-        The manager keeps the latest `_MOST_PREFERRED` choices, and loses them at a restart.
+        The manager keeps the latest `_MAX_PREFERRED` choices, and loses them at a restart.
         """
         self._preferred.pop(topic_partition, None)
         self._preferred[topic_partition] = directory
-        if len(self._preferred) > _MOST_PREFERRED:
+        if len(self._preferred) > _MAX_PREFERRED:
             del self._preferred[next(iter(self._preferred))]
 
     def copy_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
@@ -818,7 +818,7 @@ class LogManager:
         if removal is not None:
             self.run_later(removal, delay_ms)
 
-    async def without(self, topic_ids: Collection[TopicId]) -> Collection[TopicId]:
+    async def topics_without_folder(self, topic_ids: Collection[TopicId]) -> Collection[TopicId]:
         """Return the topics in `topic_ids` of which this broker has no folder.
 
         The directories are fsynced, so that no folder of these topics comes back after a crash. The result is
@@ -1179,7 +1179,7 @@ class LogManager:
 
 def _open_files(fs: FileSystem) -> int:
     """Return the number of log files that may be open at once."""
-    limit = fs.most_open_files()
+    limit = fs.max_open_files()
     return _MAX_OPEN_FILES if limit is None else min(_MAX_OPEN_FILES, limit // 2)
 
 
@@ -1188,7 +1188,7 @@ def files_for_connections(fs: FileSystem) -> int | None:
 
     Return None if the system does not limit the number of files that this process has open.
     """
-    limit = fs.most_open_files()
+    limit = fs.max_open_files()
     return None if limit is None else max(1, limit - _open_files(fs) - _OTHER_FILES)
 
 

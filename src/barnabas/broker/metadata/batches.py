@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from barnabas.broker.metadata.store import Create, Operation, Set
 
 #: larger transactions are no faster, and delay later ones
-MOST_OPERATIONS = 200
+MAX_OPERATIONS = 200
 #: half of the largest request that ZooKeeper accepts by default (``jute.maxbuffer``)
-MOST_BYTES = 512 * 1024
+MAX_BYTES = 512 * 1024
 #: bytes of an operation in addition to its path and data, permissions included
 _OVERHEAD = 64
 
@@ -17,17 +17,17 @@ _OVERHEAD = 64
 def batches(
     operations: Iterable[Operation], preconditions: Sequence[Operation] = ()
 ) -> Iterator[list[Operation]]:
-    """Divide `operations`, in their order, into transactions of at most `MOST_OPERATIONS` and `MOST_BYTES`.
+    """Divide `operations`, in their order, into transactions of at most `MAX_OPERATIONS` and `MAX_BYTES`.
 
     Args:
-        operations: the changes. An operation larger than `MOST_BYTES` has a transaction of its own.
+        operations: the changes. An operation larger than `MAX_BYTES` has a transaction of its own.
         preconditions: operations that begin each transaction, for example a Check of the controller's epoch.
     """
     batch = list(preconditions)
     fixed_bytes = held = sum(map(_size, preconditions))
     for operation in operations:
         size = _size(operation)
-        if len(batch) > len(preconditions) and (len(batch) >= MOST_OPERATIONS or held + size > MOST_BYTES):
+        if len(batch) > len(preconditions) and (len(batch) >= MAX_OPERATIONS or held + size > MAX_BYTES):
             yield batch
             batch, held = list(preconditions), fixed_bytes
         batch.append(operation)

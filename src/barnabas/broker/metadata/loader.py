@@ -178,7 +178,7 @@ class MetadataLoader:
         self._check_failure()
         wanted = self._wanted
         is_whole = self._read != wanted
-        changed = self._take_changed(len(self._changed) if is_whole else _AT_ONCE)
+        changed = self._pop_changed(len(self._changed) if is_whole else _AT_ONCE)
         try:
             if is_whole:
                 changed |= dict.fromkeys(await all_paths(self._store, self._image))
@@ -201,7 +201,7 @@ class MetadataLoader:
         self._damaged = {path: self._damaged[path] for path in self._damaged.keys() - read}
         self._damaged.update(damaged)
 
-    def _take_changed(self, most: int) -> dict[str, None]:
+    def _pop_changed(self, most: int) -> dict[str, None]:
         """Remove the paths of the `most` oldest changes, and return these paths, the oldest change first.
 
         The limit keeps each turn of the event loop short if many nodes have changed.

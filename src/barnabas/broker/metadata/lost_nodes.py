@@ -31,7 +31,7 @@ PERMANENT = frozenset(
     )
 )
 #: the most versions that a restored node gets, because one transaction creates all of them
-_MOST_VERSIONS = 10_000
+_MAX_VERSIONS = 10_000
 #: states of partitions read at once
 _STATES_AT_ONCE = 500
 
@@ -116,9 +116,9 @@ async def _creation(
 def _versions(path: str, data: bytes, version: int) -> list[Operation]:
     """Return operations that create a node, and set its data again until the node has this version.
 
-    For a version above `_MOST_VERSIONS` the node ends at `_MOST_VERSIONS`.
+    For a version above `_MAX_VERSIONS` the node ends at `_MAX_VERSIONS`.
     """
-    return [Create(path, data), *[Set(path, data)] * min(version, _MOST_VERSIONS)]
+    return [Create(path, data), *[Set(path, data)] * min(version, _MAX_VERSIONS)]
 
 
 async def _highest_epoch(store: MetadataStore, image: ClusterImage) -> int:

@@ -13,7 +13,7 @@ _LATE = 0.1
 _OF_A_STALL = 0.25
 
 
-class Patience:
+class WaitLimit:
     """A time limit for waits. A stall of this process uses up only a small part of it.
 
     All calls of `wait` together may take `seconds`.

@@ -91,12 +91,12 @@ def shared_node(data: bytes, version: int, created: int, owner: int = 0) -> Stor
 
     For example, many partitions have equal states.
     """
-    if len(data) > _MOST_SHARED_BYTES:
+    if len(data) > _MAX_SHARED_BYTES:
         return StoreNode(data, version, created, owner)
     return _shared_node(data, version, created, owner)
 
 
-_MOST_SHARED_BYTES = 500
+_MAX_SHARED_BYTES = 500
 _shared_node = lru_cache(maxsize=4096)(StoreNode)
 
 

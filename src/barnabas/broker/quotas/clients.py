@@ -11,7 +11,7 @@ from barnabas.broker.quotas.entities import DEFAULT, Name, QuotaEntity, QuotaKin
 from barnabas.broker.quotas.token_bucket import TokenBucket
 
 #: most meters that are kept, because clients choose their ids freely
-_MOST_METERS = 10_000
+_MAX_METERS = 10_000
 
 #: the key of a meter: kind, user and client id; None if all users or client ids share the meter
 _MeterKey = tuple[QuotaKind, str | None, str | None]
@@ -163,7 +163,7 @@ class ClientQuotas:
             meter.rate.record(amount, now)
         return delay
 
-    def most_at_once(self, kind: QuotaKind, user: str, client_id: str) -> float:
+    def max_at_once(self, kind: QuotaKind, user: str, client_id: str) -> float:
         """Return the amount that the quota allows in a whole window; infinity if the client has no quota."""
         meter = self._meter(kind, user, client_id) if self._limits[kind] else None
         return math.inf if meter is None else self._in_window(meter.limit)
@@ -210,7 +210,7 @@ class ClientQuotas:
             meter.limit = limit
             if meter is not known:
                 self._keep(key, meter)
-        if len(self._found) >= _MOST_METERS:
+        if len(self._found) >= _MAX_METERS:
             self._found.clear()
         self._found[asked] = meter
         return meter
@@ -243,14 +243,14 @@ class ClientQuotas:
         return None
 
     def _keep(self, key: _MeterKey, meter: _Meter | TokenBucket) -> None:
-        if len(self._meters) >= _MOST_METERS:
+        if len(self._meters) >= _MAX_METERS:
             self._make_room()
         self._meters[key] = meter
 
     def _make_room(self) -> None:
         """Remove the meters without use in their window.
 
-        If more than half of `_MOST_METERS` are left, also remove the half that was created first.
+        If more than half of `_MAX_METERS` are left, also remove the half that was created first.
         """
         now = self._now()
         kept = {}
@@ -258,7 +258,7 @@ class ClientQuotas:
             used = meter if isinstance(meter, TokenBucket) else meter.rate
             if not used.is_idle(now):
                 kept[key] = meter
-        if len(kept) > _MOST_METERS // 2:
+        if len(kept) > _MAX_METERS // 2:
             kept = dict(list(kept.items())[len(kept) // 2 :])
         self._meters = kept
         self._found.clear()

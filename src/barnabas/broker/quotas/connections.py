@@ -9,7 +9,7 @@ from barnabas.broker.quotas.clients import Windows
 from barnabas.broker.quotas.entities import DEFAULT, Name, QuotaEntity, QuotaKind, limits_of
 
 #: most addresses whose rates are kept
-_MOST_ADDRESSES = 10_000
+_MAX_ADDRESSES = 10_000
 
 
 class ConnectionRates:
@@ -60,7 +60,7 @@ class ConnectionRates:
         now = self._now()
         rate = self._by_address.get(address)
         if rate is None:
-            if len(self._by_address) >= _MOST_ADDRESSES:
+            if len(self._by_address) >= _MAX_ADDRESSES:
                 self._make_room(now)
             rate = self._by_address[address] = Rate(*self._windows)
         if rate.delay(limit, now, more=1) > 0:
@@ -87,6 +87,6 @@ class ConnectionRates:
 
     def _make_room(self, now: float) -> None:
         kept = {address: rate for address, rate in self._by_address.items() if not rate.is_idle(now)}
-        if len(kept) > _MOST_ADDRESSES // 2:
+        if len(kept) > _MAX_ADDRESSES // 2:
             kept = dict(list(kept.items())[len(kept) // 2 :])
         self._by_address = kept

@@ -19,7 +19,7 @@ from barnabas.kafka.protocol.wire import Readable, read_uvarint, uvarint
 #: the version with the follower's epoch. The next one adds its high watermark, which the leader does not use
 VERSION = 17
 #: largest number of partitions in a usual request or response: their lengths take one byte
-MOST_PARTITIONS = 64
+MAX_PARTITIONS = 64
 
 _KEY_VERSION = struct.Struct(">hh").pack(FetchRequest.api_key, VERSION)
 _ID_LENGTH = struct.Struct(">h")
@@ -51,8 +51,8 @@ Position: TypeAlias = tuple[TopicId, int, LeaderEpoch, Offset, LeaderEpoch, Offs
 class SessionLayout:
     """The bytes that all usual requests of one fetch session have in common.
 
-    A usual request names at most `MOST_PARTITIONS` partitions, and removes none. The leader keeps the layout
-    as the connection's `Memo`.
+    A usual request names at most `MAX_PARTITIONS` partitions, and removes none. The leader keeps the layout
+    as the connection's `ConnectionCache`.
     """
 
     __slots__ = (
@@ -125,7 +125,7 @@ class SessionLayout:
     def read(self, frame: Readable) -> tuple[int, list[Position]] | None:
         """Return the session epoch and the partitions of a request for which `fits` is True.
 
-        Return None if the request has more than `MOST_PARTITIONS` partitions or topics, removes partitions
+        Return None if the request has more than `MAX_PARTITIONS` partitions or topics, removes partitions
         from the session, or has unknown tagged fields.
 
         Raises:
@@ -135,12 +135,12 @@ class SessionLayout:
         epoch, topics = _EPOCH.unpack_from(frame, position)
         position += _EPOCH.size
         found: list[Position] = []
-        if not 0 < topics <= MOST_PARTITIONS:
+        if not 0 < topics <= MAX_PARTITIONS:
             return None
         for _ in range(topics - 1):
             topic_id, count = _TOPIC.unpack_from(frame, position)
             position += _TOPIC.size
-            if not 1 < count <= MOST_PARTITIONS or len(found) + count - 1 > MOST_PARTITIONS:
+            if not 1 < count <= MAX_PARTITIONS or len(found) + count - 1 > MAX_PARTITIONS:
                 return None
             for _ in range(count - 1):
                 *wanted, tags = _POSITION.unpack_from(frame, position)
@@ -250,7 +250,7 @@ class UsualFetch:
     Args:
         layout: the fields that all requests of the session have in common.
         session_epoch: epoch of the session in this request.
-        positions: one item for each named partition, at most `MOST_PARTITIONS`. The partitions of each topic
+        positions: one item for each named partition, at most `MAX_PARTITIONS`. The partitions of each topic
             are next to each other.
     """
 
@@ -281,20 +281,20 @@ def read_answer(frame: Readable) -> UsualResponse | None:
     """Return the response in a frame.
 
     Return None if the response has an error, a divergence, aborted transactions or unknown tagged fields, or
-    more than `MOST_PARTITIONS` partitions.
+    more than `MAX_PARTITIONS` partitions.
 
     Raises:
         struct.error, IndexError: the frame is too short.
     """
     tags, _, error_code, session_id, topics = _ANSWER.unpack_from(frame, 4)
-    if tags or error_code or not 0 < topics <= MOST_PARTITIONS:
+    if tags or error_code or not 0 < topics <= MAX_PARTITIONS:
         return None
     position = 4 + _ANSWER.size
     results: list[tuple[tuple[TopicId, int], ReceivedData]] = []
     for _ in range(topics - 1):
         topic_id, count = _TOPIC.unpack_from(frame, position)
         position += _TOPIC.size
-        if not 0 < count <= MOST_PARTITIONS or len(results) + count - 1 > MOST_PARTITIONS:
+        if not 0 < count <= MAX_PARTITIONS or len(results) + count - 1 > MAX_PARTITIONS:
             return None
         for _ in range(count - 1):
             index, code, high_watermark, _, start, aborted, _ = _RESULT.unpack_from(frame, position)

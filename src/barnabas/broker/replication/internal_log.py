@@ -35,7 +35,7 @@ class ReplicatedLog:
             return None
         return _when_committed(replica, end, epoch)
 
-    def most_bytes(self, partition: int) -> int:
+    def max_bytes(self, partition: int) -> int:
         return self._replicas.find(self._topic, partition).log.config.max_message_bytes
 
     def bounds(self, partition: int, epoch: LeaderEpoch) -> tuple[Offset, Offset]:

@@ -25,7 +25,7 @@ from barnabas.kafka.protocol.messages.alter_partition import (
 log = logger_of(__name__)
 
 #: most partitions in one request: its response is applied in one turn of the event loop
-MOST_PARTITIONS = 500
+MAX_PARTITIONS = 500
 #: pause in seconds after a request that failed as a whole; doubled after each, up to the longest
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
 #: seconds for which a partition proposes nothing after a rejected proposal
@@ -114,7 +114,7 @@ class IsrChanges:
             proposal = partition.propose()
             if proposal is not None:
                 proposals[partition] = proposal
-                if len(proposals) == MOST_PARTITIONS:
+                if len(proposals) == MAX_PARTITIONS:
                     break
         return proposals
 

@@ -25,7 +25,7 @@ from barnabas.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from barnabas.broker.metrics.traffic import TopicTraffic
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition.progress import LeaderContext
-from barnabas.broker.replication.refused import EarlyBatches, header_of
+from barnabas.broker.replication.rejected_batches import RejectedBatches, header_of
 
 log = logger_of(__name__)
 
@@ -104,7 +104,7 @@ class ReplicaManager:
         self.traffic: dict[str, TopicTraffic] = {}
         self.gone_traffic = TopicTraffic()
         #: rejected batches of partitions that are not open or not known yet
-        self._early = EarlyBatches(now)
+        self._early = RejectedBatches(now)
 
     def __iter__(self) -> Iterator[Partition]:
         """Yield all partitions. Partitions that are added or removed meanwhile may be included."""
@@ -134,7 +134,7 @@ class ReplicaManager:
         """
         return self._topics.get(topic, _NONE)
 
-    def note_refused(self, topic: TopicKey, index: int, records: Buffer, code: ErrorCode) -> None:
+    def note_rejected(self, topic: TopicKey, index: int, records: Buffer, code: ErrorCode) -> None:
         """Record that a batch was rejected, because its partition is not open or has another leader.
 
         The client will send the batch again. Until then, the partition accepts no later batch of the same
@@ -302,8 +302,8 @@ class ReplicaManager:
             config = self._configs.topic_config(self._image, topic.name)
             opened = self._logs.create(topic_partition, topic.id, config)
         if self._early:
-            self._early.hand_over(topic.name, index, opened.producers)
-            self._early.hand_over(topic.id, index, opened.producers)
+            self._early.move_to(topic.name, index, opened.producers)
+            self._early.move_to(topic.id, index, opened.producers)
         partition = Partition(
             opened,
             topic.partitions[index],

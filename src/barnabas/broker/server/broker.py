@@ -134,8 +134,8 @@ class Broker:
         async with AsyncExitStack() as opening:
             await self._open_stages(opening)
             self._open = opening.pop_all()
-        for bound, told in zip(self.bound, self.advertised, strict=True):
-            log.info("listening on %s, advertised as %s", bound, told.address)
+        for bound, advertised in zip(self.bound, self.advertised, strict=True):
+            log.info("listening on %s, advertised as %s", bound, advertised.address)
 
     async def _open_stages(self, opening: AsyncExitStack) -> None:
         foundation, config = self._foundation, self.config

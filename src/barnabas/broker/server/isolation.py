@@ -34,7 +34,7 @@ log = logger_of(__name__)
 #: timeout. Checks are counted, not timed: after a pause of the whole process, only one check has failed.
 LOOKS = 4
 #: largest number of brokers that the controller sends a request to
-_MOST_ASKED = 8
+_MAX_ASKED = 8
 #: how many others have to be out of a controller's reach: of two brokers neither knows which one is cut off
 _FEWEST_OTHERS = 2
 
@@ -114,7 +114,7 @@ class IsolationWatch:
             self._controller = image.controller_id
         if not self._loader.is_certain:
             return
-        if not others or (asked and await self._is_any_answered(asked[:_MOST_ASKED])):
+        if not others or (asked and await self._is_any_answered(asked[:_MAX_ASKED])):
             self._failures = 0
             self._set(isolated=False)
         elif asked:

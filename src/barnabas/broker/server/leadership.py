@@ -45,7 +45,7 @@ class Leadership:
 
         Do nothing if the broker already has another epoch.
         """
-        if epoch == self._view.broker_epoch and not self._controller.registration.is_given_up:
+        if epoch == self._view.broker_epoch and not self._controller.registration.needs_new_epoch:
             self._end("the controller says that this broker's registration has ended")
             self._controller.register_anew()
 

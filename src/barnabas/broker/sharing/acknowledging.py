@@ -12,7 +12,7 @@ from barnabas.broker.sharing.sessions import Member, Target
 from barnabas.broker.sharing.share_partitions import SharePartitions
 
 #: limit for the acknowledgements of one partition and their types; more than records can be in flight
-MOST_ELEMENTS = 20_000
+MAX_ELEMENTS = 20_000
 
 
 class Acknowledging:
@@ -97,8 +97,8 @@ class Acknowledging:
         error = self._refuses(target)
         if error is not None:
             raise error
-        if _elements(acknowledgements) > MOST_ELEMENTS:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a partition has more than {MOST_ELEMENTS} elements")
+        if _elements(acknowledgements) > MAX_ELEMENTS:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a partition has more than {MAX_ELEMENTS} elements")
         if not self._may_renew and any(RENEW in each.types for each in acknowledgements):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "locks cannot be renewed")
         group, member_id = self._member

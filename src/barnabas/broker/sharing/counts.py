@@ -12,7 +12,7 @@ from barnabas.broker.sharing.in_flight import Acknowledgement
 C = TypeVar("C")
 
 #: the most groups with counts of their own, because clients choose the names of groups freely
-MOST_GROUPS = 1000
+MAX_GROUPS = 1000
 
 
 class LetterCounts:
@@ -40,9 +40,9 @@ class ShareCounts:
     def __init__(self) -> None:
         #: by acknowledgement type, the number of acknowledged records
         self.acknowledgements: Counter[int] = Counter()
-        #: by group, the counts of its dead letters; only of groups that had some (`MOST_GROUPS`)
+        #: by group, the counts of its dead letters; only of groups that had some (`MAX_GROUPS`)
         self.letters: dict[str, LetterCounts] = {}
-        #: by group, the counts of its fetches; only of groups that have acquired records (`MOST_GROUPS`)
+        #: by group, the counts of its fetches; only of groups that have acquired records (`MAX_GROUPS`)
         self.fetches: dict[str, FetchCounts] = {}
         #: from a share partition's first fetch until its stored state was loaded
         self.loads = Durations()
@@ -78,11 +78,11 @@ class ShareCounts:
 def _of_group(counts: dict[str, C], group: str, make: Callable[[], C]) -> C:
     """Return the counts of a group from `counts`, and move them to the end of this dict.
 
-    If the group has no counts, add the result of `make`. If `counts` then has more than `MOST_GROUPS` groups,
+    If the group has no counts, add the result of `make`. If `counts` then has more than `MAX_GROUPS` groups,
     remove the first group: its counts have not been used for the longest time.
     """
     found = counts.pop(group, None) or make()
     counts[group] = found
-    if len(counts) > MOST_GROUPS:
+    if len(counts) > MAX_GROUPS:
         del counts[next(iter(counts))]
     return found

@@ -87,7 +87,7 @@ class DeadLettering:
         self._on_idle = on_idle
         self._on_defect = on_defect
         self._has_ended = False
-        self._told: str | None = None
+        self._last_reason: str | None = None
         #: the running work; None while no dead letters are due
         self.task: asyncio.Task[None] | None = None
 
@@ -130,7 +130,7 @@ class DeadLettering:
                 await asyncio.sleep(backoff_ms(failures) / 1000)
                 continue
             failures = 0
-            self._told = None
+            self._last_reason = None
             for first, last in done:
                 self._flight.letters_written(first, last)
             self._on_change()
@@ -153,8 +153,8 @@ class DeadLettering:
 
     def _report(self, error: Exception) -> None:
         """Log that `error` delays the dead letters. Do not log the same text twice in a row."""
-        told = str(error)
-        if told != self._told:
+        reason = str(error)
+        if reason != self._last_reason:
             traceback = None if isinstance(error, KafkaError) else error
-            log.warning("dead letters of %s wait: %s", self._name, told, exc_info=traceback)
-        self._told = told
+            log.warning("dead letters of %s wait: %s", self._name, reason, exc_info=traceback)
+        self._last_reason = reason

@@ -59,7 +59,7 @@ class ShareSession:
         #: the partitions that the member fetches, the most recently served last
         self.targets: dict[Target, None] = {}
 
-    def was_served(self, target: Target) -> None:
+    def move_to_end(self, target: Target) -> None:
         """Move `target` to the end of `targets`, because a fetch got its records.
 
         So the next fetch tries it last.

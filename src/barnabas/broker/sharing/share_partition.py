@@ -297,12 +297,12 @@ class SharePartition:
         at, bound = flight.next_offset, self._bound(config)
         if at >= bound:
             return None
-        most_bytes = limits.max_bytes
+        max_bytes = limits.max_bytes
         if flight.available_end is not None:
-            most_bytes = min(most_bytes, _REDELIVERED_BYTES)
+            max_bytes = min(max_bytes, _REDELIVERED_BYTES)
         traffic = self.partition.traffic
         traffic.fetches += 1
-        fetched = partition_log.read(at, most_bytes, bound, limits.min_one, may_wait)
+        fetched = partition_log.read(at, max_bytes, bound, limits.min_one, may_wait)
         if not fetched.size:
             if limits.min_one:  # compaction has left nothing
                 flight.acquire(member, at, [ReadBatch(at, bound - 1, False)], until=0.0, max_records=1)
@@ -447,27 +447,27 @@ class SharePartition:
     def end_when_written(self) -> None:
         """End the share partition when all changes are stored and all dead letters are written.
 
-        `keep` cancels this if it is called before that.
+        `cancel_end` cancels this if it is called before that.
         """
         self._is_leaving = True
-        self._leave()
+        self._end_if_unused()
 
-    def keep(self) -> None:
+    def cancel_end(self) -> None:
         """Cancel `end_when_written`, because a member uses the share partition."""
         self._is_leaving = False
 
     @property
-    def is_left(self) -> bool:
+    def is_unused(self) -> bool:
         """Whether no member uses this share partition any more, and all of its changes are stored.
 
         The share partition then exists only until its dead letters are written. An administrator may change
-        the stored state meanwhile. So if `is_left` is true, `SharePartitions.find` creates a new share
+        the stored state meanwhile. So if `is_unused` is true, `SharePartitions.find` creates a new share
         partition.
         """
         return self._is_leaving and self._writing is None
 
-    def _leave(self) -> None:
-        if self.is_left and (self._letters is None or self._letters.task is None):
+    def _end_if_unused(self) -> None:
+        if self.is_unused and (self._letters is None or self._letters.task is None):
             self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     # --- locks ---
@@ -563,8 +563,8 @@ class SharePartition:
             lambda: self._dependencies.counts.letters_of(self.key.group),
             lambda: self._limits.has_dead_letters,
             self._changed,
-            self._leave,
-            self._break,
+            self._end_if_unused,
+            self._end_after_defect,
         )
         self._letters.start()
         self.wake()
@@ -634,7 +634,7 @@ class SharePartition:
             except KafkaError as error:
                 if flight.write_failed(self._loop.time()):
                     self.wake()
-                self._answer_write(self._told(error))
+                self._answer_write(self._client_error(error))
                 if error.code not in _RETRIABLE:
                     self._writing = None
                     self._fail("written", error)
@@ -652,7 +652,7 @@ class SharePartition:
                     self._letters.start()
                 self._answer_write(None)
         self._writing = None
-        self._leave()
+        self._end_if_unused()
 
     def _answer_write(self, error: KafkaError | None) -> None:
         """Answer the acknowledgements in the last write, unless they have their answers."""
@@ -660,7 +660,7 @@ class SharePartition:
             _complete(stored, error)
 
     @staticmethod
-    def _told(error: KafkaError) -> KafkaError:
+    def _client_error(error: KafkaError) -> KafkaError:
         """Return the error that clients get for `error`, an error of the persister.
 
         If `error` says that a later leader has the share partition, or that the stored state was created
@@ -674,10 +674,10 @@ class SharePartition:
         try:
             await work
         except Exception as error:
-            self._break(error)
+            self._end_after_defect(error)
             raise
 
-    def _break(self, defect: Exception) -> None:
+    def _end_after_defect(self, defect: Exception) -> None:
         """End the share partition because of a defect. The state in memory may be wrong now."""
         error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(defect))
         self._answer_write(error)
@@ -686,7 +686,7 @@ class SharePartition:
     def _fail(self, what: str, error: KafkaError) -> None:
         if error.code not in _FENCED:
             log.error("the state of %s cannot be %s: %s", self, what, error)
-        self.end(self._told(error))
+        self.end(self._client_error(error))
 
     def end(self, error: KafkaError) -> None:
         """End the share partition, and answer waiting fetches and unwritten acknowledgements with `error`."""

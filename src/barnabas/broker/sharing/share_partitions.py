@@ -75,7 +75,7 @@ class SharePartitions:
     def find(self, group: str, topic_id: TopicId, index: int) -> SharePartition:
         """Return a share partition for a fetch. If it is not in use, create it and begin to load its state.
 
-        A share partition that has ended, or that only dead letters keep (`is_left`), is replaced with a new
+        A share partition that has ended, or that only dead letters keep (`is_unused`), is replaced with a new
         one.
 
         Raises:
@@ -85,13 +85,13 @@ class SharePartitions:
         partition = self._led(topic_id, index)
         key = SharePartitionKey(group, topic_id, index)
         found = self._groups.get(group, {}).get(key)
-        if found is not None and (found.is_ended or found.is_left):
+        if found is not None and (found.is_ended or found.is_unused):
             found.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             found = None
         if found is None:
             found = SharePartition(key, partition, self._dependencies, self._forget)
             self._groups.setdefault(group, {})[key] = found
-        found.keep()
+        found.cancel_end()
         return found
 
     def get(self, group: str, topic_id: TopicId, index: int) -> SharePartition:

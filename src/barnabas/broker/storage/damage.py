@@ -132,7 +132,7 @@ def check_sealed(
     """
     first = segments[0].base_offset
     for base_offset in sorted(sizes or ()):
-        if segments[segments.place_of(base_offset)].base_offset != base_offset:
+        if segments[segments.index_of(base_offset)].base_offset != base_offset:
             missing = f"the segment that begins at {base_offset} is missing"
             raise lost_records(topic_partition, base_offset, max(first, base_offset + 1), missing)
     for place in range(count):

@@ -90,8 +90,8 @@ def dirtiness(log: PartitionLog, cleaned_to: Offset | None, now_ms: int) -> Dirt
     segments = log.files.segments
     first_dirty = first_dirty_offset(log, cleaned_to)
     bound = min(log.last_stable_offset, log.recovery_point, segments.active.base_offset)
-    last = segments.place_of(bound)  # its segment, and all after it, are left alone
-    first = min(segments.place_of(first_dirty), last)
+    last = segments.index_of(bound)  # its segment, and all after it, are left alone
+    first = min(segments.index_of(first_dirty), last)
     tail = [segments[place] for place in range(first, last)]
     if config.min_compaction_lag_ms > 0:
         youngest = now_ms - config.min_compaction_lag_ms

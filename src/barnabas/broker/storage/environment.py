@@ -18,7 +18,7 @@ from barnabas.broker.storage.open_files import OpenFiles
 logger = logging.getLogger(__name__)
 
 #: how often refused requests are logged at most, for each kind of error: clients retry at once
-_TELL_EVERY_MS = 10_000
+_LOG_EVERY_MS = 10_000
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class LogEnvironment:
     #: called once, when the directory goes offline
     on_failure: Callable[[OSError], None] | None = None
     #: by errno: when such an error was last logged, and how often it has occurred since
-    _told: dict[int | None, tuple[int, int]] = field(default_factory=dict)
+    _logged: dict[int | None, tuple[int, int]] = field(default_factory=dict)
     #: called before a truncation removes records that may have been flushed, with the log's new end
     before_truncation: Callable[[TopicPartition, int], None] | None = None
 
@@ -62,13 +62,13 @@ class LogEnvironment:
         Log an error, but at most one with the same errno in 10 seconds.
         """
         now_ms = self.clock.now_ms()
-        since_ms, more = self._told.get(error.errno, (now_ms - _TELL_EVERY_MS, 0))
-        if now_ms - since_ms >= _TELL_EVERY_MS:
-            self._told[error.errno] = (now_ms, 0)
+        since_ms, more = self._logged.get(error.errno, (now_ms - _LOG_EVERY_MS, 0))
+        if now_ms - since_ms >= _LOG_EVERY_MS:
+            self._logged[error.errno] = (now_ms, 0)
             also = f" (and {more} more like this before)" if more else ""
             logger.warning("%s in %s has failed: %s%s", what, self.path, error, also)
         else:
-            self._told[error.errno] = (since_ms, more + 1)
+            self._logged[error.errno] = (since_ms, more + 1)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
 
     def fail(self, error: OSError) -> KafkaError:

@@ -291,7 +291,7 @@ class PartitionLog:
                 config.index_interval_bytes,
             )
         except OSError as error:
-            raise self.not_written(header, error) from error
+            raise self.append_failed(header, error) from error
         self.log_end_offset = last_offset + 1
         self._appended(header, data, base_offset, leader_epoch)
         return new_info(
@@ -354,7 +354,7 @@ class PartitionLog:
             if aborted is not None:
                 self.files.segments.active.aborted.append(aborted)
 
-    def not_written(self, header: BatchHeader, error: OSError) -> KafkaError:
+    def append_failed(self, header: BatchHeader, error: OSError) -> KafkaError:
         """Handle a failed write of a leader's append, and return the KafkaError for the caller to raise.
 
         Until the producer sends this batch again, the log rejects its later batches

@@ -189,7 +189,7 @@ class LogFiles:
 
         This adds the last entries of the indexes, and writes them. The next flush makes them durable.
         """
-        for segment in self.segments.from_place(place):
+        for segment in self.segments.from_index(place):
             if segment is not self.segments.active:
                 segment.seal()
                 self._note_unflushed(segment)
@@ -293,7 +293,7 @@ class LogFiles:
         swap = self.swap
         if swap is None or swap.is_cancelled:
             return None
-        place = self.segments.place_of_run(swap.replaced)
+        place = self.segments.index_of_run(swap.replaced)
         assert place is not None
         swap.is_decided = True
         self._set_aside(*(file for segment in swap.replaced for file in segment.all_files()))
@@ -342,7 +342,7 @@ class LogFiles:
 
     def start_of_batch(self, offset: Offset) -> Offset:
         """Return the base offset of the batch that contains `offset`; `offset` itself if there is none."""
-        segment = self.segments[self.segments.place_of(offset)]
+        segment = self.segments[self.segments.index_of(offset)]
         position = segment.position_of(offset)
         return (
             min(offset, next(segment.headers(position))[1].base_offset) if position < segment.size else offset
@@ -440,7 +440,7 @@ class LogFiles:
         files = [file for segment in sealed for file in segment.kept_files()]
         is_partial = len(sealed) < len(self._unflushed)
         if is_partial:
-            end = self.segments[self.segments.place_of(sealed[-1].base_offset) + 1].base_offset
+            end = self.segments[self.segments.index_of(sealed[-1].base_offset) + 1].base_offset
             small_files = [file for file in self._unsynced if _offset_of_snapshot(file) <= end]
             left = [file for file in self._unsynced if _offset_of_snapshot(file) > end]
         else:
@@ -502,7 +502,7 @@ class LogFiles:
 
     def _note_sealed(self, base_offsets: Sequence[Offset]) -> None:
         """Add durable sealed segments to the list on disk, and close their files. A read opens them again."""
-        places = [self.segments.place_of(each) for each in base_offsets if each in self._unflushed]
+        places = [self.segments.index_of(each) for each in base_offsets if each in self._unflushed]
         if not places or self._is_closed:
             return
         if self.sealed is None:

@@ -67,16 +67,16 @@ class OpenFiles:
                 oldest.used_lately = False
                 idle[oldest] = None
             else:
-                oldest.let_go()
+                oldest.close_handle()
 
-    def let_go_idle(self) -> bool:
+    def close_idle(self) -> bool:
         """Close every open file that is not pinned. Return whether any was closed.
 
         `LogFile` calls this when the process has reached its limit of open files.
         """
         idle, self._idle = self._idle, {}
         for file in idle:
-            file.let_go()
+            file.close_handle()
         return bool(idle)
 
     def discard(self, file: LogFile) -> None:
@@ -168,7 +168,7 @@ class LogFile:
         if self.pins:
             return
         if self._closing:
-            self.let_go()
+            self.close_handle()
         else:
             self._files.add(self)
 
@@ -211,13 +211,13 @@ class LogFile:
         if self.pins:
             self._closing = True
         else:
-            self.let_go()
+            self.close_handle()
 
     def move_to(self, files: OpenFiles) -> None:
         """Let another `OpenFiles` manage this closed file from now on."""
         self._files = files
 
-    def let_go(self) -> None:
+    def close_handle(self) -> None:
         """Close the handle. The next use opens it again."""
         handle, self.handle = self.handle, None
         self._closing = False
@@ -233,7 +233,7 @@ class LogFile:
         try:
             handle = files.fs.open(self.path, create=create)
         except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE) or not files.let_go_idle():
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not files.close_idle():
                 raise
             handle = files.fs.open(self.path, create=create)
         self.handle = handle

@@ -153,7 +153,7 @@ def load_log(
             base_offset, follower = segments[place].base_offset, segments[place + 1].base_offset
             raise lost_records(topic_partition, base_offset, follower, error.message) from error
     check_sealed(topic_partition, segments, suspect, sizes, sealed, has_holes=has_holes)
-    trusted = segments.from_place(0) if was_clean else segments.from_place(0)[:suspect]
+    trusted = segments.from_index(0) if was_clean else segments.from_index(0)[:suspect]
     check_transaction_indexes(files, entries, trusted)
     snapshot_at = recovery_point if was_clean else segments[suspect].base_offset
     if snapshot_at > segments[0].base_offset and snapshot_at not in files.snapshots:

@@ -60,7 +60,7 @@ class PlainLimits:
         "index_bytes",
         "index_interval",
         "is_log_append_time",
-        "most_bytes",
+        "max_bytes",
         "segment_bytes",
         "segment_ms",
     )
@@ -68,9 +68,9 @@ class PlainLimits:
     def __init__(self, config: TopicConfig, has_keys: bool) -> None:
         self.config = config
         self.has_keys = has_keys
-        self.most_bytes = min(config.max_message_bytes, config.segment_bytes)
+        self.max_bytes = min(config.max_message_bytes, config.segment_bytes)
         if config.is_compacted and not has_keys:
-            self.most_bytes = 0  # records have to be decoded: no batch is plain
+            self.max_bytes = 0  # records have to be decoded: no batch is plain
         #: the numbers of the compressions that the topic keeps as they are
         self.codecs = _CODECS
         if config.compression_type != "producer":
@@ -116,7 +116,7 @@ def append_plain(
         or log.env.failure is not None
         or log.closed
         or size < HEADER_SIZE
-        or size > limits.most_bytes
+        or size > limits.max_bytes
         or not position
         or position + size > limits.segment_bytes
         or segment.times.size > limits.index_bytes
@@ -169,7 +169,7 @@ def append_plain(
     try:
         segment.append(chunks, size, base_offset, last_offset, latest, limits.index_interval)
     except OSError as error:
-        raise log.not_written(parse_header(records), error) from error
+        raise log.append_failed(parse_header(records), error) from error
     log.log_end_offset = producers.end_offset = last_offset + 1
     if producer is not None:
         producer.wrote((sequence + last_delta) % SEQUENCE_LIMIT, last_offset, last_delta, latest)

@@ -106,7 +106,7 @@ class Producer:
 
 
 @dataclass(slots=True)
-class _Refused:
+class _Rejection:
     """A rejected batch, which its producer must send again before its later batches."""
 
     epoch: int
@@ -118,7 +118,7 @@ class _Refused:
 
 
 #: producers with a refused batch that a log remembers; the oldest are forgotten
-_MOST_REFUSED = 1000
+_MAX_REFUSED = 1000
 #: an empty dict that most of the thousands of logs share; it never changes
 _NOTHING: dict[ProducerId, Any] = cast(Any, MappingProxyType({}))
 _NONE_ENDED: list[tuple[Offset, Offset]] = cast(Any, ())
@@ -133,7 +133,7 @@ class Producers:
         self.end_offset = 0
         self._producers: dict[ProducerId, Producer] = _NOTHING
         #: the rejected batch that each producer must send again next
-        self._refused: dict[ProducerId, _Refused] = _NOTHING
+        self._refused: dict[ProducerId, _Rejection] = _NOTHING
         #: first offset of each producer's open transaction, ascending
         self._open_transactions: dict[ProducerId, int] = _NOTHING
         #: first and last offset of each ended transaction whose marker is not below the high watermark yet
@@ -255,7 +255,7 @@ class Producers:
             return None
         if producer is None:
             if self._refused:
-                self._check_after_refusal(header)
+                self._check_after_rejection(header)
             return None  # what is not known (any more) may begin with any sequence
         if origin is Origin.CLIENT:
             repeated = producer.duplicate(header)
@@ -267,7 +267,7 @@ class Producers:
             raise _stale(ProducerIdentity(header.producer_id, header.producer_epoch), producer)
         if origin is Origin.CLIENT and not header.is_control:
             if self._refused:
-                self._check_after_refusal(header)
+                self._check_after_rejection(header)
             _check_sequence(producer, header)
             if producer.transaction_start != UNKNOWN_OFFSET and not header.is_transactional:
                 raise KafkaError(
@@ -280,7 +280,7 @@ class Producers:
         """Store that a valid batch was rejected with `code`.
 
         `check` then rejects the producer's later batches, until the producer has sent the rejected batch
-        again (`_check_after_refusal` selects the error). This method does nothing in these cases:
+        again (`_check_after_rejection` selects the error). This method does nothing in these cases:
 
         - The batch is a marker.
         - The log knows the producer, and the batch is not the producer's next one.
@@ -307,11 +307,11 @@ class Producers:
             return  # the one refused first comes next
         if self._refused is _NOTHING:
             self._refused = {}
-        if len(self._refused) >= _MOST_REFUSED:
+        if len(self._refused) >= _MAX_REFUSED:
             del self._refused[next(iter(self._refused))]
-        self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence, code)
+        self._refused[header.producer_id] = _Rejection(header.producer_epoch, header.base_sequence, code)
 
-    def _check_after_refusal(self, header: BatchHeader) -> None:
+    def _check_after_rejection(self, header: BatchHeader) -> None:
         """Raise KafkaError if the producer must first send a rejected batch again (`note_rejection`).
 
         The error code depends on how many later batches were rejected since then:

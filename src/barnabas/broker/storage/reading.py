@@ -39,7 +39,7 @@ def read_batches(
     segment = segments.active
     place = len(segments) - 1
     if offset < segment.base_offset:
-        place = segments.place_of(offset)
+        place = segments.index_of(offset)
         segment = segments[place]
     while True:
         position = segment.position_of(offset)

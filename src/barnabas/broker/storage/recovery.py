@@ -40,7 +40,7 @@ def find_first_suspect(
     An unlisted segment is read even if all of its records are before the recovery point. A flush does not
     fsync the index files of the active segment, so these files may be missing.
     """
-    place = segments.place_of(max(recovery_point - 1, 0))
+    place = segments.index_of(max(recovery_point - 1, 0))
     return place + 1 if is_listed(segments, place, sealed) else place
 
 
@@ -114,7 +114,7 @@ def recover(
             break
     if end < recovery_point:
         raise lost_records(topic_partition, end, recovery_point, "the log ends before")
-    for segment in segments.from_place(place):
+    for segment in segments.from_index(place):
         keep_segment(files, segment)
     files.drop_segments_from(place)
     files.drop_snapshots_after(end)

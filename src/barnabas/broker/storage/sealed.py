@@ -37,7 +37,7 @@ _CRC = struct.Struct(">I")
 _BOUNDS = struct.Struct(">qq")
 _SIZE = _FIELDS.size + _CRC.size
 #: most entries of removed segments in the file, besides as many as there are segments
-_MOST_STALE = 256
+_MAX_STALE = 256
 
 
 class SealedSegment(NamedTuple):
@@ -108,7 +108,7 @@ class SealedSegments:
         """
         with suppress(OSError):
             most = len(segments)
-            if self._count > 2 * most + _MOST_STALE:
+            if self._count > 2 * most + _MAX_STALE:
                 self._write(self.file.read_at(most * _SIZE, (self._count - most) * _SIZE))
             self.file.write_at([_encoded(segments, places)], self._count * _SIZE)
             self._count += len(places)

@@ -53,7 +53,7 @@ def flushed_to(segments: Segments, recovery_point: Offset, sealed: Mapping[Offse
     Begin with the segment of the last record before `recovery_point`. As long as a segment is listed
     (`is_listed`), move the recovery point to the segment's end, and go to the next segment.
     """
-    place = segments.place_of(max(recovery_point - 1, 0))
+    place = segments.index_of(max(recovery_point - 1, 0))
     while is_listed(segments, place, sealed):
         place += 1
         recovery_point = max(recovery_point, segments[place].base_offset)

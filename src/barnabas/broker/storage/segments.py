@@ -34,24 +34,24 @@ class Segments:
         self._segments.append(segment)
         self.active = segment
 
-    def place_of(self, offset: int) -> int:
+    def index_of(self, offset: int) -> int:
         """Return the index of the segment whose range contains `offset`; 0 if it is before all ranges."""
         return max(bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1, 0)
 
     def from_offset(self, offset: int) -> list[LogSegment]:
         """Return the segment whose range contains `offset`, and all later ones."""
-        return self._segments[self.place_of(offset) :]
+        return self._segments[self.index_of(offset) :]
 
-    def from_place(self, place: int) -> list[LogSegment]:
+    def from_index(self, place: int) -> list[LogSegment]:
         return self._segments[place:]
 
-    def place_of_run(self, segments: Sequence[LogSegment]) -> int | None:
+    def index_of_run(self, segments: Sequence[LogSegment]) -> int | None:
         """Return the index in this object at which the sequence `segments` begins.
 
         Return None unless this object has exactly these segments one after the other, in this order, and all
         of them are sealed.
         """
-        place = self.place_of(segments[0].base_offset)
+        place = self.index_of(segments[0].base_offset)
         end = place + len(segments)
         is_run = end < len(self) and all(
             there is segment for there, segment in zip(self._segments[place:end], segments, strict=True)

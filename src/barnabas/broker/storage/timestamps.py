@@ -7,15 +7,15 @@ from typing import NamedTuple
 from barnabas.base.errors import KafkaError
 from barnabas.broker.storage.segment import LogSegment
 from barnabas.broker.storage.segments import Segments
-from barnabas.broker.storage.validation import AT_ONCE_BYTES, AT_ONCE_RECORDS, MOST_BYTES, MOST_RECORDS
+from barnabas.broker.storage.validation import AT_ONCE_BYTES, AT_ONCE_RECORDS, MAX_BYTES, MAX_RECORDS
 from barnabas.kafka.records.batch import BatchHeader
 from barnabas.kafka.records.builder import batch_payload
 from barnabas.kafka.records.record import decode_records
 
 #: most batches that are decoded at once, on the event loop, ...
-MOST_AT_ONCE = 8
+MAX_AT_ONCE = 8
 #: ... and most headers that are read there, in about a millisecond
-MOST_HEADERS = 500
+MAX_HEADERS = 500
 
 LATEST = -1
 EARLIEST = -2
@@ -73,7 +73,7 @@ def _first_in(
     seen = 0
     for position, header in segment.headers(segment.position_of(start)):
         seen += header.last_offset >= start
-        if seen > MOST_HEADERS:  # the first record of the segment was its latest until now, say
+        if seen > MAX_HEADERS:  # the first record of the segment was its latest until now, say
             raise LongSearch(header.base_offset, timestamp)
         if header.latest_record_timestamp >= timestamp and header.last_offset >= log_start_offset:
             if header.is_log_append_time and header.record_count == header.last_offset_delta + 1:
@@ -81,7 +81,7 @@ def _first_in(
                 return OffsetAtTimestamp(header.max_timestamp, offset, header.leader_epoch)
             batch = LongBatch(header, segment.log.read_at(header.size, position))
             searched += 1
-            if searched > MOST_AT_ONCE:  # many headers have a later time than their records
+            if searched > MAX_AT_ONCE:  # many headers have a later time than their records
                 raise batch
             found = batch.find_at_once(timestamp, log_start_offset)
             if found:
@@ -148,18 +148,18 @@ class LongBatch(LongSearch):
 
         Return None if there is no such record.
 
-        If the batch has more than `MOST_RECORDS` records, do not decode it. The result is then an estimate:
+        If the batch has more than `MAX_RECORDS` records, do not decode it. The result is then an estimate:
         the batch's first offset from `start` on, even if that record is earlier than `timestamp`.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, the batch cannot be decoded, or is too large when decompressed.
         """
         header = self._header
-        if header.record_count > MOST_RECORDS:
+        if header.record_count > MAX_RECORDS:
             return OffsetAtTimestamp(
                 max(timestamp, header.base_timestamp), max(start, header.base_offset), header.leader_epoch
             )
-        return self._find(batch_payload(header, self._batch, MOST_BYTES), timestamp, start)
+        return self._find(batch_payload(header, self._batch, MAX_BYTES), timestamp, start)
 
     def _find(self, payload: bytes, timestamp: int, start: int) -> OffsetAtTimestamp | None:
         header = self._header

@@ -56,7 +56,7 @@ class Truncation:
         self._segments = tuple(files.segments)
         self._active_size = files.segments.active.size
         own_files = OpenFiles(files.env.fs, capacity=8)
-        kept = files.segments.place_of(offset) + 1
+        kept = files.segments.index_of(offset) + 1
         self._copies = [segment.copy(own_files) for segment in self._segments[:kept]]
         self._view = _View(files, self._copies)
 

@@ -40,10 +40,10 @@ from barnabas.kafka.records.record import decode_records, records_without_key
 AT_ONCE_RECORDS = 500
 AT_ONCE_BYTES = 64 * 1024
 #: most of a batch that is decoded at all; far above any honest batch
-MOST_RECORDS = 500_000
-MOST_BYTES = 24 * 1024 * 1024
+MAX_RECORDS = 500_000
+MAX_BYTES = 24 * 1024 * 1024
 #: most decoded bytes, as a multiple of ``max.message.bytes``, if that is more
-MOST_TIMES = 10
+MAX_TIMES = 10
 #: how many records of a batch an error names
 MAX_RECORD_ERRORS = 100
 
@@ -204,12 +204,12 @@ def _payload(header: BatchHeader, records: Buffer, config: TopicConfig, at_once:
     With `at_once`, raise LongValidation for a batch that takes too long for the event loop.
     """
     if not at_once:
-        if header.record_count > MOST_RECORDS:
+        if header.record_count > MAX_RECORDS:
             raise _invalid(
                 f"the batch has {header.record_count} records: this topic's settings require that they are "
-                f"decoded, and at most {MOST_RECORDS} of a batch are"
+                f"decoded, and at most {MAX_RECORDS} of a batch are"
             )
-        return batch_payload(header, records, max(MOST_BYTES, MOST_TIMES * config.max_message_bytes))
+        return batch_payload(header, records, max(MAX_BYTES, MAX_TIMES * config.max_message_bytes))
     if header.record_count > AT_ONCE_RECORDS or len(records) > AT_ONCE_BYTES:
         raise LongValidation
     try:

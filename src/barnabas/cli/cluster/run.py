@@ -476,7 +476,7 @@ class ClusterRunner:
     # -- stopping
 
     @property
-    def _most_signals(self) -> int:
+    def _max_signals(self) -> int:
         """Return the number of signals after which brokers still stop cleanly. The next signal kills them."""
         return 2 if self._launch.is_supervised else 1
 
@@ -494,10 +494,10 @@ class ClusterRunner:
                 member.process.send_signal(number)
 
     def on_signal(self, number: int, _: FrameType | None) -> None:
-        """Stop the cluster. Kill the brokers after more than `_most_signals` signals."""
+        """Stop the cluster. Kill the brokers after more than `_max_signals` signals."""
         self._signals += 1
         if self._signals == 1:
-            more = "once more" if self._most_signals == 1 else "a third signal"
+            more = "once more" if self._max_signals == 1 else "a third signal"
             self._say(f"{signal.Signals(number).name}: stopping; {more} kills the brokers")
         self._events.put(None)
 
@@ -519,7 +519,7 @@ class ClusterRunner:
                 self._ask_to_stop(member)
             deadline = time.monotonic() + _STOP_PATIENCE
             while process.poll() is None:
-                if self._signals > self._most_signals or time.monotonic() > deadline:
+                if self._signals > self._max_signals or time.monotonic() > deadline:
                     process.kill()
                 try:
                     process.wait(0.05)

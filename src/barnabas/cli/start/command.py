@@ -197,9 +197,9 @@ def start(
             stop_with_stdin()
         if secured is not None:
             click.echo(secured.announce(broker.address), err=True)
-        bound, told = broker.bound[0].address, broker.advertised[0].address
+        bound, advertised = broker.bound[0].address, broker.advertised[0].address
         with suppress(OSError):  # it has no reader: the broker serves all the same
-            report(f"ready {bound}" if bound == told else f"ready {bound} advertised {told}")
+            report(f"ready {bound}" if bound == advertised else f"ready {bound} advertised {advertised}")
             if broker.monitor is not None:
                 report(f"metrics {broker.monitor.responder.url}/metrics")
 
@@ -281,12 +281,12 @@ def _summary(broker: Broker, config: BrokerConfig) -> str:
     """Return the lines for a user at a terminal, for a broker that serves."""
     folders = ", ".join(str(Path(folder).absolute()) for folder in config.log_dirs)
     lines = [f"broker {broker.node_id} of cluster {broker.cluster_id}"]
-    for bound, told in zip(broker.bound, broker.advertised, strict=True):
+    for bound, advertised in zip(broker.bound, broker.advertised, strict=True):
         lines.append(f"  listens on  {bound.address}")
-        if told.address != bound.address:
+        if advertised.address != bound.address:
             given = any(item.upper().startswith(f"{bound.name}://") for item in config.advertised_listeners)
             how = "" if given else " (this machine's name; --advertise sets another)"
-            lines.append(f"  clients use {told.address}{how}")
+            lines.append(f"  clients use {advertised.address}{how}")
     if broker.monitor is not None:
         lines.append(f"  metrics     {broker.monitor.responder.url}/metrics")
     return "\n".join((*lines, f"  keeps data  {folders}", "  stop with   Ctrl-C"))

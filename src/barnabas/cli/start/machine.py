@@ -34,8 +34,8 @@ from barnabas.cli.secure import SecuredCluster, secure_cluster
 log = logging.getLogger(__name__)
 
 #: the most brokers that ``--brokers auto`` starts
-_MOST_OF_CORES = 16
-MOST = 100
+_MAX_OF_CORES = 16
+MAX_BROKERS = 100
 #: seconds to wait for the end of brokers whose supervisor was killed just before
 _LAST_BREATH = 10.0
 AUTO = "auto"
@@ -85,7 +85,7 @@ def count_of(asked: str | None, layout: Layout | None) -> int:
     there = 1 if layout is None else len(layout.addresses)
     if asked is None:
         return there
-    return max(there, min(_MOST_OF_CORES, cores())) if asked == AUTO else int(asked)
+    return max(there, min(_MAX_OF_CORES, cores())) if asked == AUTO else int(asked)
 
 
 def make_lone(folder: ClusterFolder, layout: Layout) -> int:
@@ -133,11 +133,11 @@ def run(
         raise ConfigError(
             "--brokers needs Unix sockets, which this system lacks: use `barnabas cluster start`"
         )
-    bound, told = _listener(values)
+    bound, advertised = _listener(values)
     layout = _planned(folder, count, bound, "listeners" in values)
     settings = _settings(values, count)
     metrics = settings.pop("barnabas.metrics.listener", None)
-    secured = _secured(folder, bound, told, settings) if is_secure else None
+    secured = _secured(folder, bound, advertised, settings) if is_secure else None
     key = None if secured is None else str(secured.folder.pem("server"))
     beside = _beside(services, secured, key)
     runner: ClusterRunner
@@ -166,7 +166,7 @@ def run(
             environment_that_ends(),
             has_own_log=False,
             is_supervised=True,
-            advertise=told,
+            advertise=advertised,
             protocol=bound.name,
         ),
         prepare,
@@ -189,10 +189,10 @@ def _listener(values: Mapping[str, str]) -> tuple[Endpoint, Address | None]:
         )
     if not config.advertised_listeners:
         return bound[0], None
-    (told,) = advertised_endpoints(config, bound, machine_name)
+    (advertised,) = advertised_endpoints(config, bound, machine_name)
     own_port = config.advertised_listeners[0].endswith(":0")
-    host, _, _ = told.address.rpartition(":")
-    return bound[0], Address(host, 0 if own_port else told.port)
+    host, _, _ = advertised.address.rpartition(":")
+    return bound[0], Address(host, 0 if own_port else advertised.port)
 
 
 def _planned(folder: ClusterFolder, count: int, bound: Endpoint, is_given: bool) -> Layout:
@@ -218,7 +218,7 @@ def _planned(folder: ClusterFolder, count: int, bound: Endpoint, is_given: bool)
         with folder.held():
             conversion.require_drained(folder, gone, ids[:count])
             conversion.retire(folder, gone)
-    free = (number for number in range(1, MOST + 2 * count) if number not in ids)
+    free = (number for number in range(1, MAX_BROKERS + 2 * count) if number not in ids)
     ids = sorted([*ids[:count], *(next(free) for _ in range(count - len(ids)))])
     host, _, _ = bound.address.rpartition(":")
     known = {} if before is None or is_given else before.addresses
@@ -256,11 +256,11 @@ def _settings(values: Mapping[str, str], count: int) -> dict[str, str]:
 
 
 def _secured(
-    folder: ClusterFolder, bound: Endpoint, told: Address | None, settings: Mapping[str, str]
+    folder: ClusterFolder, bound: Endpoint, advertised: Address | None, settings: Mapping[str, str]
 ) -> SecuredCluster:
     hosts = [bound.address] if not bound.is_every_interface else []
-    if told is not None:
-        hosts.append(str(told))
+    if advertised is not None:
+        hosts.append(str(advertised))
     elif bound.is_every_interface:
         hosts.append(f"{machine_name()}:0")
     secured = secure_cluster(folder.secure, hosts, folder.data_of(1))

@@ -83,12 +83,12 @@ def _answer(schema: Registered, message: str, path: str, text: str) -> bytes:
     except MemoryError:
         return _TOO_MUCH
     except UnfitError as error:
-        return _told(_UNFIT, error)
+        return _failure(_UNFIT, error)
     except BarnabasError as error:
-        return _told(_UNUSABLE, error)
+        return _failure(_UNUSABLE, error)
 
 
-def _told(kind: bytes, error: BarnabasError) -> bytes:
+def _failure(kind: bytes, error: BarnabasError) -> bytes:
     return kind + str(error).encode(errors="backslashreplace")
 
 

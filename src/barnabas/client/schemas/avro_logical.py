@@ -14,7 +14,7 @@ from barnabas.client.schemas.unfit import UnfitError, value_text
 _EPOCH, _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1).toordinal()
 #: units in a second
 _UNITS = {"millis": 1000, "micros": 1_000_000}
-_MOST_DIGITS = 1000
+_MAX_DIGITS = 1000
 
 
 def is_number(value: Any) -> bool:
@@ -72,10 +72,10 @@ def _as_decimal(schema: Any, value: Any, path: str) -> Any:
     precision, scale = schema["precision"], schema.get("scale", 0)
     allowed = f"a number with at most {precision} digits, {scale} of them behind the point (decimal)"
     try:
-        if not (is_number(value) or isinstance(value, str)) or len(str(value)) > _MOST_DIGITS:
+        if not (is_number(value) or isinstance(value, str)) or len(str(value)) > _MAX_DIGITS:
             raise ValueError
         with localcontext() as context:
-            context.prec = _MOST_DIGITS
+            context.prec = _MAX_DIGITS
             unscaled = Decimal(str(value)).scaleb(scale)
             if not unscaled.is_finite() or unscaled.adjusted() >= precision or unscaled % 1:
                 raise ValueError

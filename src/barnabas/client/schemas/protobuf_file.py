@@ -16,7 +16,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from barnabas.base.text import shown
-from barnabas.client.schemas.registered import DEEPEST, MOST_REFERENCES, Registered
+from barnabas.client.schemas.registered import DEEPEST, MAX_REFERENCES, Registered
 
 _MAIN = "<schema>"
 #: names of files that Python packages contain
@@ -122,7 +122,7 @@ class ProtobufFile:
         """
         if name in self._added:
             return
-        if depth > DEEPEST or len(self._added) > MOST_REFERENCES:
+        if depth > DEEPEST or len(self._added) > MAX_REFERENCES:
             raise ValueError("it imports too much")
         self._added.add(name)
         file = self._files.get(name) or _known(name)

@@ -18,7 +18,7 @@ from barnabas.client.schemas.registry import (
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 LATEST = "latest"
 #: bounds on a schema's references, so that no registry delays its clients: schemas, depth, characters
-MOST_REFERENCES, DEEPEST, MOST_TEXT = 200, 32, 8 << 20
+MAX_REFERENCES, DEEPEST, MAX_TEXT = 200, 32, 8 << 20
 _LARGEST_ID = 2**31 - 1
 _IDS = "/schemas/ids/"
 
@@ -48,7 +48,7 @@ class Registered(NamedTuple):
     references: tuple[tuple[str, str], ...] = ()
 
 
-class Reads(Protocol):
+class SchemaReader(Protocol):
     """The part of a `SchemaRegistry` that finds schemas."""
 
     def get(self, path: str) -> Any:
@@ -88,7 +88,7 @@ def path_of(name: str) -> str:
     return versions_path(subject, version)
 
 
-def find(registry: Reads, name: str) -> tuple[Registered, str]:
+def find(registry: SchemaReader, name: str) -> tuple[Registered, str]:
     """Return a schema, and its fixed name: ``ID`` if `name` is an id, else ``SUBJECT/VERSION``.
 
     The fixed name means the same schema also when newer versions have been registered.
@@ -108,7 +108,7 @@ def find(registry: Reads, name: str) -> tuple[Registered, str]:
     return _resolved(registry, path, f"schema {shown(name, 40)}", id_=id_)
 
 
-def by_id(registry: Reads, id_: int, kind: str = "") -> Registered:
+def by_id(registry: SchemaReader, id_: int, kind: str = "") -> Registered:
     """Return the schema with an id. `kind` is the format that the schema must have; empty for any.
 
     Raises:
@@ -119,7 +119,7 @@ def by_id(registry: Reads, id_: int, kind: str = "") -> Registered:
     return _resolved(registry, f"{_IDS}{id_}", f"schema id {id_}", kind, id_)[0]
 
 
-def latest(registry: Reads, subject: str, kind: str = "") -> Registered:
+def latest(registry: SchemaReader, subject: str, kind: str = "") -> Registered:
     """Return the newest version of a subject. `kind` is the format that it must have; empty for any.
 
     Raises:
@@ -183,7 +183,7 @@ def register(
 
 
 def _resolved(
-    registry: Reads, path: str, item: str, kind: str = "", id_: int | None = None
+    registry: SchemaReader, path: str, item: str, kind: str = "", id_: int | None = None
 ) -> tuple[Registered, str]:
     """Return the schema at a path of the registry's API, and its fixed name.
 
@@ -212,7 +212,7 @@ def _resolved(
         if not kind and found == PROTOBUF:
             answer = registry.get(path + _form("?", found))
         references: dict[str, str] = {}
-        room = MOST_TEXT
+        room = MAX_TEXT
         for referred, text in _references(registry, answer, found, set(), 0):
             room -= len(text)
             if room < 0:
@@ -228,7 +228,7 @@ def _resolved(
 
 
 def _references(
-    registry: Reads, answer: Mapping[str, Any], kind: str, read: set[tuple[str, str]], depth: int
+    registry: SchemaReader, answer: Mapping[str, Any], kind: str, read: set[tuple[str, str]], depth: int
 ) -> Iterator[tuple[str, str]]:
     """Yield names and texts of all references at any depth, each once, before its dependents.
 
@@ -252,7 +252,7 @@ def _references(
         if (name, path) in read:
             continue
         read.add((name, path))
-        if len(read) > MOST_REFERENCES:
+        if len(read) > MAX_REFERENCES:
             raise SchemaError("it has too many references")
         try:
             referred = registry.get(f"{path}?deleted=true{_form('&', kind)}")

@@ -31,7 +31,7 @@ _DENIED = (401, 403)
 _TEMPORARY = (408, 429)
 
 
-class Patience(NamedTuple):
+class RegistryTimeouts(NamedTuple):
     """Time limits, in seconds, for reads and changes, and the number of attempts.
 
     A change takes longer, because the registry first compiles, compares and replicates the schema.
@@ -43,9 +43,9 @@ class Patience(NamedTuple):
 
 
 #: for a person who waits for the answer
-ONCE = Patience(3.0, 15.0, 1)
+ONCE = RegistryTimeouts(3.0, 15.0, 1)
 #: for a job, which would fail without the answer
-STEADY = Patience(10.0, 15.0, 5)
+STEADY = RegistryTimeouts(10.0, 15.0, 5)
 
 
 class RegistryError(BarnabasError):
@@ -88,7 +88,7 @@ class SchemaRegistry:
         ConfigError: the URL is malformed. The text of the error does not contain the password.
     """
 
-    def __init__(self, url: str, login: Servers | None = None, patience: Patience = ONCE) -> None:
+    def __init__(self, url: str, login: Servers | None = None, patience: RegistryTimeouts = ONCE) -> None:
         parts = _parsed(url)
         self._shown = without_userinfo(url)
         self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")

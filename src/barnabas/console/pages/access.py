@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas.base.errors import KafkaError
 from barnabas.client.acls import describe_acls
-from barnabas.client.errors import ClientError, said
+from barnabas.client.errors import ClientError, error_text
 from barnabas.client.quotas import describe_quotas
 from barnabas.console.pages.query import Query
 from barnabas.console.rule_words import OPERATIONS
@@ -15,7 +15,7 @@ from barnabas.console.view import ClusterView
 from barnabas.kafka.security.acls import AclFilter, PatternType, ResourceType
 
 #: rows of each table
-_MOST = 500
+_MAX_ROWS = 500
 _TIMEOUT_S = 10.0
 
 
@@ -38,14 +38,14 @@ def access(view: ClusterView, query: Query) -> dict[str, Any]:
 def _part(read: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
     """Call `read`, and return its rows as a table for the page.
 
-    ``rows`` has the first `_MOST` rows, ``count`` is the number of all rows, and ``problem`` is None. If
+    ``rows`` has the first `_MAX_ROWS` rows, ``count`` is the number of all rows, and ``problem`` is None. If
     `read` raises ClientError or KafkaError, ``rows`` is empty and ``problem`` is the text of the error.
     """
     try:
         rows = read()
     except (ClientError, KafkaError) as error:
-        return {"rows": [], "count": 0, "problem": said(error)}
-    return {"rows": rows[:_MOST], "count": len(rows), "problem": None}
+        return {"rows": [], "count": 0, "problem": error_text(error)}
+    return {"rows": rows[:_MAX_ROWS], "count": len(rows), "problem": None}
 
 
 def _users(view: ClusterView) -> list[dict[str, Any]]:

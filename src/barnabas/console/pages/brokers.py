@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.client.addresses import Address
 from barnabas.client.brokers import Brokers
-from barnabas.client.errors import ClientError, error_code, said
+from barnabas.client.errors import ClientError, error_code, error_text
 from barnabas.console.pages.query import Listing, Query, whole
 from barnabas.console.pages.topic import settings_of
 from barnabas.console.survey import Totals
@@ -44,11 +44,11 @@ def members_of(brokers: Brokers, metadata: Any, holders: Iterable[int] | None = 
     alive = {b.node_id: Member(b.node_id, f"{b.host}:{b.port}", b.rack, False) for b in metadata.brokers}
     if holders is None:
         holders = {n for topic in metadata.topics for p in topic.partitions for n in p.replica_nodes}
-    gone = {n: Member(n, _told(brokers.address_of(n)), None, True) for n in holders if n not in alive}
+    gone = {n: Member(n, _address_text(brokers.address_of(n)), None, True) for n in holders if n not in alive}
     return [member for _, member in sorted((alive | gone).items())]
 
 
-def _told(address: Address | None) -> str | None:
+def _address_text(address: Address | None) -> str | None:
     return None if address is None else f"{address.host}:{address.port}"
 
 
@@ -93,16 +93,16 @@ def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
     }
 
 
-def _directories(broker: int, told: Any, totals: Totals) -> dict[str, Any]:
+def _directories(broker: int, answer: Any, totals: Totals) -> dict[str, Any]:
     """Return the data of a broker's log directories. Counts and bytes are None until they are known.
 
     Args:
-        told: the log directories in a DescribeLogDirs response, the text of an error, or None if there is
+        answer: the log directories in a DescribeLogDirs response, the text of an error, or None if there is
             neither.
         totals: number and bytes of the replicas in each log directory.
     """
-    if told is None or isinstance(told, str):
-        return {"directories": [], "problem": told}
+    if answer is None or isinstance(answer, str):
+        return {"directories": [], "problem": answer}
     return {
         "directories": [
             {
@@ -113,7 +113,7 @@ def _directories(broker: int, told: Any, totals: Totals) -> dict[str, Any]:
                 "total_bytes": each.total_bytes if each.total_bytes >= 0 else None,
                 "free_bytes": each.usable_bytes if each.usable_bytes >= 0 else None,
             }
-            for each in told
+            for each in answer
             for held in [totals.directories.get((broker, each.log_dir))]
         ],
         "problem": None,
@@ -124,7 +124,7 @@ def _moves(view: ClusterView) -> tuple[list[dict[str, Any]], str | None]:
     try:
         response = view.brokers.ask(view.controller(), ListPartitionReassignmentsRequest(topics=None))
     except (ClientError, KafkaError) as error:
-        return [], said(error)
+        return [], error_text(error)
     return [
         {
             "partition": f"{topic.name}-{p.partition_index}",

@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas.base.errors import KafkaError
 from barnabas.client.brokers import check
-from barnabas.client.errors import ClientError, said
+from barnabas.client.errors import ClientError, error_text
 from barnabas.console.client_metrics import read_series
 from barnabas.console.pages.query import Query
 from barnabas.console.view import ClusterView
@@ -16,7 +16,7 @@ from barnabas.kafka.protocol.messages.list_config_resources import ListConfigRes
 
 _CLIENT_METRICS = 16
 #: rows of each table
-_MOST = 500
+_MAX_ROWS = 500
 _WHO = ("client_id", "client_instance_id", "client_software_name")
 
 
@@ -49,9 +49,9 @@ def clients(view: ClusterView, metrics: Sequence[str], query: Query) -> dict[str
         "pages": list(metrics),
         "problems": problems,
         "count": len(by_name),
-        "clients": by_name[:_MOST],
+        "clients": by_name[:_MAX_ROWS],
         "id": chosen or None,
-        "numbers": sorted(numbers, key=lambda row: (row["metric"], str(row["attributes"])))[:_MOST],
+        "numbers": sorted(numbers, key=lambda row: (row["metric"], str(row["attributes"])))[:_MAX_ROWS],
     }
 
 
@@ -63,14 +63,14 @@ def _subscriptions(view: ClusterView) -> dict[str, Any]:
     try:
         listed = view.brokers.ask_once(ListConfigResourcesRequest(resource_types=[_CLIENT_METRICS]))
         check(listed.error_code, "client-metrics resources")
-        names = sorted(each.resource_name for each in listed.config_resources)[:_MOST]
+        names = sorted(each.resource_name for each in listed.config_resources)[:_MAX_ROWS]
         wanted = [DescribeConfigsResource(resource_type=_CLIENT_METRICS, resource_name=n) for n in names]
-        told = view.brokers.ask_once(DescribeConfigsRequest(resources=wanted)).results if wanted else []
+        results = view.brokers.ask_once(DescribeConfigsRequest(resources=wanted)).results if wanted else []
     except (ClientError, KafkaError) as error:
-        return {"subscriptions": [], "subscriptions_problem": said(error)}
+        return {"subscriptions": [], "subscriptions_problem": error_text(error)}
     rows = [
         {"name": each.resource_name, **{config.name: config.value for config in each.configs}}
-        for each in told
+        for each in results
         if not each.error_code
     ]
     return {"subscriptions": rows, "subscriptions_problem": None}

@@ -17,7 +17,7 @@ from barnabas.kafka.records import Record
 #: the characters of a topic's name that are replaced in the name of a file
 _ODD = re.compile(r"[^A-Za-z0-9._-]")
 #: records of a download, unless the query names fewer
-MOST_RECORDS = 10_000
+MAX_RECORDS = 10_000
 
 
 class Download(NamedTuple):
@@ -64,7 +64,7 @@ def download_records(view: ClusterView, topic: str, query: Query) -> Download:
         place = TopicPartition(topic, partition)
         return record_line(place, record.offset, record.timestamp, _content(view, record, masks))
 
-    found = search(view, topic, {**query, "markers": "no"}, line, MOST_RECORDS)
+    found = search(view, topic, {**query, "markers": "no"}, line, MAX_RECORDS)
     content = "".join(f"{each}\n" for _, each in found.rows).encode(errors="backslashreplace")
     return Download(f"{_ODD.sub('_', topic)}.jsonl", "application/x-ndjson", content)
 

@@ -9,7 +9,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.client.admin_types import GroupDescription
 from barnabas.client.consumer_groups import offsets_of_groups
-from barnabas.client.errors import ClientError, said
+from barnabas.client.errors import ClientError, error_text
 from barnabas.client.lag import lag_of
 from barnabas.client.leaders import live_leaders
 from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
@@ -100,7 +100,7 @@ def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     except (ClientError, KafkaError) as error:
         if not committed:
             raise
-        problem = said(error)
+        problem = error_text(error)
     if not committed and problem is None and described is not None and described.state == "Dead":
         listed, _ = view.groups()  # share groups and others that are described in another way
         if not any(each.group_id == name for each in listed):

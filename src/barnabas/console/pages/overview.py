@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from barnabas.client.lag import lag_of
-from barnabas.console.events import Seen
+from barnabas.console.events import ClusterSnapshot
 from barnabas.console.pages.brokers import members_of
 from barnabas.console.pages.query import Query
 from barnabas.console.view import ClusterView
@@ -44,7 +44,7 @@ def overview(view: ClusterView, query: Query) -> dict[str, Any]:
             if len(p.isr_nodes) < len(p.replica_nodes):
                 under_replicated.append(f"{topic.name}-{p.partition_index}")
     controller = view.controller()
-    seen = Seen(
+    seen = ClusterSnapshot(
         frozenset(broker.node_id for broker in metadata.brokers),
         controller,
         frozenset(topic.name for topic in metadata.topics if not topic.is_internal),

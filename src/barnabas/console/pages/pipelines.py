@@ -17,7 +17,7 @@ from barnabas.client.fetching import fetch, next_offset, records_in
 from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.pages.query import Query
 from barnabas.console.pages.topic import described
-from barnabas.console.shown import MOST_SHOWN, NOT_JSON, parsed, visible
+from barnabas.console.shown import MAX_SHOWN, NOT_JSON, parsed, visible
 from barnabas.console.view import ClusterView
 
 #: the default status topic of pipelines
@@ -26,8 +26,8 @@ STATUS_TOPIC = "barnabas-pipelines"
 _SILENT_AFTER = 3.0
 _EVERY_S = 5.0
 #: how much one request reads; the next continues where it ended
-_MOST_SECONDS, _AT_ONCE = 2.0, 1 << 20
-_MOST_PIPELINES, _MOST_QUERIES, _LONGEST = 1000, 50, 4000
+_MAX_SECONDS, _AT_ONCE = 2.0, 1 << 20
+_MAX_PIPELINES, _MAX_QUERIES, _LONGEST = 1000, 50, 4000
 _RUNNING = ("running", "stopping")
 
 
@@ -68,7 +68,7 @@ class Pipelines:
             self._known.clear()
         led = self._view.leaders([STATUS_TOPIC])
         ends, starts = offsets_at(brokers, led, LATEST), offsets_at(brokers, led, EARLIEST)
-        give_up = time.monotonic() + _MOST_SECONDS
+        give_up = time.monotonic() + _MAX_SECONDS
         left = 0
         for partition, end in ends.items():
             position = max(self._positions.get(partition, 0), starts.get(partition, 0))
@@ -93,7 +93,7 @@ class Pipelines:
             value = found.record.value
             status = parsed(value.decode(errors="replace")) if value is not None else NOT_JSON
             self._known.pop(name, None)
-            if isinstance(status, dict) and len(self._known) < _MOST_PIPELINES:
+            if isinstance(status, dict) and len(self._known) < _MAX_PIPELINES:
                 self._known[name] = status
         return next_offset(chunk, first)
 
@@ -111,8 +111,8 @@ class Pipelines:
             "file": _text(status.get("file")),
             "started": _text(status.get("started")),
             "updated": _text(status.get("updated")),
-            "alerts": [_text(each) for each in alerts[:_MOST_QUERIES]] if isinstance(alerts, list) else [],
-            "queries": [self._query(each) for each in queries[:_MOST_QUERIES] if isinstance(each, dict)]
+            "alerts": [_text(each) for each in alerts[:_MAX_QUERIES]] if isinstance(alerts, list) else [],
+            "queries": [self._query(each) for each in queries[:_MAX_QUERIES] if isinstance(each, dict)]
             if isinstance(queries, list)
             else [],
         }
@@ -137,7 +137,7 @@ class Pipelines:
 
 
 def _text(value: Any) -> str:
-    return visible(value[: min(_LONGEST, MOST_SHOWN)]) if isinstance(value, str) else ""
+    return visible(value[: min(_LONGEST, MAX_SHOWN)]) if isinstance(value, str) else ""
 
 
 def _number(value: Any) -> float | None:

@@ -8,14 +8,14 @@ from typing import Any
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import NO_BROKER, TopicPartition
-from barnabas.client.errors import ClientError, said
+from barnabas.client.errors import ClientError, error_text
 from barnabas.client.leaders import leaders_of
 from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.client.share_groups import InFlight, StateBatch
 from barnabas.console.view import ClusterView
 
 #: the most ranges of records that the page lists
-_MOST = 200
+_MAX_ROWS = 200
 _DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 
 
@@ -28,8 +28,8 @@ def queue(view: ClusterView, group: str, members: Iterable[dict[str, Any]]) -> d
     flight. Then these numbers are None for all partitions, and ``locked`` is 0.
     """
     offsets = view.admin.share_offsets(group)
-    told = view.admin.share_records(group, offsets)
-    records = told or {}
+    known = view.admin.share_records(group, offsets)
+    records = known or {}
     batches = [(place, batch) for place in offsets if place in records for batch in records[place].batches]
     locked: Counter[str | None] = Counter()
     for _, batch in batches:
@@ -38,7 +38,7 @@ def queue(view: ClusterView, group: str, members: Iterable[dict[str, Any]]) -> d
         member["locked"] = locked[member["id"]]
     return {
         "lag": sum(offset.lag or 0 for offset in offsets.values()),
-        "is_told": told is not None,
+        "is_told": known is not None,
         "partitions": [
             {
                 "topic": place.topic,
@@ -49,7 +49,7 @@ def queue(view: ClusterView, group: str, members: Iterable[dict[str, Any]]) -> d
             }
             for place, offset in offsets.items()
         ],
-        "records": [_row(place, batch) for place, batch in batches[:_MOST]],
+        "records": [_row(place, batch) for place, batch in batches[:_MAX_ROWS]],
         "record_ranges": len(batches),
         "dead_letters": _dead_letters(view, group),
     }
@@ -95,7 +95,7 @@ def _dead_letters(view: ClusterView, group: str) -> dict[str, Any] | None:
         led = {partition: leader for partition, leader in leaders.items() if leader != NO_BROKER}
         starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
     except (ClientError, KafkaError) as error:
-        problem = said(error)
+        problem = error_text(error)
     else:
         known = starts.keys() & ends.keys()
         if known:

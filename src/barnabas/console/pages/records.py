@@ -14,14 +14,14 @@ from barnabas.console.dead_letters import origin
 from barnabas.console.filters import Candidate, Filter, parse, paths
 from barnabas.console.pages.query import Query, QueryError, choice, numbers, whole
 from barnabas.console.pages.topic import described
-from barnabas.console.shown import FORMATS, HIDDEN, MOST_SHOWN, PREVIEW, Masks, cell, compared, shown, visible
+from barnabas.console.shown import FORMATS, HIDDEN, MAX_SHOWN, PREVIEW, Masks, cell, compared, shown, visible
 from barnabas.console.view import ClusterView
 from barnabas.kafka.records import Record
 
 #: how much one request scans; the next continues where it ended
-_MOST_BYTES, _MOST_SECONDS = 16 << 20, 2.0
+_MAX_BYTES, _MAX_SECONDS = 16 << 20, 2.0
 _AT_ONCE = 256 << 10
-_MOST_PARTITIONS, _MOST_ROWS, _MOST_ON_A_PAGE = 200, 20_000, 500
+_MAX_PARTITIONS, _MAX_ROWS, _MAX_ON_A_PAGE = 200, 20_000, 500
 T = TypeVar("T")
 #: (partition, found) -> what is kept of a record or a marker
 Row = Callable[[int, Found], T]
@@ -64,7 +64,7 @@ def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
             place["columns"] = [cell(get(seen)) for get in columns]
         return {**place, **content(view, found.record, how, masks)}
 
-    found = search(view, name, query, row, _MOST_ON_A_PAGE)
+    found = search(view, name, query, row, _MAX_ON_A_PAGE)
     return {
         "topic": name,
         "records": [each for _, each in found.rows],
@@ -100,13 +100,13 @@ def search(view: ClusterView, name: str, query: Query, row: Row[T], most: int) -
         for p, leader in view.leaders([name]).items()
         if (wanted := numbers(query, "partitions")) is None or p.partition in wanted
     }
-    led = dict(sorted(led.items())[:_MOST_PARTITIONS])
+    led = dict(sorted(led.items())[:_MAX_PARTITIONS])
     ends = offsets_at(view.brokers, led, LATEST)
     starts = offsets_at(view.brokers, led, EARLIEST)
     positions = _positions(view, query, led, starts, ends, limit)
     # The last ones of all partitions together are known when each partition's last ones are read.
     takes_last = passes is None and not query.get("next") and choice(query, "from", _BEGINNINGS) == "end"
-    found = Search(view, topic, query, passes, max(limit, _MOST_ROWS) if takes_last else limit, row)
+    found = Search(view, topic, query, passes, max(limit, _MAX_ROWS) if takes_last else limit, row)
     found.run(led, positions, ends)
     found.rows.sort(key=lambda each: each[0])
     if takes_last:
@@ -213,9 +213,9 @@ class Search(Generic[T]):
         to the offset after the last record read. Set `left` to the partitions that have more records to read.
         `led` has the partitions' leaders.
         """
-        give_up = time.monotonic() + _MOST_SECONDS
+        give_up = time.monotonic() + _MAX_SECONDS
         left = [p for p in positions if positions[p] < ends.get(p, 0)]
-        while left and not self._is_enough and self.bytes < _MOST_BYTES and time.monotonic() < give_up:
+        while left and not self._is_enough and self.bytes < _MAX_BYTES and time.monotonic() < give_up:
             for leader in {led[p] for p in left}:
                 some = [p for p in left if led[p] == leader]
                 self._read(leader, some, positions, ends)
@@ -272,7 +272,7 @@ class Search(Generic[T]):
 
 
 def record(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """Return the data of one record of the topic `name`, with up to `MOST_SHOWN` characters of each part.
+    """Return the data of one record of the topic `name`, with up to `MAX_SHOWN` characters of each part.
 
     Query: ``partition``, ``offset``, ``format``.
 
@@ -281,7 +281,7 @@ def record(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
         KafkaError, ClientError: the record cannot be read.
     """
     found = record_of(view, name, query)
-    return content(view, found, choice(query, "format", FORMATS), view.privacy.paths(name), MOST_SHOWN)
+    return content(view, found, choice(query, "format", FORMATS), view.privacy.paths(name), MAX_SHOWN)
 
 
 def record_of(view: ClusterView, name: str, query: Query) -> Record:

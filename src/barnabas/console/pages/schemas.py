@@ -13,7 +13,7 @@ from barnabas.client.schemas.registry import RegistryRefused, subject_path
 from barnabas.console.pages.query import Query, QueryError, whole
 from barnabas.console.schemas import LEVELS, Schemas, level_of
 
-_MOST = 500
+_MAX_ROWS = 500
 NO_REGISTRY = "no schema registry: name one with --registry URL"
 
 
@@ -36,9 +36,9 @@ def schemas(registry: Schemas | None, query: Query) -> dict[str, Any]:
         deleted = [name for name in registry.get("/subjects?deleted=true") if name not in known]
         return {
             "problem": None,
-            "subjects": sorted(subjects)[:_MOST],
+            "subjects": sorted(subjects)[:_MAX_ROWS],
             "count": len(subjects),
-            "deleted": sorted(name for name in deleted if search in name.lower())[:_MOST],
+            "deleted": sorted(name for name in deleted if search in name.lower())[:_MAX_ROWS],
         }
     address = f"/subjects/{subject_path(subject)}/versions"
     every = registry.get(f"{address}?deleted=true")
@@ -89,7 +89,13 @@ def schema(registry: Schemas | None, query: Query) -> dict[str, Any]:
         raise
     codec = codec_of(found) if found.kind == PROTOBUF else None
     messages = codec.messages if isinstance(codec, ProtobufSchema) else []
-    return {"problem": None, "name": same, "id": found.id, "type": found.kind, "messages": messages[:_MOST]}
+    return {
+        "problem": None,
+        "name": same,
+        "id": found.id,
+        "type": found.kind,
+        "messages": messages[:_MAX_ROWS],
+    }
 
 
 def _live(registry: Schemas, address: str) -> list[int]:

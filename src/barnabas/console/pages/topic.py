@@ -6,14 +6,14 @@ from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
-from barnabas.client.errors import ClientError, said
+from barnabas.client.errors import ClientError, error_text
 from barnabas.client.lag import lag_of
 from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.pages.query import Query, choice
 from barnabas.console.view import ClusterView
 
 #: how many partitions are listed
-_MOST = 1000
+_MAX_PARTITIONS = 1000
 
 
 def described(view: ClusterView, name: str) -> Any:
@@ -51,7 +51,7 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     }
     if is_brief:
         return about
-    led = {p: leader for p, leader in view.leaders([name]).items() if p.partition < _MOST}
+    led = {p: leader for p, leader in view.leaders([name]).items() if p.partition < _MAX_PARTITIONS}
     starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
     stable = offsets_at(view.brokers, led, LATEST, committed=True)
     view.rates.note(ends)
@@ -78,7 +78,7 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
                 "stable": stable.get(place),
                 "bytes": sizes.get(place, 0),
             }
-            for p in partitions[:_MOST]
+            for p in partitions[:_MAX_PARTITIONS]
             for place in [TopicPartition(name, p.partition_index)]
         ],
         "groups": sorted(groups, key=lambda each: (-each["lag"], each["group"])),
@@ -100,7 +100,7 @@ def settings_of(view: ClusterView, kind: str, name: str) -> dict[str, Any]:
     try:
         values = view.admin.configs(kind, name)
     except (ClientError, KafkaError) as error:
-        return {"settings": [], "settings_problem": said(error)}
+        return {"settings": [], "settings_problem": error_text(error)}
     rows = [
         {
             "name": v.name,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.base.errors import KafkaError
-from barnabas.client.errors import ClientError, said
+from barnabas.client.errors import ClientError, error_text
 from barnabas.client.leaders import live_leaders
 from barnabas.client.transactions import Transactions
 from barnabas.console.pages.query import Query, whole
 from barnabas.console.view import ClusterView
 
-_MOST = 500
+_MAX_ROWS = 500
 #: the number of partitions that are searched for hanging transactions
 _PARTITIONS = 2000
 
@@ -31,7 +31,7 @@ def transactions(view: ClusterView, query: Query) -> dict[str, Any]:
                 partitions[:_PARTITIONS], longer_than_ms=minutes * 60_000, now_ms=view.clock.now_ms()
             )
         except (ClientError, KafkaError) as error:
-            problem = said(error)
+            problem = error_text(error)
     return {
         "transactions": [
             {
@@ -40,7 +40,7 @@ def transactions(view: ClusterView, query: Query) -> dict[str, Any]:
                 "producer": each.producer_id,
                 "state": each.state,
             }
-            for each in listed[:_MOST]
+            for each in listed[:_MAX_ROWS]
         ],
         "count": len(listed),
         "hanging": [

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from barnabas.kafka.records.record import encode_varint
 
-_MOST_BYTES = 10
+_MAX_BYTES = 10
 _DEEPEST = 32
 
 
@@ -45,7 +45,7 @@ def write_message_indexes(indexes: tuple[int, ...]) -> bytes:
 
 def _read_varint(payload: bytes, start: int) -> tuple[int, int]:
     value = 0
-    for number, byte in enumerate(payload[start : start + _MOST_BYTES]):
+    for number, byte in enumerate(payload[start : start + _MAX_BYTES]):
         value |= (byte & 0x7F) << 7 * number
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), start + number + 1

@@ -17,7 +17,7 @@ from barnabas.kafka.security.scram import MECHANISMS, Mechanism
 ClientExchange: TypeAlias = Generator[bytes, bytes, None]
 
 #: more iterations would only waste the client's CPU time
-MOST_ITERATIONS = 1_000_000
+MAX_ITERATIONS = 1_000_000
 
 
 def plain(username: str, password: str) -> ClientExchange:
@@ -59,7 +59,7 @@ def scram(
         iterations = int(fields["i"])
     except (KeyError, ValueError):
         raise SaslError("the server's first SCRAM message is malformed") from None
-    if not 1 <= iterations <= MOST_ITERATIONS:
+    if not 1 <= iterations <= MAX_ITERATIONS:
         raise SaslError(f"the server demands {iterations} iterations, which is not allowed")
     unsigned = f"c=biws,r={both}"
     signed = f"{bare},{challenge},{unsigned}".encode()

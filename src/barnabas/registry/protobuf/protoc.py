@@ -26,7 +26,7 @@ MAIN = "<schema>"
 
 _TIMEOUT_S = 10.0
 #: errors that are reported: one mistake makes protoc report many more
-_MOST_COMPLAINTS = 5
+_MAX_COMPLAINTS = 5
 
 #: the errors of file names that one folder cannot contain
 _UNFIT = {errno.ENAMETOOLONG, errno.EEXIST, errno.EISDIR, errno.ENOTDIR}
@@ -79,7 +79,7 @@ def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str,
         if done.returncode < 0:
             raise RegistryError(Code.STORE_ERROR, f"protoc died of signal {-done.returncode}")
         if done.returncode == _REFUSED:
-            raise InvalidSchemaError(_complaints(done, sources))
+            raise InvalidSchemaError(_warnings(done, sources))
         if done.returncode != 0:
             words = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
             raise RegistryError(Code.STORE_ERROR, f"protoc cannot run: {words}")
@@ -115,7 +115,7 @@ def _known_files() -> list[str]:
     ]
 
 
-def _complaints(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
+def _warnings(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
     """Return the first errors of `done`, a finished protoc process, in one line.
 
     `sources` is the folder of the files that protoc read. The errors name files without this folder.
@@ -123,4 +123,4 @@ def _complaints(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
     """
     said = done.stderr.decode(errors="replace").replace(f"{sources}/", "").replace(f"{MAIN}:", "")
     lines = [line for line in said.splitlines() if line.strip() and not _REMARK.search(line)]
-    return "; ".join(lines[:_MOST_COMPLAINTS])
+    return "; ".join(lines[:_MAX_COMPLAINTS])

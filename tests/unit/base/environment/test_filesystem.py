@@ -144,7 +144,7 @@ def test_a_write_that_the_system_takes_in_pieces_is_completed(tmp_path, monkeypa
         os_filesystem, "pwritev", lambda fd, chunks, at: whole(fd, [b"".join(chunks)[:at_once]], at)
     )
     disk = FaultyDisk()
-    disk.most_at_once = at_once
+    disk.max_at_once = at_once
     chunks = [b"hel", b"", memoryview(b"lo world"), *[b"12345"] * (IOV_MAX + 2)]
     for fs, folder in ((OsFileSystem(), str(tmp_path)), (disk, "")):
         file = fs.open(f"{folder}/a", create=True)

@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from barnabas.base.types import NO_BROKER
 from barnabas.broker.controller.partition_changes import (
     Eligibility,
-    alter,
+    alter_isr,
     candidates,
-    elect_furthest,
+    elect_longest_log,
     elect_preferred,
     elect_uncleanly,
     least_in_sync,
@@ -126,7 +126,7 @@ def test_unclean_leader_is_alone_in_sync_and_recovers() -> None:
 
 
 def test_those_who_were_last_in_sync_are_waited_for_while_the_furthest_leads_alone() -> None:
-    leading = elect_furthest(state((), -1, (), (2, 3)), 1, 2)
+    leading = elect_longest_log(state((), -1, (), (2, 3)), 1, 2)
     assert of(leading) == (1, 6, (1,), (), (2, 3))
     assert leading.recovering
     lost_power = settle(
@@ -136,7 +136,7 @@ def test_those_who_were_last_in_sync_are_waited_for_while_the_furthest_leads_alo
     assert candidates(lost_power, frozenset((1,))) == ()
     assert candidates(lost_power, ALL) == (1, 2, 3)
     assert of(with_isr(leading, (1, 2), 2)) == (1, 6, (1, 2), (), ())
-    assert of(elect_furthest(state((), -1, (), (2, 3)), 1, 1)) == (1, 6, (1,), (), ())
+    assert of(elect_longest_log(state((), -1, (), (2, 3)), 1, 1)) == (1, 6, (1,), (), ())
 
 
 def test_preferred_leader_leads_again_only_when_in_sync_and_running() -> None:
@@ -150,9 +150,9 @@ def test_preferred_leader_leads_again_only_when_in_sync_and_running() -> None:
 
 
 def test_proposal_of_the_leader_fills_and_empties_the_elr() -> None:
-    shrunk = alter(state((1, 2)), (1,), 2)
+    shrunk = alter_isr(state((1, 2)), (1,), 2)
     assert of(shrunk) == (1, 5, (1,), (2,), ())
-    grown = alter(shrunk, (3, 1), 2)
+    grown = alter_isr(shrunk, (3, 1), 2)
     assert of(grown) == (1, 5, (1, 3), (), ())
 
 
@@ -232,7 +232,7 @@ def test_proposals_are_sound(case: tuple[PartitionState, int], data: st.DataObje
     if before.leader == NO_BROKER:
         return
     others = data.draw(st.frozensets(st.sampled_from(before.replicas)))
-    after = alter(before, tuple(others | {before.leader}), min_isr)
+    after = alter_isr(before, tuple(others | {before.leader}), min_isr)
     assert_sound(after, min_isr)
     assert set(after.isr) == others | {before.leader}
     assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
@@ -290,13 +290,13 @@ class Committed(RuleBasedStateMachine):
     @rule(replica=st.sampled_from(REPLICAS))
     def join(self, replica: int) -> None:
         if replica in self.running and self.ends[replica] >= self.committed:
-            self.state = alter(self.state, (*self.state.isr, replica), self.MIN_ISR)
+            self.state = alter_isr(self.state, (*self.state.isr, replica), self.MIN_ISR)
 
     @precondition(lambda self: self.state.leader != NO_BROKER)
     @rule(replica=st.sampled_from(REPLICAS))
     def lag(self, replica: int) -> None:
         if replica != self.state.leader:
-            self.state = alter(self.state, tuple(r for r in self.state.isr if r != replica), self.MIN_ISR)
+            self.state = alter_isr(self.state, tuple(r for r in self.state.isr if r != replica), self.MIN_ISR)
             self.commit()
 
     @rule(replica=st.sampled_from(REPLICAS))

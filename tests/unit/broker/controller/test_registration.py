@@ -111,13 +111,13 @@ def test_registration_that_is_given_up_is_followed_by_another_that_has_lost_noth
         await registration.register()
         first = registration.epoch
         registration.admitted(first)
-        registration.give_up()
-        assert registration.is_given_up
+        registration.request_new_epoch()
+        assert registration.needs_new_epoch
         assert await registration.register()
         seen = await shown(store)
         assert seen.epoch == registration.epoch > first
         assert seen.previous_epoch == first
-        assert not registration.is_given_up
+        assert not registration.needs_new_epoch
         assert not await registration.register()
 
     asyncio.run(scenario())
@@ -130,7 +130,7 @@ def test_registration_of_a_lost_session_that_was_given_up_is_left_to_the_store()
         registration = Registration(store, STARTING, view_of())
         await registration.register()
         first = registration.epoch
-        registration.give_up()
+        registration.request_new_epoch()
         store.expire()
         store.begin_again()
         assert await registration.register()

@@ -93,7 +93,7 @@ class MemoryLog:
     def fail_next(self, error: KafkaError) -> None:
         self.held.pop(0)[0].set_exception(error)
 
-    def most_bytes(self, partition: int) -> int:
+    def max_bytes(self, partition: int) -> int:
         return 1 << 20
 
     def bounds(self, partition: int, epoch: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import BURST
-from barnabas.broker.coordinator.groups.classic.members import MOST_METADATA
+from barnabas.broker.coordinator.groups.classic.members import MAX_METADATA
 
 
 def test_dynamic_member_is_given_its_id_before_it_counts(coordinate):
@@ -374,7 +374,7 @@ def test_member_that_no_record_can_store_is_refused(coordinate, member):
 def test_subscription_that_the_log_would_refuse_is_not_held(coordinate):
     async def scenario(groups):
         ids, generation = await groups.stable()
-        large = {"range": bytes(groups.log.most_bytes(0) + 1)}
+        large = {"range": bytes(groups.log.max_bytes(0) + 1)}
         assert await groups.error(groups.join(version=3, protocols=large)) == ErrorCode.UNKNOWN_SERVER_ERROR
         assert await groups.error(groups.join(ids[0], protocols=large)) == ErrorCode.UNKNOWN_SERVER_ERROR
         assert await groups.heartbeat(ids[0], generation) == 0
@@ -391,7 +391,7 @@ def test_members_of_all_groups_hold_so_many_bytes_and_no_more(coordinate):
             await asyncio.sleep(0)
             if joining[-1].done():
                 break
-        assert len(joining) == MOST_METADATA // (len("range") + (1 << 19)) + 1
+        assert len(joining) == MAX_METADATA // (len("range") + (1 << 19)) + 1
         assert await groups.error(joining[-1]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert [g.group_id for g in groups.coordinator.groups()] == [f"g{n}" for n in range(len(joining) - 1)]
         # Groups whose members have gone hold nothing.
@@ -409,10 +409,10 @@ def test_members_of_all_groups_hold_so_many_bytes_and_no_more(coordinate):
 
 def test_join_while_the_log_is_offline_gets_an_error_that_clients_retry(coordinate):
     async def scenario(groups):
-        def most_bytes(partition):
+        def max_bytes(partition):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
-        groups.log.most_bytes = most_bytes
+        groups.log.max_bytes = max_bytes
         assert await groups.error(groups.join(version=3)) == ErrorCode.NOT_COORDINATOR
 
     coordinate(scenario)

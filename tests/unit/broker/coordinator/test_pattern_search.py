@@ -103,7 +103,7 @@ def test_a_short_search_does_not_wait_for_all_of_a_long_one(searching):
 
 
 def test_a_search_that_takes_too_long_is_given_up(searching, monkeypatch):
-    monkeypatch.setattr(pattern_search, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(pattern_search, "MAX_SECONDS", 0.0)
 
     async def scenario(search):
         with pytest.raises(CostlyPatternError, match="seconds"):

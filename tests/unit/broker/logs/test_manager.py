@@ -372,7 +372,7 @@ def test_logs_behind_one_that_is_deleted_unknown_or_anothers_are_opened():
 )
 def test_connections_get_the_files_that_logs_and_the_rest_leave(limit, left):
     disk = FaultyDisk()
-    disk.max_open_files = limit
+    disk.open_files_limit = limit
     assert files_for_connections(disk) == left
 
 
@@ -727,7 +727,7 @@ def test_a_folder_read_late_is_not_opened_as_another_topics(play):
         bench.disk.refuse = None
         assert await again.logs.open_postponed() == set()
         assert again.logs.get(TopicPartition("t", 0)) is None
-        assert list(await again.logs.without([b"t" * 16])) == []
+        assert list(await again.logs.topics_without_folder([b"t" * 16])) == []
         again.logs.close()
         kept = Bench("/a", disk=bench.disk)
         await kept.logs.load(hosted("t"), lambda _: CONFIG)
@@ -801,7 +801,7 @@ def test_a_folder_of_no_topic_here_that_cannot_be_read_for_now_is_left_alone(pla
         )
         bench.disk.refuse = None
         assert again.logs.directories[0].failure is None
-        assert list(await again.logs.without([b"t" * 16])) == []
+        assert list(await again.logs.topics_without_folder([b"t" * 16])) == []
         assert "t-0" in again.folders("/a")
         again.logs.close()
 
@@ -846,9 +846,11 @@ def test_a_postponed_log_that_is_deleted_makes_way_for_the_next_topic_of_its_nam
             assert again.logs.get(partition) is None
             with pytest.raises(KafkaError):
                 again.create("t")
-            assert await again.logs.without([b"t" * 16]) == set(), "a crash would leave its folder"
+            assert await again.logs.topics_without_folder([b"t" * 16]) == set(), (
+                "a crash would leave its folder"
+            )
             assert await opening == {partition}
-            assert await again.logs.without([b"t" * 16]) == {b"t" * 16}
+            assert await again.logs.topics_without_folder([b"t" * 16]) == {b"t" * 16}
         assert again.create("t").log_end_offset == 0
         again.logs.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.metadata.batches import MOST_BYTES, MOST_OPERATIONS, batches
+from barnabas.broker.metadata.batches import MAX_BYTES, MAX_OPERATIONS, batches
 from barnabas.broker.metadata.store import Check, Create, Operation, Set
 
 GUARD = [Check("/controller_epoch", 3)]
@@ -18,7 +18,7 @@ def test_operations_keep_their_order_and_each_batch_begins_with_the_guard() -> N
     made = list(batches(operations, GUARD))
     assert [operation for batch in made for operation in batch[1:]] == operations
     assert all(batch[0] == GUARD[0] for batch in made)
-    assert max(map(len, made)) == MOST_OPERATIONS
+    assert max(map(len, made)) == MAX_OPERATIONS
     assert len(made) == 6
 
 
@@ -28,5 +28,5 @@ def test_large_data_fill_a_batch_before_its_operations_do() -> None:
 
 
 def test_operation_larger_than_a_batch_has_one_of_its_own() -> None:
-    operations: list[Operation] = [Set("/a", b""), Set("/b", bytes(MOST_BYTES)), Set("/c", b"")]
+    operations: list[Operation] = [Set("/a", b""), Set("/b", bytes(MAX_BYTES)), Set("/c", b"")]
     assert [len(batch) for batch in batches(operations, GUARD)] == [2, 2, 2]

@@ -9,7 +9,7 @@ import pytest
 from simulation.ensemble import EnsembleConditions, SimulatedEnsemble
 from simulation.virtual_time import VirtualProcess, run_virtual
 
-from barnabas.broker.metadata.patience import Patience
+from barnabas.broker.metadata.patience import WaitLimit
 from barnabas.broker.metadata.store import StoreUnavailableError
 
 
@@ -20,7 +20,7 @@ def test_patience_ends_when_it_is_used_up(comes_after: float, is_there: bool) ->
         future: asyncio.Future[None] = loop.create_future()
         loop.call_later(comes_after, future.set_result, None)
         began = loop.time()
-        assert await Patience(3.0).wait(future) is is_there
+        assert await WaitLimit(3.0).wait(future) is is_there
         assert loop.time() - began == pytest.approx(min(comes_after, 3.0))
 
     run_virtual(scenario())
@@ -84,6 +84,6 @@ def test_rest_too_short_for_the_clock_is_over() -> None:
                 never.set_result(None)  # it waits for ever
 
         turn()
-        assert not await Patience(1e-17).wait(never)
+        assert not await WaitLimit(1e-17).wait(never)
 
     run_virtual(scenario())

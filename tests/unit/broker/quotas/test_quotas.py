@@ -53,14 +53,14 @@ IN_ORDER = [
 @pytest.mark.parametrize("first", range(len(IN_ORDER)))
 def test_the_most_specific_quota_holds(quotas, first):
     set_rates(quotas, {entity: 10 + i for i, entity in enumerate(IN_ORDER[first:])})
-    assert quotas.most_at_once(PRODUCE, "alice", "app") == 100
+    assert quotas.max_at_once(PRODUCE, "alice", "app") == 100
 
 
 def test_a_quota_of_others_does_not_hold(quotas):
     set_rates(
         quotas, {QuotaEntity("bob"): 1, QuotaEntity("alice", "other"): 1, QuotaEntity(None, "other"): 1}
     )
-    assert quotas.most_at_once(PRODUCE, "alice", "app") == math.inf
+    assert quotas.max_at_once(PRODUCE, "alice", "app") == math.inf
     assert quotas.charge(PRODUCE, "alice", "app", 1e9) == 0.0
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.broker.replication.fetch_layout import (
-    MOST_PARTITIONS,
+    MAX_PARTITIONS,
     SessionLayout,
     UsualFetch,
     encode_answer,
@@ -146,7 +146,7 @@ def test_unusual_responses_are_left_to_the_codec():
     ):
         assert decode(frame_of(**changes)) is None
     assert decode(b"".join(map(bytes, encode_response(HEADER, FetchResponse(error_code=70))))[4:]) is None
-    many = [FetchableTopicResponse(topic_id=bytes(16), partitions=[PartitionData()] * MOST_PARTITIONS)]
+    many = [FetchableTopicResponse(topic_id=bytes(16), partitions=[PartitionData()] * MAX_PARTITIONS)]
     assert decode(b"".join(map(bytes, encode_response(HEADER, FetchResponse(responses=many))))[4:]) is None
 
 

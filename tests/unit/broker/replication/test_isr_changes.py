@@ -71,7 +71,7 @@ def test_what_comes_up_while_a_request_is_under_way_goes_with_the_next(changes, 
 
 
 def test_large_numbers_of_partitions_are_divided(changes, lead, fetch, controller, monkeypatch):
-    monkeypatch.setattr(isr_changes, "MOST_PARTITIONS", 2)
+    monkeypatch.setattr(isr_changes, "MAX_PARTITIONS", 2)
 
     async def main():
         async with changes() as running:

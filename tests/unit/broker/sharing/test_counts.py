@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.sharing.counts import MOST_GROUPS, ShareCounts
+from barnabas.broker.sharing.counts import MAX_GROUPS, ShareCounts
 
 
 def test_a_group_that_never_acquired_records_has_no_counts():
@@ -28,10 +28,10 @@ def test_later_fetches_without_records_count_too():
 
 def test_groups_without_end_do_not_have_counts_without_end():
     counts = ShareCounts()
-    for number in range(MOST_GROUPS + 5):
+    for number in range(MAX_GROUPS + 5):
         for group in ("busy", f"g{number}"):
             counts.fetched(group, 1, 1, 0.001)
             counts.letters_of(group).requests += 1
-    assert len(counts.fetches) == len(counts.letters) == MOST_GROUPS
-    assert counts.fetches["busy"].times.count == counts.letters["busy"].requests == MOST_GROUPS + 5
+    assert len(counts.fetches) == len(counts.letters) == MAX_GROUPS
+    assert counts.fetches["busy"].times.count == counts.letters["busy"].requests == MAX_GROUPS + 5
     assert "g0" not in counts.letters

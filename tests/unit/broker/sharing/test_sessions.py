@@ -151,8 +151,8 @@ def test_a_partition_that_was_served_has_its_next_turn_last():
     session = sessions.open(A, Connection(1))
     targets = [Target(b"t", index) for index in range(3)]
     sessions.change(session, targets, [])
-    session.was_served(targets[0])
+    session.move_to_end(targets[0])
     assert list(session.targets) == [*targets[1:], targets[0]]
     sessions.change(session, [], [targets[0]])
-    session.was_served(targets[0])
+    session.move_to_end(targets[0])
     assert list(session.targets) == targets[1:]

@@ -154,7 +154,7 @@ def test_a_flush_in_one_call_covers_all_segments_and_holds_few_files_open(bench,
     monkeypatch.setattr(log_files, "SEGMENTS_A_FLUSH", 2)
     bench.configure(segment_bytes=300)
     write(bench, 102)
-    bench.log.files.env.files.let_go_idle()
+    bench.log.files.env.files.close_idle()
     open_files: list[int] = []
     files = bench.log.files
     bench.disk.refuse = lambda operation, path: open_files.append(  # type: ignore[func-returns-value]

@@ -90,7 +90,7 @@ def test_segments_that_no_longer_follow_each_other_are_no_run():
     files = OpenFiles(FaultyDisk())
     first, second, third, other = (LogSegment(files, "/a", at, now_ms=NOW) for at in (0, 4, 8, 4))
     segments = Segments([first, second, third])
-    assert segments.place_of_run([first, second]) == 0
-    assert segments.place_of_run([second]) == 1
-    assert segments.place_of_run([first, other]) is None
-    assert segments.place_of_run([second, third]) is None  # the active one is not to be replaced
+    assert segments.index_of_run([first, second]) == 0
+    assert segments.index_of_run([second]) == 1
+    assert segments.index_of_run([first, other]) is None
+    assert segments.index_of_run([second, third]) is None  # the active one is not to be replaced

@@ -38,7 +38,7 @@ def number(bench, count):
 
 def spoil_batch(bench, offset, *, name=LOG):
     """Overwrite the magic byte of a batch, as a disk that returns wrong data."""
-    spoilt = bench.log.files.segments[bench.log.files.segments.place_of(offset)]
+    spoilt = bench.log.files.segments[bench.log.files.segments.index_of(offset)]
     at = spoilt.position_of(offset) + 16
     bench.rewrite(name, lambda content: content[:at] + b"\xff" + content[at + 1 :])
 

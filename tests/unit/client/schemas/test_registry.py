@@ -11,15 +11,15 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.client.schemas.registered import AVRO, Reference, SchemaError, by_id, latest, register
 from barnabas.client.schemas.registry import (
-    Patience,
     RegistryDenied,
     RegistryError,
     RegistryRefused,
+    RegistryTimeouts,
     SchemaRegistry,
 )
 from barnabas.client.servers import servers_of
 
-TWICE = Patience(5.0, 5.0, 2)
+TWICE = RegistryTimeouts(5.0, 5.0, 2)
 SCHEMA = {"schema": '"string"', "schemaType": AVRO}
 
 

@@ -141,7 +141,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def start(self) -> None:
         """Begin to check for expired offsets periodically."""
-        self._housekeeping = start_task(self._keep_house(), "expiry of offsets", is_vital=True)
+        self._housekeeping = start_task(self._expire_regularly(), "expiry of offsets", is_vital=True)
 
     async def stop(self) -> None:
         """Answer waiting requests with NOT_COORDINATOR and drop all state."""
@@ -203,7 +203,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     # --- membership ---
 
-    _make_way = writing(GroupShard.make_way, _checked)
+    _make_way = writing(GroupShard.delete_empty_consumer_group, _checked)
     _join = writing(GroupShard.join, _group_of)
 
     def join(self, request: JoinGroupRequest, caller: Caller) -> MaybeAwaitable[JoinGroupResponse]:
@@ -376,7 +376,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     # --- inside ---
 
-    async def _keep_house(self) -> None:
+    async def _expire_regularly(self) -> None:
         while True:
             await asyncio.sleep(self._view.config.offsets_retention_check_interval_ms / 1000)
             try:

@@ -106,10 +106,10 @@ class GroupShard:
         self._sessions = SessionTimeouts(
             context.timers, self._step, lambda group, member: self._membership.expire(group, member)
         )
-        self._rebalance = Rebalance(view, context.timers, context.most_bytes, self._step, self._sessions)
+        self._rebalance = Rebalance(view, context.timers, context.max_bytes, self._step, self._sessions)
         self._metadata = metadata
         self._membership = ClassicMembership(
-            view, self._sessions, self._rebalance, unique, metadata, context.most_bytes
+            view, self._sessions, self._rebalance, unique, metadata, context.max_bytes
         )
         self._consumers = ConsumerGroups(
             context, self.groups.get, view, unique, search, assigning, self._downgraded
@@ -307,7 +307,7 @@ class GroupShard:
         self.groups[request.group_id] = group
         return result
 
-    def make_way(self, group_id: str) -> Result[None]:
+    def delete_empty_consumer_group(self, group_id: str) -> Result[None]:
         """Delete an empty consumer group, so that a classic group can replace it.
 
         Do nothing if the group does not exist, has members, or has another type.

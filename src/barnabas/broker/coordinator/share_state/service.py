@@ -21,7 +21,7 @@ from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.partitioning import is_storable
 from barnabas.broker.coordinator.share_state.codec import snapshot_key
 from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, StateBatch
-from barnabas.broker.coordinator.share_state.shard import Held, ShareShard
+from barnabas.broker.coordinator.share_state.shard import ShareShard, StoredState
 from barnabas.broker.metadata import ImageDelta
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.records import Compression
@@ -167,7 +167,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
         """Return the number of share partitions in loaded shards of this broker."""
         return sum(len(shard.states) for _, shard in self.active_shards())
 
-    def loaded_states(self) -> list[tuple[SharePartitionKey, Held]]:
+    def loaded_states(self) -> list[tuple[SharePartitionKey, StoredState]]:
         """Return the key and state of every share partition in loaded shards of this broker."""
         return [item for _, shard in self.active_shards() for item in shard.states.items()]
 

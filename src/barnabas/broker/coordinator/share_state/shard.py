@@ -33,10 +33,10 @@ T = TypeVar("T")
 #: in place of an epoch: the caller does not know it, so it is not checked
 _ANY = -1
 #: the most batches in the state of a share partition. A snapshot with as many has 400 KB
-_MOST_BATCHES = 20_000
+_MAX_BATCHES = 20_000
 
 
-class Held(NamedTuple):
+class StoredState(NamedTuple):
     """A share partition's state in memory."""
 
     #: the last snapshot, with the changes of the updates after it
@@ -63,7 +63,7 @@ class ShareShard:
     """
 
     def __init__(self, context: ShardContext[ShareShard], view: BrokerView) -> None:
-        self.states: dict[SharePartitionKey, Held] = {}
+        self.states: dict[SharePartitionKey, StoredState] = {}
         #: the offset of each last snapshot; missing if it was loaded from the log
         self._positions: dict[SharePartitionKey, Offset] = {}
         #: the offsets of snapshots that were appended, but not replayed yet
@@ -97,7 +97,7 @@ class ShareShard:
         if record.snapshot is None:
             self.states.pop(key, None)
             return
-        self.states[key] = Held(record.snapshot)
+        self.states[key] = StoredState(record.snapshot)
         if position is not None:
             self._positions[key] = position
 
@@ -188,8 +188,8 @@ class ShareShard:
         self._check_exists(key)
         if not is_ordered(batches):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the batches overlap or are not ordered by offset")
-        if len(state.batches) + len(batches) > _MOST_BATCHES:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a state has at most {_MOST_BATCHES} batches")
+        if len(state.batches) + len(batches) > _MAX_BATCHES:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a state has at most {_MAX_BATCHES} batches")
         state = state._replace(
             leader_epoch=max(state.leader_epoch, leader_epoch),
             start_offset=max(state.start_offset, start_offset),
@@ -227,7 +227,7 @@ class ShareShard:
             return Result()
         return self._snapshot(key, held.state, None, created_ms=held.snapshot.created_ms)
 
-    def is_old(self, held: Held) -> bool:
+    def is_old(self, held: StoredState) -> bool:
         """Whether the snapshot is at least ``share.coordinator.cold.partition.snapshot.interval.ms`` old."""
         age_ms = self._context.clock.now_ms() - held.snapshot.written_ms
         return age_ms >= self._view.config.share_coordinator_cold_partition_snapshot_interval_ms
@@ -250,7 +250,7 @@ class ShareShard:
 
     # --- inside ---
 
-    def _find(self, key: SharePartitionKey) -> Held:
+    def _find(self, key: SharePartitionKey) -> StoredState:
         held = self.states.get(key)
         if held is None:
             # Without the group's name: an answer of thousands of partitions would repeat its 32 KB.
@@ -267,7 +267,7 @@ class ShareShard:
     def _change(
         self,
         key: SharePartitionKey,
-        held: Held,
+        held: StoredState,
         state: ShareState,
         batches: Sequence[StateBatch],
         response: T,
@@ -318,7 +318,7 @@ def _check_state_epoch(state: ShareState, state_epoch: int) -> None:
         raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
 
 
-def _updated(held: Held, update: UpdateRecord) -> Held:
+def _updated(held: StoredState, update: UpdateRecord) -> StoredState:
     state = held.state
     start = state.start_offset if update.start_offset == -1 else update.start_offset
     changed = state._replace(
@@ -327,4 +327,4 @@ def _updated(held: Held, update: UpdateRecord) -> Held:
         delivery_complete_count=update.delivery_complete_count,
         batches=combine(state.batches, update.batches, start),
     )
-    return Held(held.snapshot._replace(state=changed), held.updates + 1)
+    return StoredState(held.snapshot._replace(state=changed), held.updates + 1)

@@ -22,11 +22,11 @@ log = logger_of(__name__)
 #: bytes of a request: ZooKeeper's own bound, ``jute.maxbuffer``
 LARGEST_FRAME = 1 << 20
 #: the most queued requests of a connection; at this number the server stops reading from it
-_MOST_QUEUED = 64
+_MAX_QUEUED = 64
 #: the most bytes that a client may leave unread; at more, the server disconnects the client
-MOST_UNREAD = 16 << 20
+MAX_UNREAD = 16 << 20
 #: the most paths that one connection can watch
-_MOST_WATCHES = 1000
+_MAX_WATCHES = 1000
 #: seconds within which a client must send its first request
 _GREETING = 10.0
 
@@ -45,7 +45,7 @@ class Server(Protocol):
 
     def closed(self, connection: ServerConnection) -> None: ...
 
-    def has_news(self, connection: ServerConnection) -> None:
+    def has_pending_events(self, connection: ServerConnection) -> None:
         """Record that the connection has events. The server then calls `ServerConnection.send_events`."""
 
 
@@ -96,7 +96,7 @@ class ServerConnection(asyncio.Protocol):
         self._received += data
         try:
             while not self._transport.is_closing() and (frame := self._next_frame()) is not None:
-                self._take(frame)
+                self._handle_frame(frame)
         except ProtocolError as error:
             log.error("a client of the metadata store is disconnected: %s", error)
             self.abort()
@@ -140,7 +140,7 @@ class ServerConnection(asyncio.Protocol):
         del received[: 4 + length]
         return frame
 
-    def _take(self, frame: bytes) -> None:
+    def _handle_frame(self, frame: bytes) -> None:
         reader = Reader(frame)
         if self._session is None:
             self._connect(reader)
@@ -199,7 +199,7 @@ class ServerConnection(asyncio.Protocol):
         self._queue.append((xid, request))
         if self._worker is None:
             self._worker = start_task(self._answer_queued(), "store connection")
-        if len(self._queue) >= _MOST_QUEUED and self._is_read:
+        if len(self._queue) >= _MAX_QUEUED and self._is_read:
             self._is_read = False
             self._transport.pause_reading()
 
@@ -253,7 +253,7 @@ class ServerConnection(asyncio.Protocol):
             above = parent_of(above)
         else:
             return b""  # one above it reports its changes, too
-        if len(self._watched) >= _MOST_WATCHES:
+        if len(self._watched) >= _MAX_WATCHES:
             raise ValueError("there are too many watches")
         below = path if path == ROOT else f"{path}/"
         for watched in [each for each in self._watched if each.startswith(below)]:
@@ -263,7 +263,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _node_changed(self, event: Event, path: str) -> None:
         if not self._events:
-            self._server.has_news(self)
+            self._server.has_pending_events(self)
         self._events.append(wire.event(event, path))
 
     def send_events(self) -> None:
@@ -275,7 +275,7 @@ class ServerConnection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self._transport.write(data)
-        if self._transport.get_write_buffer_size() > MOST_UNREAD:
+        if self._transport.get_write_buffer_size() > MAX_UNREAD:
             log.error("a client of the metadata store does not read its responses: it is disconnected")
             self.abort()
 

@@ -20,7 +20,7 @@ log = logger_of(__name__)
 #: seconds between two looks at the sessions
 TICK = 0.5
 #: a broker has one; tools come on top
-MOST_CONNECTIONS = 1000
+MAX_CONNECTIONS = 1000
 
 
 class Listener(Protocol):
@@ -61,7 +61,7 @@ class StoreServer:
         self._tick = tick
         self._connections: dict[ServerConnection, None] = {}
         #: connections with events to send
-        self._told: dict[ServerConnection, None] = {}
+        self._with_events: dict[ServerConnection, None] = {}
         self._listener: Listener | None = None
 
     @classmethod
@@ -109,22 +109,22 @@ class StoreServer:
     # -- what connections call
 
     def opened(self, connection: ServerConnection) -> bool:
-        if len(self._connections) >= MOST_CONNECTIONS:
-            log.error("the metadata store has %d connections: it accepts no more", MOST_CONNECTIONS)
+        if len(self._connections) >= MAX_CONNECTIONS:
+            log.error("the metadata store has %d connections: it accepts no more", MAX_CONNECTIONS)
             return False
         self._connections[connection] = None
         return True
 
     def closed(self, connection: ServerConnection) -> None:
         self._connections.pop(connection, None)
-        self._told.pop(connection, None)
+        self._with_events.pop(connection, None)
 
-    def has_news(self, connection: ServerConnection) -> None:
-        self._told[connection] = None
+    def has_pending_events(self, connection: ServerConnection) -> None:
+        self._with_events[connection] = None
 
     def _report(self, changes: Sequence[Change]) -> None:
         for change in changes:
             self.watches.report(change.event, change.path)
-        told, self._told = self._told, {}
-        for connection in told:
+        connections, self._with_events = self._with_events, {}
+        for connection in connections:
             connection.send_events()

@@ -23,7 +23,7 @@ _PASSWORD_BYTES = 16
 _LEAST_TICKS = 2
 _LONGEST = 60.0
 #: the most sessions, with or without a connection, so that no client fills the memory with sessions
-MOST_SESSIONS = 1000
+MAX_SESSIONS = 1000
 #: between two attempts to remove a session's nodes, while the disk fails; in seconds
 _RETRY = 1.0
 
@@ -78,8 +78,8 @@ class SessionTracker:
 
         The session's timeout is at least two ticks and at most `_LONGEST`, whatever `timeout` is.
         """
-        if len(self._sessions) >= MOST_SESSIONS:
-            log.error("there are %d sessions: no more can begin", MOST_SESSIONS)
+        if len(self._sessions) >= MAX_SESSIONS:
+            log.error("there are %d sessions: no more can begin", MAX_SESSIONS)
             return None
         timeout = min(max(timeout, _LEAST_TICKS * self._tick), _LONGEST)
         session = ServerSession(

@@ -358,8 +358,8 @@ class ZooKeeperServer:
             path = self._folder / name
             lines = path.read_text(errors="replace").splitlines() if path.exists() else []
             if lines:
-                told = [line for line in lines if "Exception" in line] or lines
-                return f"{told[-1].strip()} (all of it is in {path})"
+                causes = [line for line in lines if "Exception" in line] or lines
+                return f"{causes[-1].strip()} (all of it is in {path})"
         return f"{self._folder} has no log of it"
 
 

@@ -15,7 +15,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.patience import Patience
+from barnabas.broker.metadata.patience import WaitLimit
 from barnabas.broker.metadata.session import CERTAIN_PART, FINAL, StoreSession, Watches
 from barnabas.broker.metadata.store import (
     BadVersionError,
@@ -62,7 +62,7 @@ _READ_AT_ONCE = 200
 #: a server closes the connection on a request above its ``jute.maxbuffer``, 1 MiB if nothing is set
 _LARGEST_TRANSACTION = 1_000_000
 #: kazoo wakes its thread with a byte in a socket for each request, and gives up when the socket is full
-_MOST_IN_FLIGHT = 200
+_MAX_IN_FLIGHT = 200
 #: the permissions of an ordinary node, and of a node with secrets
 _EVERYBODYS = (acl_bytes(OPEN_ACL_UNSAFE),) * 2
 _CREATORS = (acl_bytes([*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]), acl_bytes(CREATOR_ALL_ACL))
@@ -119,7 +119,7 @@ class ZooKeeperStore(SingleOperations):
         self._address = address
         self._chroot = address.chroot
         self._acls = _CREATORS if set_acl else _EVERYBODYS
-        self._max_in_flight = min(max_in_flight, _MOST_IN_FLIGHT)
+        self._max_in_flight = min(max_in_flight, _MAX_IN_FLIGHT)
         self._session = StoreSession(SessionState.SUSPENDED)
         self._session_id = 0
         self._chroot_exists = False
@@ -180,7 +180,7 @@ class ZooKeeperStore(SingleOperations):
         cancel = store.on_state(on_state)
         store._connection.start()
         try:
-            if not await Patience(timeout).wait(begun):
+            if not await WaitLimit(timeout).wait(begun):
                 trouble = f" ({store._connection.trouble})" if store._connection.trouble else ""
                 raise StoreUnavailableError(
                     f"no ZooKeeper answers at {address} within {timeout:g} s{trouble}: start it, or correct "

@@ -24,7 +24,7 @@ from barnabas.kafka.protocol.messages.fetch import (
 Key: TypeAlias = tuple[TopicId, int]
 
 #: a request that names more partitions is no usual one
-MOST_CHANGED = 16
+MAX_CHANGED = 16
 #: the request number of a partition that no request has named
 _NEVER = 2**63
 _LAST_EPOCH = 2**31 - 1
@@ -185,7 +185,7 @@ class FollowerFetchSession:
         """Return the next request of the session as a `UsualFetch`, whose encoding takes less time.
 
         Return None, and change nothing, if the session has not begun, or `changed` has more than
-        `MOST_CHANGED` partitions. The request removes no partition from the session.
+        `MAX_CHANGED` partitions. The request removes no partition from the session.
 
         Args:
             replica: id of this broker.
@@ -195,7 +195,7 @@ class FollowerFetchSession:
             changed: partitions to name in the request.
             config: settings with the limits of the request.
         """
-        if not self.id or not self.epoch or len(changed) > MOST_CHANGED:
+        if not self.id or not self.epoch or len(changed) > MAX_CHANGED:
             return None
         layout = self._layout
         if layout is None or config is not self._config or layout.session_id != self.id:

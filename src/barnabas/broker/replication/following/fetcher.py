@@ -40,15 +40,15 @@ log = logger_of(__name__)
 #: the version with `ReplicaState`. The next one adds our high watermark, which the leader does not use
 _VERSION = 17
 #: a fetch with more partitions is not delayed at the leader: a second fetch could not end the delay
-_MOST_PARKED = 100
+_MAX_PARKED = 100
 #: most partitions that a request adds to a session: more would delay the event loop
-_MOST_NAMED = 500
+_MAX_NAMED = 500
 #: seconds before the first retry; each wait is twice the one before, up to replica.fetch.backoff.ms
 _FIRST_BACKOFF = 0.02
 #: seconds of work on a response after which the event loop runs other tasks
 _TURN = 0.002
 #: most early responses in a row without news, before the next request waits
-_MOST_VAIN = 2
+_MAX_VAIN = 2
 #: seconds to wait for all fsyncs, before partitions with complete fsyncs continue
 _FSYNC_PATIENCE = 1.0
 #: seconds after which a throttled partition is tried again: the throttle may have been lifted
@@ -434,7 +434,7 @@ class ReplicaFetcher:
                 )
                 request.min_bytes = config.replica_fetch_min_bytes
                 request.max_bytes = config.replica_fetch_response_max_bytes
-                if request.session_epoch and len(due) <= _MOST_PARKED:
+                if request.session_epoch and len(due) <= _MAX_PARKED:
                     request.max_wait_ms = config.replica_fetch_wait_max_ms
         # Asked for each time: a broker that has left and come back has another channel.
         reply = self._dependencies.peers.channel(self.leader, "fetch").submit(
@@ -454,7 +454,7 @@ class ReplicaFetcher:
 
         A partition is due when it is not in the fetch session yet, or when its position (log end or log
         start) has changed. The result has all due partitions that are in the session, and at most
-        `_MOST_NAMED` others. The rest stays due for a later request.
+        `_MAX_NAMED` others. The rest stays due for a later request.
         """
         if len(self._due) == 1:
             taken = list(self._due)
@@ -463,7 +463,7 @@ class ReplicaFetcher:
             return taken
         known = [followed for followed in self._due if followed.is_in_session]
         unknown = (followed for followed in self._due if not followed.is_in_session)
-        taken = [*known, *islice(unknown, _MOST_NAMED)]
+        taken = [*known, *islice(unknown, _MAX_NAMED)]
         for followed in taken:
             del self._due[followed]
         self._is_urgent = bool(self._due)
@@ -539,7 +539,7 @@ class ReplicaFetcher:
         """Delay the next request if the leader keeps sending early responses without partitions.
 
         A response is early if it arrives before half of the request's maximum wait time. Count consecutive
-        early responses that contain none of the copied partitions. After more than `_MOST_VAIN` of them,
+        early responses that contain none of the copied partitions. After more than `_MAX_VAIN` of them,
         start a pause, in which no request is sent. This method returns at once.
 
         Any other response resets the count. The response to the first of two requests in flight also resets
@@ -556,8 +556,8 @@ class ReplicaFetcher:
             self._vain = 0
             return
         self._vain += 1
-        if self._vain > _MOST_VAIN:
-            self._wait(self._backoff(self._vain - _MOST_VAIN))
+        if self._vain > _MAX_VAIN:
+            self._wait(self._backoff(self._vain - _MAX_VAIN))
 
     def _process_response(
         self, number: int, response: FetchResponse | UsualResponse

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ACKS_ALL = -1
 
 
-def note_refused(log: PartitionLog, records: Buffer, code: ErrorCode) -> None:
+def note_rejected(log: PartitionLog, records: Buffer, code: ErrorCode) -> None:
     """Record in the log that a batch was rejected, because its producer will send it again.
 
     Until then, the log accepts no later batch of the producer. Do nothing if the batch is invalid, has no
@@ -330,7 +330,7 @@ class Leader:
 
     def _require_min_isr(self, records: Buffer) -> None:
         if self.is_under_min_isr:
-            note_refused(self._log, records, ErrorCode.NOT_ENOUGH_REPLICAS)
+            note_rejected(self._log, records, ErrorCode.NOT_ENOUGH_REPLICAS)
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self._log.topic_partition} has {len(self.state.isr)} of its {len(self.state.replicas)} "

@@ -22,7 +22,7 @@ from barnabas.broker.metrics.traffic import TopicTraffic
 from barnabas.broker.replication.partition.flushing import FlushSchedule
 from barnabas.broker.replication.partition.follower import Follower
 from barnabas.broker.replication.partition.in_sync import Proposal
-from barnabas.broker.replication.partition.leader import ACKS_ALL, Leader, note_refused
+from barnabas.broker.replication.partition.leader import ACKS_ALL, Leader, note_rejected
 from barnabas.broker.replication.partition.progress import FollowerProgress, LeaderContext
 from barnabas.broker.replication.purgatory import Watcher
 
@@ -466,7 +466,7 @@ class Partition:
         if error.code == ErrorCode.KAFKA_STORAGE_ERROR and self.is_leader and self.unavailable is None:
             self.leave_in_sync()
 
-    def note_refused(self, records: Buffer, code: ErrorCode) -> None:
+    def note_rejected(self, records: Buffer, code: ErrorCode) -> None:
         """Record that the broker rejected a batch before `append`, with the error `code`.
 
         Until the producer sends this batch again, the log rejects the producer's later batches. Do nothing if
@@ -474,7 +474,7 @@ class Partition:
         or is not the producer's next one.
         """
         if self.is_leader:
-            note_refused(self.log, records, code)
+            note_rejected(self.log, records, code)
 
     def is_acknowledged(self, last_offset: Offset, acks: int) -> bool:
         """Whether the batch that ends at `last_offset` has the acks that the request requires."""

@@ -19,11 +19,11 @@ from barnabas.kafka.protocol.schema import Struct
 from barnabas.kafka.security.acls import Operation, PatternType, Permission, ResourceType
 
 #: largest number of items of an array in an entry; the rest is only counted
-MOST_NAMED = 20
+MAX_NAMED = 20
 #: largest number of structs of a request in an entry
-_MOST_TOLD = 200
+_MAX_TOLD = 200
 #: largest number of structs of a response that are searched for errors
-_MOST_SEARCHED = 2_000
+_MAX_SEARCHED = 2_000
 _LONGEST_NAME = 300
 
 _NAMES = frozenset(
@@ -81,11 +81,11 @@ _CODES: _Codes = {
 def outline(request: Struct) -> JsonObject:
     """Return the fields of a request that may be logged, as a JSON object of limited size."""
     codes = _ACL_CODES if "Acls" in type(request).__name__ else _CODES
-    return _outline(request, codes, [_MOST_TOLD])
+    return _outline(request, codes, [_MAX_TOLD])
 
 
 def failures(response: Struct, among: frozenset[int] | None = None) -> list[JsonObject]:
-    """Return a JSON object for each failed item of a response, at most `MOST_NAMED`.
+    """Return a JSON object for each failed item of a response, at most `MAX_NAMED`.
 
     The object has the item's names and ids, and the name of its error code as `error`. For example
     ``{"name": "orders", "error": "TOPIC_AUTHORIZATION_FAILED"}``.
@@ -95,10 +95,10 @@ def failures(response: Struct, among: frozenset[int] | None = None) -> list[Json
         among: error codes to select; None selects all errors.
     """
     found: list[JsonObject] = []
-    for labels, code in _coded(response, {}, [_MOST_SEARCHED]):
+    for labels, code in _coded(response, {}, [_MAX_SEARCHED]):
         if code and (among is None or code in among):
             found.append({**labels, "error": error_name(code)})
-            if len(found) == MOST_NAMED:
+            if len(found) == MAX_NAMED:
                 break
     return found
 
@@ -109,33 +109,33 @@ def error_name(code: int) -> str:
 
 
 def _outline(struct: Struct, codes: _Codes, left: list[int]) -> JsonObject:
-    told: JsonObject = {}
+    outlined: JsonObject = {}
     for field in struct.__fields__:
         name = field.name
         value = getattr(struct, name)
         if isinstance(value, list):
             if value:
-                told[name] = _outline_of_array(name, value, codes, left)
+                outlined[name] = _outline_of_array(name, value, codes, left)
         elif name not in _LEFT_OUT:
             scalar = _scalar(name, value, codes)
             if scalar is not None:
-                told[name] = scalar
-    return told
+                outlined[name] = scalar
+    return outlined
 
 
 def _outline_of_array(name: str, values: list[Any], codes: _Codes, left: list[int]) -> list[Json]:
-    told: list[Json] = []
-    for value in values[: min(MOST_NAMED, max(left[0], 0))]:
+    outlined: list[Json] = []
+    for value in values[: min(MAX_NAMED, max(left[0], 0))]:
         left[0] -= 1
         if isinstance(value, Struct):
-            told.append(_outline(value, codes, left))
+            outlined.append(_outline(value, codes, left))
         elif name in _LISTS_OF_NAMES:
-            told.append(shown(value, _LONGEST_NAME))
+            outlined.append(shown(value, _LONGEST_NAME))
         elif isinstance(value, int):
-            told.append(value)
-    if len(values) > len(told):
-        told.append(f"... {len(values) - len(told)} more")
-    return told
+            outlined.append(value)
+    if len(values) > len(outlined):
+        outlined.append(f"... {len(values) - len(outlined)} more")
+    return outlined
 
 
 def _scalar(name: str, value: object, codes: _Codes) -> Json:
@@ -182,9 +182,9 @@ def _coded(struct: Struct, labels: JsonObject, budget: list[int]) -> Iterator[tu
         if isinstance(value, list):
             arrays.append(value)
         elif name in _NAMES or name in ("partition_index", "partition_id", "topic_id", "index"):
-            told = _scalar(name, value, _CODES)
-            if told is not None:
-                own[name] = told
+            outlined = _scalar(name, value, _CODES)
+            if outlined is not None:
+                own[name] = outlined
     code = getattr(struct, "error_code", None)
     if code is not None:
         yield own, code

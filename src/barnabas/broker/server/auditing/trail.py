@@ -18,11 +18,11 @@ log = logger_of("barnabas.audit", is_limited=True)
 #: seconds for which repeated entries are counted instead of written
 REPEATS_S = 10.0
 #: largest number of different entries to recognise repetitions
-_MOST_REPEATED = 1_000
+_MAX_REPEATED = 1_000
 #: largest number of entries that wait for the thread
-_MOST_WAITING = 10_000
+_MAX_WAITING = 10_000
 #: largest number of entries that the thread writes at a time
-_MOST_AT_ONCE = 500
+_MAX_AT_ONCE = 500
 #: limits of entries per second on average, and of entries at once
 _RATE, _BURST = 1_000.0, 5_000.0
 
@@ -31,7 +31,7 @@ LOGIN, LOGIN_FAILED, DENIED, CHANGE = "login", "login failed", "denied", "change
 _REPEATABLE = frozenset({LOGIN_FAILED, DENIED})
 
 
-class Who(Protocol):
+class AuditedClient(Protocol):
     """The client whose login or request an audit entry records."""
 
     client_host: str
@@ -86,7 +86,7 @@ class AuditTrail:
         """Whether there is an audit file. Without one, only denials are logged, in the broker's log."""
         return self._file is not None
 
-    def note(self, event: str, who: Who, client_id: str | None = None, **details: Any) -> None:
+    def note(self, event: str, who: AuditedClient, client_id: str | None = None, **details: Any) -> None:
         """Record an event of a client. Without an audit file, only record denials, in the broker's log.
 
         If a denial or a failed login repeats itself within `REPEATS_S` seconds, it is only counted, and one
@@ -138,7 +138,7 @@ class AuditTrail:
         """Whether an entry repeats a recent one in all fields except the time.
 
         If the entry is a repetition, only count it. If it is new, later entries are compared with it for
-        `REPEATS_S` seconds. At most `_MOST_REPEATED` entries are kept for this.
+        `REPEATS_S` seconds. At most `_MAX_REPEATED` entries are kept for this.
         """
         key = tuple(str(value) for name, value in entry.items() if name != "time")
         now = self._clock.monotonic()
@@ -149,7 +149,7 @@ class AuditTrail:
         if known is not None:
             self._summarize(known)
             del self._repeated[key]
-        if len(self._repeated) < _MOST_REPEATED:
+        if len(self._repeated) < _MAX_REPEATED:
             self._repeated[key] = _Repeated(entry, now + REPEATS_S, [0])
             if self._sweeping is None:
                 self._sweeping = asyncio.get_running_loop().call_later(REPEATS_S, self._sweep)
@@ -174,7 +174,7 @@ class AuditTrail:
     def _add(self, entry: dict[str, Any]) -> None:
         if self._file is None:
             return
-        if not self._has_credit() or len(self._waiting) >= _MOST_WAITING:
+        if not self._has_credit() or len(self._waiting) >= _MAX_WAITING:
             self._omitted[entry["event"]] += 1
             return
         self._tell_omitted()
@@ -199,7 +199,7 @@ class AuditTrail:
     def _write(self) -> None:
         if self._writing is not None or not self._waiting or self._file is None or self._thread is None:
             return
-        batch, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
+        batch, self._waiting = self._waiting[:_MAX_AT_ONCE], self._waiting[_MAX_AT_ONCE:]
         self._writing = self._thread.run(self._file.append, batch)
         self._writing.add_done_callback(lambda done: self._written(batch, done))
 

@@ -46,7 +46,9 @@ class Denials:
     def __init__(self, trail: AuditTrail) -> None:
         self._trail = trail
 
-    def whole(self, api: Api[Any], context: RequestContext, request: Request, error: KafkaError) -> None:
+    def record_request(
+        self, api: Api[Any], context: RequestContext, request: Request, error: KafkaError
+    ) -> None:
         """Record that `error` denied a whole request. Do nothing if it is no authorization error.
 
         The entry has the names of resources in the request, for example the topic.
@@ -59,7 +61,7 @@ class Denials:
             }
             self._note(api, context, [{**named, "error": error_name(error.code)}])
 
-    def some(self, api: Api[Any], context: RequestContext, response: Response | None) -> None:
+    def record_items(self, api: Api[Any], context: RequestContext, response: Response | None) -> None:
         """Record the items of a response that have an authorization error, in one entry of the audit log.
 
         An item is, for example, a topic of the request. Do nothing if there is no such item or no response.

@@ -32,8 +32,8 @@ _REJECTED = b"Offset rejected by client."
 _DELIVERED_TOO_OFTEN = b"Offset delivery count exceeded the threshold."
 
 #: the limits of one batch of dead letters, which the event loop appends in one turn
-MOST_RECORDS = 500
-MOST_BYTES = 64 * 1024
+MAX_RECORDS = 500
+MAX_BYTES = 64 * 1024
 #: the only producer epoch of these producers
 EPOCH = 0
 #: the first and the last offset of contiguous source records
@@ -77,7 +77,7 @@ def make_batch(
     end: Offset,
     *,
     is_copy: bool,
-    most_bytes: int,
+    max_bytes: int,
     sequence: int,
     now_ms: int,
 ) -> LetterBatch:
@@ -92,24 +92,24 @@ def make_batch(
         found: the source records in these ranges, by offset.
         end: the offset before which `found` is complete. The batch does not go beyond it.
         is_copy: whether the dead letters have the contents of their records. If a record is too large for
-            `most_bytes`, its dead letter has only headers.
-        most_bytes: the size of the largest batch that the dead-letter queue accepts.
+            `max_bytes`, its dead letter has only headers.
+        max_bytes: the size of the largest batch that the dead-letter queue accepts.
         sequence: the producer's next sequence number.
         now_ms: the timestamp of the dead letters, in milliseconds since 1970.
     """
     letters: list[Record] = []
     spans: list[Span] = []
-    room = min(MOST_BYTES, most_bytes) - HEADER_SIZE
+    room = min(MAX_BYTES, max_bytes) - HEADER_SIZE
     for run in due:
         for offset in range(run.first, min(run.last + 1, end)):
             record = found.get(offset)
             if record is not None:
                 letter = _letter(source, run, offset, record if is_copy else None, now_ms)
                 size = _size(letter)
-                if is_copy and size > most_bytes - HEADER_SIZE:
+                if is_copy and size > max_bytes - HEADER_SIZE:
                     letter = _letter(source, run, offset, None, now_ms)
                     size = _size(letter)
-                if letters and (size > room or len(letters) >= MOST_RECORDS):
+                if letters and (size > room or len(letters) >= MAX_RECORDS):
                     return _batch(source, letters, spans, sequence)
                 room -= size
                 letters.append(letter)
@@ -170,7 +170,7 @@ def _letter(source: Source, run: DeadLetters, offset: Offset, record: Record | N
 
 
 def _size(letter: Record) -> int:
-    return len(encode_record(letter, MOST_RECORDS, 0))
+    return len(encode_record(letter, MAX_RECORDS, 0))
 
 
 def _extend(spans: list[Span], offset: Offset) -> None:

@@ -41,7 +41,7 @@ _PURPOSE = "dead letters"
 #: the most bytes of one read of the source, unless one batch has more
 _SOURCE_BYTES = 64 * 1024
 #: the most bytes of one source batch, decompressed
-_MOST_DECOMPRESSED = 16 * 1024 * 1024
+_MAX_DECOMPRESSED = 16 * 1024 * 1024
 #: after this many decompressed bytes, one read of the source decodes no further batch
 _ENOUGH_DECOMPRESSED = 1024 * 1024
 #: errors of source records that no later attempt can read
@@ -387,7 +387,7 @@ class LetterWriter:
             found,
             end,
             is_copy=view.group_config(self._source.key.group).errors_deadletterqueue_copy_record_enable,
-            most_bytes=min(topic_config.max_message_bytes, topic_config.segment_bytes),
+            max_bytes=min(topic_config.max_message_bytes, topic_config.segment_bytes),
             sequence=self._sequence,
             now_ms=view.clock.now_ms(),
         )
@@ -447,7 +447,7 @@ def _decoded(data: bytes, due: Sequence[DeadLetters], end: Offset) -> tuple[dict
         base, count = header.base_offset, header.record_count
         batch = memoryview(data)[position : position + header.size]
         try:
-            payload = batch_payload(header, batch, _MOST_DECOMPRESSED)
+            payload = batch_payload(header, batch, _MAX_DECOMPRESSED)
             decompressed += len(payload)
             for record in decode_records(payload, count, base, header.base_timestamp):
                 if has_offset(due, record.offset):

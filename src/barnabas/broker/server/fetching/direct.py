@@ -17,7 +17,7 @@ from barnabas.base.errors import KafkaError
 from barnabas.base.types import Chunk
 from barnabas.broker.awaitables import LongPoll, MaybeAwaitable
 from barnabas.broker.replication.fetch_layout import (
-    MOST_PARTITIONS,
+    MAX_PARTITIONS,
     VERSION,
     Result,
     SessionLayout,
@@ -47,7 +47,7 @@ GoOn: TypeAlias = Callable[[RequestContext, ReplicaFetch, int, ReplicaSession], 
 class DirectReplicaFetches:
     """Implements `Direct` for fetches of followers: answers usual fetches without a `ReplicaFetch`.
 
-    A usual fetch continues a session, names at most `MOST_PARTITIONS` partitions and removes none. Its
+    A usual fetch continues a session, names at most `MAX_PARTITIONS` partitions and removes none. Its
     ``min_bytes`` is 1, and its maximum wait time is above 0.
 
     A call of this object returns the response to a usual fetch, or an awaitable of the response. For any
@@ -80,14 +80,14 @@ class DirectReplicaFetches:
 
     def __call__(self, frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
         try:
-            layout = client.memos.get(_KEY)
+            layout = client.caches.get(_KEY)
             if not isinstance(layout, SessionLayout) or not layout.fits(frame):
                 found = layout_of(frame)
                 if found is None:
                     return None
                 if layout is not None:
                     layout.close()
-                client.memos[_KEY] = layout = found
+                client.caches[_KEY] = layout = found
             fetched = layout.read(frame)
         except (struct.error, IndexError):
             return None
@@ -101,7 +101,7 @@ class DirectReplicaFetches:
             or not session.may_continue(epoch)
             or layout.max_wait_ms <= 0
             or layout.min_bytes != 1
-            or self.most_bytes(layout) <= 0
+            or self.max_bytes(layout) <= 0
             or not self.is_unthrottled
             or layout.replica not in self._view.image.brokers
         ):
@@ -114,7 +114,7 @@ class DirectReplicaFetches:
         session.continue_at(positions)
         waiting = _WaitingFetch(self, layout, session, frame)
         try:
-            answer = waiting.begin() if len(session.ready) <= MOST_PARTITIONS else None
+            answer = waiting.begin() if len(session.ready) <= MAX_PARTITIONS else None
         except (_UnusualError, KafkaError, ColdRead):
             answer = None
         return self._begun(frame, client, access, layout, session) if answer is None else answer
@@ -124,7 +124,7 @@ class DirectReplicaFetches:
         """Whether no partition of this broker is throttled as a leader."""
         return self._throttles.leader.is_idle
 
-    def most_bytes(self, layout: SessionLayout) -> int:
+    def max_bytes(self, layout: SessionLayout) -> int:
         """Return the largest allowed size of the records in the response to a request.
 
         The size is in bytes. `layout` has the limit of the request.
@@ -144,7 +144,7 @@ class DirectReplicaFetches:
             replica=layout.replica,
             broker_epoch=layout.broker_epoch,
             min_bytes=layout.min_bytes,
-            max_bytes=self.most_bytes(layout),
+            max_bytes=self.max_bytes(layout),
             throttle=self._throttles.leader,
         )
 
@@ -176,7 +176,7 @@ class _UnusualError(Exception):
 class _WaitingFetch:
     """A follower's fetch that is executed without a `ReplicaFetch`.
 
-    If there are no records for it, the fetch waits. It then implements `NewsListener`, and receives the
+    If there are no records for it, the fetch waits. It then implements `TargetListener`, and receives the
     notifications of the partitions.
     """
 
@@ -232,8 +232,8 @@ class _WaitingFetch:
         """Answer now, as at the end of the time limit."""
         self._try(True)
 
-    def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """Read the partition `target` in a later turn of the event loop (`NewsListener`).
+    def on_progress(self, target: FetchTarget, new_bytes: int) -> None:
+        """Read the partition `target` in a later turn of the event loop (`TargetListener`).
 
         `new_bytes` is not used.
         """
@@ -242,8 +242,8 @@ class _WaitingFetch:
             self._is_scheduled = True
             self._loop.call_soon(self._try, False)
 
-    def has_changed(self, target: FetchTarget) -> None:
-        """Note that the response must also contain the partition `target` (`NewsListener`).
+    def on_change(self, target: FetchTarget) -> None:
+        """Note that the response must also contain the partition `target` (`TargetListener`).
 
         The change of the partition alone causes no response.
         """
@@ -269,7 +269,7 @@ class _WaitingFetch:
         unread, self._unread = self._unread, {}
         read = dict.fromkeys(self._read, NOTHING)
         try:
-            if not self._owner.is_unthrottled or len(read) + len(unread) > MOST_PARTITIONS:
+            if not self._owner.is_unthrottled or len(read) + len(unread) > MAX_PARTITIONS:
                 raise _UnusualError
             return self._response() if self._read_all(unread, may_wait=True) or is_final else None
         except (_UnusualError, KafkaError):
@@ -296,7 +296,7 @@ class _WaitingFetch:
             ColdRead: `may_wait` is False, and the records are not in memory.
         """
         layout = self._layout
-        left = self._owner.most_bytes(layout)
+        left = self._owner.max_bytes(layout)
         size = 0
         for target in targets:
             if size and not left:
@@ -338,11 +338,11 @@ class _WaitingFetch:
             is_news = target.high_watermark != high_watermark or target.log_start_offset != start
             target.high_watermark, target.log_start_offset = high_watermark, start
             if size:
-                session.was_served(target)
+                session.move_to_end(target)
                 partition.traffic.replication_bytes_out += size
             else:
                 if target.offset == log.log_end_offset:
-                    session.was_told(target)
+                    session.remove_ready(target)
                 if not is_news:
                     continue
             stable = log.last_stable_offset

@@ -221,10 +221,10 @@ class Fetch:
         """
         return final or self._is_worth_reading() or None
 
-    def has_news(self, target: FetchTarget, new_bytes: int) -> None:
+    def on_progress(self, target: FetchTarget, new_bytes: int) -> None:
         """Mark `target` for the next attempt, and notify the operation that waits for this fetch.
 
-        `new_bytes` is 0 if the partition has changed but has no new records (`NewsListener`).
+        `new_bytes` is 0 if the partition has changed but has no new records (`TargetListener`).
         """
         self._unread[target] = None
         if new_bytes:
@@ -234,8 +234,8 @@ class Fetch:
         for watcher in self.watchers:
             watcher.progressed(new_bytes)
 
-    def has_changed(self, target: FetchTarget) -> None:
-        """Mark `target` for the next attempt, without a notification (`NewsListener`)."""
+    def on_change(self, target: FetchTarget) -> None:
+        """Mark `target` for the next attempt, without a notification (`TargetListener`)."""
         self._unread[target] = None
 
     def watch(self) -> None:
@@ -507,11 +507,11 @@ class Fetch:
             if data is None:
                 continue
             if session is not None:
-                is_news = target.is_news(data)
+                is_news = target.has_changed(data)
                 if data.records:
-                    session.was_served(target)
+                    session.move_to_end(target)
                 elif self._has_nothing_left(target, data):
-                    session.was_told(target)
+                    session.remove_ready(target)
                 if not is_news and session.epoch > 1:
                     continue
             if target.topic != current:

@@ -31,15 +31,15 @@ Answering: TypeAlias = Callable[[RequestContext, FetchRequest, Fetch], MaybeAwai
 
 #: smallest request to keep: smaller ones have few partitions, so keeping saves nothing
 _LEAST_BYTES = 512
-_MOST_BYTES = 64 * 1024
+_MAX_BYTES = 64 * 1024
 #: about a millisecond to decode
-_MOST_ELEMENTS = 1200
+_MAX_ELEMENTS = 1200
 #: position of the correlation id, the only part that differs in a repeated request
 _VARYING = slice(4, 8)
 
 
 class _Seen:
-    """The `Memo` of a connection's last Fetch request: its length and hash, to recognise a repetition."""
+    """Length and hash of a connection's last Fetch request, to recognise a repetition (`ConnectionCache`)."""
 
     __slots__ = ("key",)
 
@@ -47,11 +47,11 @@ class _Seen:
         self.key = key
 
     def close(self) -> None:
-        """Do nothing: this memo holds no resources."""
+        """Do nothing: it holds no resources."""
 
 
 class _Kept:
-    """The `Memo` of a Fetch request that the client has repeated: the request, and the fetch that is kept."""
+    """A Fetch request that the client has repeated, and the fetch that is kept (`ConnectionCache`)."""
 
     __slots__ = ("_end", "_sessions", "_size", "_start", "config", "fetch", "header", "request")
 
@@ -114,26 +114,32 @@ class RepeatedFetches:
         self._answer = answer
 
     def __call__(self, frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
-        if not _LEAST_BYTES <= len(frame) <= _MOST_BYTES or not access.is_unrestricted:
+        if not _LEAST_BYTES <= len(frame) <= _MAX_BYTES or not access.is_unrestricted:
             return None
-        memo = client.memos.get(self._key)
-        if isinstance(memo, _Kept):
-            if memo.fetch.is_watching and memo.is_repeated_by(frame) and memo.config is self._view.config:
+        cached = client.caches.get(self._key)
+        if isinstance(cached, _Kept):
+            if (
+                cached.fetch.is_watching
+                and cached.is_repeated_by(frame)
+                and cached.config is self._view.config
+            ):
                 number = int.from_bytes(frame[_VARYING], signed=True)
-                header = memo.header._replace(correlation_id=number)
+                header = cached.header._replace(correlation_id=number)
                 context = RequestContext(header, client)
-                return Begun(header, context, memo.request, self._answer(context, memo.request, memo.fetch))
-            memo.close()
+                return Begun(
+                    header, context, cached.request, self._answer(context, cached.request, cached.fetch)
+                )
+            cached.close()
         key = len(frame), bytes(frame[: _VARYING.start]), hash(bytes(frame[_VARYING.stop :]))
-        if isinstance(memo, _Seen) and memo.key == key:
-            del client.memos[self._key]
+        if isinstance(cached, _Seen) and cached.key == key:
+            del client.caches[self._key]
             return self._begin(frame, client)
-        client.memos[self._key] = _Seen(key)
+        client.caches[self._key] = _Seen(key)
         return None
 
     def _begin(self, frame: Readable, client: Client) -> Begun | None:
         try:
-            header, request, _ = parse_counted(frame, _MOST_ELEMENTS)
+            header, request, _ = parse_counted(frame, _MAX_ELEMENTS)
         except ProtocolError:
             return None
         if not isinstance(request, FetchRequest) or not _is_ordinary(request):
@@ -142,7 +148,7 @@ class RepeatedFetches:
             return None
         context = RequestContext(header, client)
         fetch = self._keep(context, request)
-        client.memos[self._key] = _Kept(frame, header, request, fetch, self._view.config, self._sessions)
+        client.caches[self._key] = _Kept(frame, header, request, fetch, self._view.config, self._sessions)
         return Begun(header, context, request, self._answer(context, request, fetch))
 
 

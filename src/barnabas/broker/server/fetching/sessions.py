@@ -46,17 +46,17 @@ class Parked(Protocol):
         """Answer now. Do nothing if the fetch was answered."""
 
 
-class NewsListener(Protocol):
+class TargetListener(Protocol):
     """Receives notifications when the partitions of fetch targets change."""
 
-    def has_news(self, target: FetchTarget, new_bytes: int) -> None:
+    def on_progress(self, target: FetchTarget, new_bytes: int) -> None:
         """Handle new records of a target's partition, or another change: a waiting fetch may be answered.
 
         `new_bytes` is the size of the new records in bytes. It is 0 for another change, for example of the
         leadership, or if the size is unknown (`Watcher.progressed`).
         """
 
-    def has_changed(self, target: FetchTarget) -> None:
+    def on_change(self, target: FetchTarget) -> None:
         """Handle a change that is no reason to respond now, for example a follower's new high watermark.
 
         The next response, which has another reason, must contain the change of `target`.
@@ -90,10 +90,10 @@ class FetchTarget:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.partition: Partition | None = None
-        self.listener: NewsListener | None = None
-        self.want(wanted)
+        self.listener: TargetListener | None = None
+        self.update(wanted)
 
-    def want(self, wanted: FetchPartition) -> None:
+    def update(self, wanted: FetchPartition) -> None:
         """Take over the position, the size limit and the epochs that the client requests."""
         self.offset = wanted.fetch_offset
         self.max_bytes = max(0, wanted.partition_max_bytes)
@@ -118,7 +118,7 @@ class FetchTarget:
                 self._enter(partition)
         return partition
 
-    def watch(self, listener: NewsListener) -> None:
+    def watch(self, listener: TargetListener) -> None:
         """Start to notify `listener` of changes to the partition."""
         self.listener = listener
         if self.partition is not None:
@@ -142,9 +142,9 @@ class FetchTarget:
         `new_bytes` is the size of the new records; 0 for another change.
         """
         if self.listener is not None:
-            self.listener.has_news(self, new_bytes)
+            self.listener.on_progress(self, new_bytes)
 
-    def is_news(self, data: PartitionData) -> bool:
+    def has_changed(self, data: PartitionData) -> bool:
         """Whether `data` has anything new for the client since the previous call.
 
         These count as new: records, an error, a diverging epoch, a preferred read replica, a changed high
@@ -175,8 +175,8 @@ class ReplicaTarget(FetchTarget):
 
     __slots__ = ("is_new", "replica_start")
 
-    def want(self, wanted: FetchPartition) -> None:
-        super().want(wanted)
+    def update(self, wanted: FetchPartition) -> None:
+        super().update(wanted)
         #: where the follower's log starts
         self.replica_start = wanted.log_start_offset
         #: whether the follower's position has not been reported to the partition yet
@@ -194,14 +194,14 @@ class ReplicaTarget(FetchTarget):
         if self.listener is None:
             return
         if new_bytes:
-            self.listener.has_changed(self)
+            self.listener.on_change(self)
         else:
-            self.listener.has_news(self, 0)
+            self.listener.on_progress(self, 0)
 
     def appended(self, new_bytes: int) -> None:
         """Notify the listener that the leader has appended `new_bytes` bytes (`AppendListener`)."""
         if self.listener is not None:
-            self.listener.has_news(self, new_bytes)
+            self.listener.on_progress(self, new_bytes)
 
 
 def requested(request: FetchRequest, target: type[FetchTarget] = FetchTarget) -> Iterable[FetchTarget]:
@@ -248,7 +248,7 @@ class FetchSession:
         self.used_at_ms = 0
         self.owner = ANONYMOUS
         #: the fetches that wait, of which there is rarely more than one
-        self._fetches: list[NewsListener] = []
+        self._fetches: list[TargetListener] = []
         self._is_committed = False
         for target in self.ready:
             target.watch(self)
@@ -292,8 +292,8 @@ class FetchSession:
                     target.watch(self)
                     self.targets[target.key] = target
                 else:
-                    target.want(wanted)
-                self.has_news(target, 0)
+                    target.update(wanted)
+                self.on_progress(target, 0)
 
     def to_read(self, *, committed: bool) -> list[FetchTarget]:
         """Return the targets that a fetch must read, in the order of the reads.
@@ -309,37 +309,37 @@ class FetchSession:
             self.ready = dict.fromkeys(self.targets.values())
         return list(self.ready)
 
-    def join(self, fetch: NewsListener) -> None:
+    def join(self, fetch: TargetListener) -> None:
         """Notify `fetch` when partitions of the session change, until `leave` is called."""
         self._fetches.append(fetch)
 
-    def leave(self, fetch: NewsListener) -> None:
+    def leave(self, fetch: TargetListener) -> None:
         """Stop notifying `fetch`, because it has its response or its client is gone."""
         self._fetches.remove(fetch)
 
-    def has_news(self, target: FetchTarget, new_bytes: int) -> None:
+    def on_progress(self, target: FetchTarget, new_bytes: int) -> None:
         """Add `target` to `ready`, and notify the waiting fetches of its new records or change.
 
         `new_bytes` is the size of the new records; 0 for another change.
         """
         self.ready[target] = None
         for fetch in self._fetches:
-            fetch.has_news(target, new_bytes)
+            fetch.on_progress(target, new_bytes)
 
-    def has_changed(self, target: FetchTarget) -> None:
+    def on_change(self, target: FetchTarget) -> None:
         """Add `target` to `ready`, and notify the waiting fetches of its change."""
         self.ready[target] = None
         for fetch in self._fetches:
-            fetch.has_changed(target)
+            fetch.on_change(target)
 
-    def was_told(self, target: FetchTarget) -> None:
+    def remove_ready(self, target: FetchTarget) -> None:
         """Remove `target` from `ready`, because the client has all records of the partition.
 
         The next change of the partition adds the target again.
         """
         self.ready.pop(target, None)
 
-    def was_served(self, target: FetchTarget) -> None:
+    def move_to_end(self, target: FetchTarget) -> None:
         """Move `target` to the end of `ready`, because its records were sent."""
         if target in self.ready:
             del self.ready[target]

@@ -36,7 +36,7 @@ from barnabas.kafka.protocol.wire import MAX_ELEMENTS
 from barnabas.kafka.security.acls import Operation
 
 #: the largest number of ranges in a response
-MOST_RANGES = 2000
+MAX_RANGES = 2000
 
 
 def _failed(request: DescribeSharePartitionsRequest, error: KafkaError) -> DescribeSharePartitionsResponse:
@@ -57,7 +57,7 @@ def _failure(index: int, error: KafkaError) -> PartitionResponse:
     DescribeSharePartitionsRequest,
     needs=[Group(Operation.DESCRIBE), checked_by_handler("topic DESCRIBE")],
     on_error=_failed,
-    most_elements=MAX_ELEMENTS,
+    max_elements=MAX_ELEMENTS,
     listing="topics.partitions.state_batches",
     unconfirmed="it only informs",
     feature=SHARE_VERSION,
@@ -112,7 +112,7 @@ def _filled(
     Yield 1 for each topic and for each partition, and then the numbers of the partition's ranges, at most
     `LISTED_AT_ONCE` at a time. The caller can let the event loop serve requests at each yield.
     """
-    room = max(1, min(request.response_range_limit, MOST_RANGES))
+    room = max(1, min(request.response_range_limit, MAX_RANGES))
     seen = set()
     for topic in request.topics:
         yield 1

@@ -38,7 +38,7 @@ from barnabas.broker.server.fetching.sessions import (
     requested,
 )
 from barnabas.broker.server.requests.api import Direct, Outcome, handles
-from barnabas.broker.server.requests.context import Client, Metered, RequestContext
+from barnabas.broker.server.requests.context import Client, RequestContext, UsageMeter
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import checked_by_handler, refusal
 from barnabas.broker.view import BrokerView
@@ -116,7 +116,7 @@ def _direct(ports: Ports) -> Direct:
     needs=[checked_by_handler("topic READ; a follower needs cluster CLUSTER_ACTION instead")],
     cancel_on_disconnect=True,
     on_error=_failed,
-    most_elements=MAX_ELEMENTS,
+    max_elements=MAX_ELEMENTS,
     is_held_back=True,
     unconfirmed="it promises a prefix of the log",
     direct=_direct,
@@ -190,8 +190,8 @@ def _fetch_of(
     """
     max_bytes = _most(ports, request)
     admits = None
-    if context.usage is not None and context.usage.most_fetched < math.inf:
-        max_bytes = min(max_bytes, int(context.usage.most_fetched))
+    if context.usage is not None and context.usage.max_fetch_bytes < math.inf:
+        max_bytes = min(max_bytes, int(context.usage.max_fetch_bytes))
         admits = partial(_admits, ports.sessions, session, context.usage)
     operation = Fetch(
         ports.replicas,
@@ -231,7 +231,7 @@ def _repeat(
     return _attempt(ports, context, operation, request.max_wait_ms)
 
 
-def _admits(sessions: FetchSessions, session: FetchSession | None, usage: Metered, size: int) -> bool:
+def _admits(sessions: FetchSessions, session: FetchSession | None, usage: UsageMeter, size: int) -> bool:
     """Whether the client's quota allows `size` bytes now. If it does, charge them to the quota.
 
     If the quota does not allow them, and no response has contained the id of `session` yet, remove `session`.

@@ -47,8 +47,8 @@ def get_telemetry_subscriptions(
         client_instance_id=client_id,
         subscription_id=client.subscription_id,
         accepted_compression_types=list(_COMPRESSIONS),
-        push_interval_ms=client.wanted.interval_ms,
+        push_interval_ms=client.subscription.interval_ms,
         telemetry_max_bytes=view.config.telemetry_max_bytes,
         delta_temporality=True,
-        requested_metrics=list(client.wanted.metrics),
+        requested_metrics=list(client.subscription.metrics),
     )

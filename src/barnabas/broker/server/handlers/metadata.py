@@ -24,7 +24,7 @@ from barnabas.broker.server.requests.needs import checked_by_handler
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.responses.acls import NOT_ASKED
 from barnabas.broker.server.responses.topic_encoder import TopicEncoder
-from barnabas.broker.server.responses.topics import EncodedTopics, TopicAnswers
+from barnabas.broker.server.responses.topics import EncodedTopics, TopicCache
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.encoder import EncodedItems
 from barnabas.kafka.protocol.messages.metadata import (
@@ -41,13 +41,13 @@ class Ports:
     """The parts of the broker that this module's handler uses."""
 
     view: BrokerView
-    topic_answers: TopicAnswers
+    topic_cache: TopicCache
     auto_creation: AutoCreation
     long_work: LongWork
 
 
 #: the missing topics that one request creates; clients ask again for the others
-MOST_CREATED = 100
+MAX_CREATED = 100
 #: the topics of a listing that are encoded between two readings of the clock
 _ENCODED_AT_ONCE = 20
 
@@ -77,7 +77,7 @@ def metadata(
     if request.topics is None or (context.api_version == 0 and not request.topics):
         if ports.long_work.is_long(listing.image.topics):
             return LongResponse(_list_many(ports, context, listing))
-        topics = ports.topic_answers.in_order(listing.image)
+        topics = ports.topic_cache.in_order(listing.image)
         return ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond)
     ids = list(dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_TOPIC_ID))
     if ids and context.api_version < 12:
@@ -89,7 +89,7 @@ def metadata(
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named neither by its name nor by its id")
     if listing.makes_topics:
         missing = [name for name in names if name not in listing.image.topics and listing.may_make(name)]
-        missing = missing[: max(0, MOST_CREATED - context.made_topics)]
+        missing = missing[: max(0, MAX_CREATED - context.made_topics)]
         context.made_topics += len(missing)
         if missing:
             return listing.make_after_creation(names, missing)
@@ -102,7 +102,7 @@ async def _list_many(ports: Ports, context: RequestContext, listing: _Listing) -
     The event loop serves other requests meanwhile. If ACLs do not restrict the client, take the encoded
     topics from a cache (`_Listing.encoded`). Encode topics that are not in the cache, and add them to it.
     """
-    topics = await ports.long_work.run(ports.topic_answers.in_order, listing.image)
+    topics = await ports.long_work.run(ports.topic_cache.in_order, listing.image)
     if not context.access.is_unrestricted:
         return await resolve(ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond))
     known = listing.encoded()
@@ -189,7 +189,7 @@ class _Listing:
 
     def encoded(self) -> EncodedTopics:
         """Return the cache of encoded topics for requests with the same listener, version and options."""
-        return self._ports.topic_answers.encoded(
+        return self._ports.topic_cache.encoded(
             self.image,
             self._context.listener,
             self._context.api_version,
@@ -230,7 +230,7 @@ class _Listing:
         return self.describe(topic) if self._may_describe(topic.name) else None
 
     def describe(self, topic: TopicImage) -> MetadataResponseTopic:
-        return self._ports.topic_answers.get(
+        return self._ports.topic_cache.get(
             self.image,
             topic,
             self._context.listener,

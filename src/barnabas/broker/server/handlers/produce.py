@@ -429,7 +429,7 @@ def _noted(partition: Partition, records: Buffer | None, refusal: KafkaError) ->
     batch, is None or empty, record nothing.
     """
     if refusal.code.retriable and records:
-        partition.note_refused(records, refusal.code)
+        partition.note_rejected(records, refusal.code)
     return refusal
 
 
@@ -470,7 +470,7 @@ def _refusal(
     ports: Ports, context: RequestContext, name: TopicKey, data: PartitionProduceData, error: KafkaError
 ) -> PartitionProduceResponse:
     if error.code in _TOO_EARLY and data.records:
-        ports.replicas.note_refused(name, data.index, data.records, _TOO_EARLY[error.code])
+        ports.replicas.note_rejected(name, data.index, data.records, _TOO_EARLY[error.code])
     failed = PartitionProduceResponse(index=data.index)
     _fail(failed, error, context)
     return failed

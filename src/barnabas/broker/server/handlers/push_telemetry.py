@@ -42,7 +42,7 @@ def push_telemetry(
         return _answer(clients, client, error)
     if not request.metrics:
         return _answer(clients, client, ErrorCode.NONE)
-    return _take(clients, long_work, client, request, most)
+    return _store(clients, long_work, client, request, most)
 
 
 def _refusal(
@@ -59,7 +59,7 @@ def _refusal(
     return ErrorCode.TELEMETRY_TOO_LARGE if len(request.metrics) > most else None
 
 
-async def _take(
+async def _store(
     clients: TelemetryClients,
     long_work: LongWork,
     client: ClientInstance,

@@ -36,7 +36,7 @@ from barnabas.kafka.security.acls import Operation
 @handles(
     ShareAcknowledgeRequest,
     needs=[Group(Operation.READ), checked_by_handler("topic READ")],
-    most_elements=MAX_ELEMENTS,
+    max_elements=MAX_ELEMENTS,
     unconfirmed="the share coordinator refuses a former leader",
     feature=SHARE_VERSION,
 )

@@ -48,7 +48,7 @@ BATCH_OPTIMISED, RECORD_LIMIT = 0, 1
     ShareFetchRequest,
     needs=[Group(Operation.READ), checked_by_handler("topic READ")],
     cancel_on_disconnect=True,
-    most_elements=MAX_ELEMENTS,
+    max_elements=MAX_ELEMENTS,
     is_held_back=True,
     unconfirmed="the share coordinator refuses a former leader",
     feature=SHARE_VERSION,
@@ -140,7 +140,7 @@ class _Exchange:
         self._began = ports.view.clock.monotonic()
         max_bytes = max(0, min(request.max_bytes, ports.view.config.fetch_max_bytes))
         if context.usage is not None:
-            max_bytes = int(min(max_bytes, context.usage.most_fetched))
+            max_bytes = int(min(max_bytes, context.usage.max_fetch_bytes))
         is_final = request.share_session_epoch == FINAL_EPOCH
         wants_none = is_final or request.is_renew_ack or request.max_records <= 0
         self._waits = not wants_none and request.max_wait_ms > 0 and bool(session.targets)
@@ -230,7 +230,7 @@ class _Exchange:
         for fetched in self._fetch.results:
             found[fetched.target] = _described(fetched, leaders)
             if fetched.acquired:
-                self._session.was_served(fetched.target)
+                self._session.move_to_end(fetched.target)
         for target, error in self.acknowledging.outcomes.items():
             data = found.setdefault(target, PartitionData(partition_index=target.partition))
             if error is not None:

@@ -314,7 +314,7 @@ SAMPLERS: Mapping[str, Sampler] = {
     "process_resident_memory_bytes": _process("resident"),
     "process_virtual_memory_bytes": _process("virtual"),
     "process_open_fds": _process("open_files"),
-    "process_max_fds": _process("most_files"),
+    "process_max_fds": _process("max_files"),
     "process_start_time_seconds": _process("started"),
     "kafka_server_kafkaserver_linux_disk_read_bytes": _process("read_bytes"),
     "kafka_server_kafkaserver_linux_disk_write_bytes": _process("written_bytes"),

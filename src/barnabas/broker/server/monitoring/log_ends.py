@@ -27,11 +27,11 @@ _CONSUMER = -1
 #: time limit for the responses of leaders, in seconds
 _PATIENCE = 2.0
 #: largest number of partitions in one request, and in all requests for one page
-_AT_ONCE, _MOST_ASKED = 1000, 50_000
+_AT_ONCE, _MAX_ASKED = 1000, 50_000
 #: largest number of remembered ends of a partition
-_MOST_SEEN = 32
+_MAX_SEEN = 32
 #: largest number of partitions with remembered ends
-_MOST_PARTITIONS = 100_000
+_MAX_PARTITIONS = 100_000
 
 
 async def ask_ends(
@@ -64,7 +64,7 @@ async def _ask(
     peers: BrokerClient, image: ClusterImage, partitions: Collection[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, Offset]:
     by_leader: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
-    for partition in list(partitions)[:_MOST_ASKED]:
+    for partition in list(partitions)[:_MAX_ASKED]:
         state = image.partition(partition)
         if state is not None and state.leader != NO_BROKER:
             by_leader[state.leader].append(partition)
@@ -123,7 +123,7 @@ class EndHistory:
         """Store the high watermark `end` of a partition with the time `now`, if it has changed.
 
         If the high watermark has decreased, first remove the partition's earlier high watermarks: the log was
-        truncated, or the topic was created again. If this object already has `_MOST_PARTITIONS` partitions,
+        truncated, or the topic was created again. If this object already has `_MAX_PARTITIONS` partitions,
         ignore a partition that it does not have.
 
         Args:
@@ -133,14 +133,14 @@ class EndHistory:
         """
         seen = self._seen.get(partition)
         if seen is None:
-            if len(self._seen) < _MOST_PARTITIONS:
+            if len(self._seen) < _MAX_PARTITIONS:
                 self._seen[partition] = [(now, end)]
             return
         if end < seen[-1][1]:  # the log was truncated, or the topic created again
             seen.clear()
         if not seen or end > seen[-1][1]:
             seen.append((now, end))
-            if len(seen) > _MOST_SEEN:
+            if len(seen) > _MAX_SEEN:
                 del seen[1:-1:2]  # coarser, and as far back as before
 
     def seconds_behind(self, partition: TopicPartition, offset: Offset, end: Offset, now: float) -> float:

@@ -13,7 +13,7 @@ ITERATIONS = 120
 #: The credit that a trial begins with. A poll that finds a request earns 1, one that finds none costs 2.
 CREDIT = 64
 #: The highest credit; a trial that reaches it has succeeded.
-MOST_CREDIT = 128
+MAX_CREDIT = 128
 #: How many requests are served without polling once the credit is used up, ...
 SHORTEST_PAUSE = 64
 #: ... twice as many each time, up to this.
@@ -50,7 +50,7 @@ class BusyPolling:
             return
         if not self._iterations_left:
             self._call_soon(self._iterate)
-        elif self._credit < MOST_CREDIT:
+        elif self._credit < MAX_CREDIT:
             self._credit += 1
         else:
             self._pause = SHORTEST_PAUSE

@@ -12,7 +12,7 @@ class CloseLog:
     """
 
     INTERVAL = 10.0
-    MOST_KNOWN = 1000
+    MAX_KNOWN = 1000
 
     def __init__(self) -> None:
         #: by host and reason: time of the last log line, and number of omitted lines since
@@ -34,7 +34,7 @@ class CloseLog:
         if now - logged < self.INTERVAL:
             self._known[key] = logged, more + 1
             return None
-        if len(self._known) >= self.MOST_KNOWN:
+        if len(self._known) >= self.MAX_KNOWN:
             self._known.clear()
         self._known[key] = now, 0
         return f"{key[1]} ({more} more like it since)" if more else key[1]

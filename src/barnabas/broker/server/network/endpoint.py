@@ -119,16 +119,16 @@ def advertised_endpoints(
         )
     result = []
     for endpoint in bound:
-        told = advertised.get(endpoint.name)
-        if told is None:
+        public = advertised.get(endpoint.name)
+        if public is None:
             host = machine_name() if endpoint.is_every_interface else endpoint.host
-            told = replace(endpoint, host=host)
-        elif told.is_every_interface:
+            public = replace(endpoint, host=host)
+        elif public.is_every_interface:
             raise ConfigError(
-                f"advertised.listeners={told} is not allowed: clients cannot connect to every interface; "
+                f"advertised.listeners={public} is not allowed: clients cannot connect to every interface; "
                 "use a name or an address of this machine"
             )
-        result.append(replace(told, port=told.port or endpoint.port))
+        result.append(replace(public, port=public.port or endpoint.port))
     return result
 
 

@@ -31,7 +31,7 @@ log = logger_of(__name__, is_limited=True)
 _CLOSING_SECONDS = 2.0
 
 
-def most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
+def max_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
     """Return how many connections the address `host` may have, and the setting that limits them.
 
     The setting is ``max.connections.per.ip.overrides`` if it has this address, and ``max.connections.per.ip``
@@ -127,7 +127,7 @@ class Connections:
                 limit_here,
             )
             return None
-        most, setting = most_per_ip(config, host)
+        most, setting = max_per_ip(config, host)
         if self._per_ip[host] >= most:
             log.warning("refusing a connection from %s: %s=%d reached", host, setting, most)
             return None
@@ -265,7 +265,7 @@ class Listener:
         return self._begin()
 
     def user_of(self, certificate: bytes | None) -> Principal:
-        """Return the principal for a client's certificate (`Host.user_of`).
+        """Return the principal for a client's certificate (`SessionHost.user_of`).
 
         The result is ANONYMOUS without a certificate, and on a listener with SASL or without TLS.
 

@@ -20,7 +20,7 @@ from barnabas.broker.server.requests.context import Chunks
 PIECE_BYTES = 128 * 1024
 _LENT = frozenset(get_args(Buffer))
 #: a corked outbox keeps this number of small replies, ...
-_MOST_CORKED = 64
+_MAX_CORKED = 64
 #: ... each with at most this number of bytes
 _SMALL = 4096
 
@@ -46,7 +46,7 @@ class Outbox:
     def cork(self) -> None:
         """Keep replies of at most `_SMALL` bytes until `uncork`, which sends them in one system call.
 
-        A larger reply, or the `_MOST_CORKED`-th small one, sends the kept replies earlier. Replies keep their
+        A larger reply, or the `_MAX_CORKED`-th small one, sends the kept replies earlier. Replies keep their
         order.
         """
         if self._corked is None:
@@ -70,7 +70,7 @@ class Outbox:
             corked = self._corked
             if len(chunks) == 1 and len(chunks[0]) <= _SMALL and isinstance(chunks[0], Buffer):
                 corked.append(chunks[0])
-                if len(corked) < _MOST_CORKED:
+                if len(corked) < _MAX_CORKED:
                     return
                 chunks = []
             chunks = [*corked, *chunks]

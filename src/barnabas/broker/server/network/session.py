@@ -19,7 +19,7 @@ from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.in_place import InPlaceReceiver, SharedReceiver
 from barnabas.broker.server.network.outbox import Outbox
 from barnabas.broker.server.network.tls import why_not_secured
-from barnabas.broker.server.requests.context import Chunks, Memo
+from barnabas.broker.server.requests.context import Chunks, ConnectionCache
 from barnabas.broker.server.requests.order import NOTHING
 from barnabas.kafka.protocol.framing import FrameDecoder
 from barnabas.kafka.protocol.wire import Readable
@@ -47,7 +47,7 @@ def _nothing() -> None:
     """Do nothing: a session calls this in place of `give_up` when its connection has already ended."""
 
 
-class Unanswered:
+class PendingReply:
     """An entry in a session's queue of replies: a request whose reply the session has not sent yet."""
 
     __slots__ = ("cancels", "chunks", "done", "future")
@@ -61,7 +61,7 @@ class Unanswered:
         self.done = False
 
 
-class Host(Protocol):
+class SessionHost(Protocol):
     """The listener of a session, as far as the session uses it.
 
     It also has the objects that all connections of the broker share.
@@ -122,7 +122,7 @@ class ClientSession(asyncio.Protocol):
     client_software_name = ""
     client_software_version = ""
 
-    def __init__(self, host: Host, connection_id: int) -> None:
+    def __init__(self, host: SessionHost, connection_id: int) -> None:
         self.connection_id = connection_id
         self.listener = host.endpoint.name
         self.client_host = ""
@@ -140,11 +140,11 @@ class ClientSession(asyncio.Protocol):
         #: the transport's protocol in this session's stead, but while a large request is received
         self._receiver: asyncio.BaseProtocol | None = None
         self._backlog: deque[Readable] = deque()
-        #: memos about the last requests, by API key
-        self.memos: dict[int, Memo] = {}
+        #: caches about the last requests, by API key
+        self.caches: dict[int, ConnectionCache] = {}
         #: permissions of `principal`, once the authorizer has found them (`Client`)
         self.access: Access | None = None
-        self._unanswered: deque[Unanswered] = deque()
+        self._unanswered: deque[PendingReply] = deque()
         #: number of unanswered requests during which no other request can begin
         self._in_turn = 0
         #: how many let those of an API begin, and the API's key: their own, so that it is the same for all
@@ -275,9 +275,9 @@ class ClientSession(asyncio.Protocol):
         self._host.forget(self)
         self._outbox.clear()
         self._backlog.clear()
-        for memo in self.memos.values():
-            memo.close()
-        self.memos.clear()
+        for cache in self.caches.values():
+            cache.close()
+        self.caches.clear()
         self._frames.clear()
         self._let_go()
         for waiting in self._unanswered:
@@ -296,7 +296,7 @@ class ClientSession(asyncio.Protocol):
         Discard the reply if the connection is closing.
         """
         if self._unanswered:
-            waiting = Unanswered(None, False)
+            waiting = PendingReply(None, False)
             self._unanswered.append(waiting)
             self._send_in_order(waiting, chunks)
         elif not self._closing:
@@ -321,7 +321,7 @@ class ClientSession(asyncio.Protocol):
             beside: key of the API whose other requests on this connection can begin while this one waits.
                 With NOTHING, no request can begin.
         """
-        waiting = Unanswered(future, cancel)
+        waiting = PendingReply(future, cancel)
         self._unanswered.append(waiting)
         if beside == NOTHING:
             self._in_turn += 1
@@ -498,7 +498,7 @@ class ClientSession(asyncio.Protocol):
         is_free = not self._in_turn and not self._waiting
         return is_free and not self._write_paused and not self._outbox.waiting
 
-    def _send_in_order(self, waiting: Unanswered, chunks: Chunks | None) -> None:
+    def _send_in_order(self, waiting: PendingReply, chunks: Chunks | None) -> None:
         waiting.done = True
         waiting.chunks = chunks
         queue = self._unanswered

@@ -10,7 +10,7 @@ from barnabas.broker.server.network.endpoint import users_of_listener
 from barnabas.broker.view import BrokerView
 
 
-class ViewedLogins(StoredLogins):
+class ImageLogins(StoredLogins):
     """Implements `StoredLogins` with the current cluster image and settings of a broker."""
 
     def __init__(self, view: BrokerView) -> None:

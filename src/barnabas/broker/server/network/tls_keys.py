@@ -22,10 +22,10 @@ log = logger_of(__name__)
 CHECK_MS = 5_000
 _DAY = 86_400.0
 #: largest number of attempts to read files that change meanwhile
-_MOST_READINGS = 5
+_MAX_READINGS = 5
 _WARN_BEFORE_DAYS = 30
 #: largest number of missing names in an error message
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 class _Loaded(NamedTuple):
@@ -208,13 +208,13 @@ class TlsKeys:
 def _load(config: BrokerConfig) -> _Loaded:
     """Load and test the key files.
 
-    If a file changes meanwhile, try again, at most `_MOST_READINGS` times.
+    If a file changes meanwhile, try again, at most `_MAX_READINGS` times.
 
     Raises:
         ConfigError: the files are invalid, or they change during each attempt.
     """
     certificate = trial_certificate(config)
-    for _ in range(_MOST_READINGS):
+    for _ in range(_MAX_READINGS):
         context = tls_context(config)
         before, certificate = certificate, trial_certificate(config)
         if before == certificate:  # else the context may have the key from before
@@ -255,7 +255,7 @@ def _check_names(before: bytes, after: bytes, config: BrokerConfig) -> None:
         )
     if lost and not config.ssl_allow_san_changes:
         raise ConfigError(
-            f"the certificate of {key_source(config)} lacks {', '.join(lost[:_MOST_NAMED])}, which the "
+            f"the certificate of {key_source(config)} lacks {', '.join(lost[:_MAX_NAMED])}, which the "
             "present one names: ssl.allow.san.changes=true, or a restart, allows that"
         )
 

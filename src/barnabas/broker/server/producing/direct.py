@@ -72,14 +72,14 @@ class DirectProduce:
 
     def __call__(self, frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
         try:
-            known = client.memos.get(_KEY)
+            known = client.caches.get(_KEY)
             if isinstance(known, Opening) and known.opens(frame):
                 opening = known
             else:
                 found = self._opening_of(frame)
                 if found is None:
                     return None
-                client.memos[_KEY] = opening = found
+                client.caches[_KEY] = opening = found
             places = opening.layout.places(frame, opening.end)
         except (struct.error, IndexError):
             return None

@@ -188,7 +188,7 @@ class Opening:
     """The parsed first part of a Produce request: the bytes before its partitions, but no correlation id.
 
     Most requests of a connection have the same first part. So the broker parses it only once, and keeps this
-    object for the connection (`Memo`).
+    object for the connection (`ConnectionCache`).
     """
 
     __slots__ = (

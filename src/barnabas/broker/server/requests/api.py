@@ -123,7 +123,7 @@ class Api(Generic[Q]):
     #: a request with more elements than this may have to be divided; those of a small frame count as none
     large_from: int = DIRECT_ELEMENTS
     #: largest number of elements in a request that is not divided
-    most_elements: int = MAX_ITEM_ELEMENTS
+    max_elements: int = MAX_ITEM_ELEMENTS
     #: the path of arrays in a response that may be long whatever the request
     listing: tuple[str, ...] = ()
     #: whether answers wait because clients ask for that, or for other clients
@@ -229,7 +229,7 @@ def handles(
     cancel_on_disconnect: bool = False,
     pieces: Sequence[Pieces] = (),
     is_heavy: bool = False,
-    most_elements: int = MAX_ITEM_ELEMENTS,
+    max_elements: int = MAX_ITEM_ELEMENTS,
     listing: str = "",
     is_held_back: bool = False,
     order: Order = IN_TURN,
@@ -259,7 +259,7 @@ def handles(
         pieces: arrays by which a large request is divided; each item must have its own answer.
         is_heavy: whether each item takes long. The broker then divides a request with many items even if its
             frame is small. For other APIs it does not count the items of small frames.
-        most_elements: largest number of elements in a request that is not divided.
+        max_elements: largest number of elements in a request that is not divided.
         listing: path of the arrays in the response that can be long even if the request is small, from
             outside to inside: ``topics.partitions``; "" for none.
         is_held_back: whether a response can wait because its client, or other clients, asked for that.
@@ -300,7 +300,7 @@ def handles(
             needs=tuple(needs),
             pieces=tuple(pieces),
             large_from=-1 if is_heavy else min((DIRECT_ELEMENTS, *(p.size for p in pieces))),
-            most_elements=most_elements,
+            max_elements=max_elements,
             listing=tuple(listing.split(".")) if listing else (),
             is_held_back=is_held_back,
             order=order,

@@ -22,10 +22,12 @@ from barnabas.kafka.security.principal import ANONYMOUS
 class Denials(Protocol):
     """Records denied requests and items, for example in the audit log."""
 
-    def whole(self, api: Api[Any], context: RequestContext, request: Request, error: KafkaError) -> None:
+    def record_request(
+        self, api: Api[Any], context: RequestContext, request: Request, error: KafkaError
+    ) -> None:
         """Record a request that was rejected as a whole, if `error` is an authorization error."""
 
-    def some(self, api: Api[Any], context: RequestContext, response: Response | None) -> None:
+    def record_items(self, api: Api[Any], context: RequestContext, response: Response | None) -> None:
         """Record the items in `response` that have an authorization error. There may be none."""
 
 
@@ -100,7 +102,7 @@ class _Authorized:
         try:
             answer = self._handle(access, context, request)
         except KafkaError as error:
-            denials.whole(self._served.api, context, request, error)
+            denials.record_request(self._served.api, context, request, error)
             raise
         if is_awaitable(answer):
             # A future is of a handler that has made all its checks.
@@ -108,7 +110,7 @@ class _Authorized:
                 observed = self._observed(denials, access, refusals, context, request, answer)
                 return continued(answer, observed)
         elif access.refusals != refusals:
-            denials.some(self._served.api, context, answer)
+            denials.record_items(self._served.api, context, answer)
         return answer
 
     async def _observed(
@@ -123,10 +125,10 @@ class _Authorized:
         try:
             response = await answer
         except KafkaError as error:
-            denials.whole(self._served.api, context, request, error)
+            denials.record_request(self._served.api, context, request, error)
             raise
         if access.refusals != refusals:
-            denials.some(self._served.api, context, response)
+            denials.record_items(self._served.api, context, response)
         return response
 
     def _handle(

@@ -46,18 +46,18 @@ class ClientConnection(Protocol):
         """
 
 
-class Memo(Protocol):
+class ConnectionCache(Protocol):
     """Information that an API stores about the last request of a connection, to serve the next one faster."""
 
     def close(self) -> None:
-        """Release the memo's resources, because its connection has ended or another memo replaces it."""
+        """Release the resources, because the connection has ended or another cache replaces this one."""
 
 
 class Client(ClientConnection, Protocol):
     """The connection of a request, with the methods by which the dispatcher answers."""
 
-    #: memos about the connection's last requests, by API key
-    memos: dict[int, Memo]
+    #: caches of the connection's last requests, by API key
+    caches: dict[int, ConnectionCache]
     #: the principal's permissions, which the authorizer keeps here; None before that, and after a login
     access: Access | None
 
@@ -87,7 +87,7 @@ class Client(ClientConnection, Protocol):
         """Begin no request of this connection for this number of seconds. Still answer earlier requests."""
 
 
-class Metered(Protocol):
+class UsageMeter(Protocol):
     """Measures how much one request uses the broker, for the quotas of its client (`requests/usage.py`)."""
 
     def pause(self) -> None:
@@ -97,7 +97,7 @@ class Metered(Protocol):
         """Start the request's clock again, because the event loop continues with the request."""
 
     @property
-    def most_fetched(self) -> float:
+    def max_fetch_bytes(self) -> float:
         """Largest number of bytes in one response to Fetch or ShareFetch; infinite without a quota."""
 
     def admits_fetch(self, size: int) -> bool:
@@ -142,7 +142,7 @@ class RequestContext:
     __slots__ = ("__dict__", "access", "api_version", "client_id", "connection")
 
     #: measures the request; None if no client has quotas
-    usage: Metered | None = None
+    usage: UsageMeter | None = None
     #: number of errors of single records in the response
     reported_errors = 0
     #: number of missing topics that the broker has created for the request

@@ -45,7 +45,7 @@ log = logger_of(__name__, is_limited=True)
 
 AnyApi: TypeAlias = Api[Any]
 
-_MOST_DIVIDED = 4
+_MAX_DIVIDED = 4
 
 _KEY = struct.Struct(">h")
 _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
@@ -98,7 +98,7 @@ class Dispatcher:
         self._now = long_work.now
         self._slow = slow
         #: limits the large requests in progress: each needs tens of megabytes
-        self._divided = asyncio.Semaphore(_MOST_DIVIDED)
+        self._divided = asyncio.Semaphore(_MAX_DIVIDED)
 
     def serve(self, frame: Readable, client: Client) -> None:
         """Start a request. The reply goes to `client`, at once or when it is ready.
@@ -399,7 +399,7 @@ class Dispatcher:
         if pieces is not None:
             divide = partial(self._long_work.run, pieces.divide, request)
             response = await self._in_pieces(served, context, request, pieces, divide)
-        elif count > api.most_elements:
+        elif count > api.max_elements:
             response = await self._long_work.run(self._refusal, api, request)
         else:
             response = await self._answer(served, context, request)

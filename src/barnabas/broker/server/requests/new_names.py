@@ -18,7 +18,7 @@ from barnabas.kafka.security.principal import Principal
 log = logger_of(__name__)
 
 #: principals whose names are remembered
-_MOST_PRINCIPALS = 5_000
+_MAX_PRINCIPALS = 5_000
 #: number of names that are checked for existence before a new name is rejected
 _CHECKED = 100
 
@@ -45,7 +45,7 @@ class NewNames:
         self._exists = exists
         #: by principal, the names that were checked longest ago first
         self._names: dict[Principal, dict[str, None]] = {}
-        self._told: set[Principal] = set()
+        self._warned: set[Principal] = set()
 
     def admit(self, principal: Principal, name: str) -> None:
         """Count a name that a principal is about to create.
@@ -59,7 +59,7 @@ class NewNames:
             return
         names = self._names.get(principal)
         if names is None:
-            if len(self._names) >= _MOST_PRINCIPALS:
+            if len(self._names) >= _MAX_PRINCIPALS:
                 self._names.clear()
             names = self._names[principal] = {}
         if name in names:
@@ -68,8 +68,8 @@ class NewNames:
         if len(names) >= most:
             self._forget_gone(names)
         if len(names) >= most:
-            if principal not in self._told:
-                self._told.add(principal)
+            if principal not in self._warned:
+                self._warned.add(principal)
                 log.warning(
                     "refusing %s of %s: it already created %d (%s)",
                     self._what,
@@ -81,7 +81,7 @@ class NewNames:
                 ErrorCode.POLICY_VIOLATION,
                 f"{self._setting}={most}: use existing {self._what}, or delete some",
             )
-        self._told.discard(principal)
+        self._warned.discard(principal)
         names[name] = None
 
     def _forget_gone(self, names: dict[str, None]) -> None:

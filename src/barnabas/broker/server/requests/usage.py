@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from barnabas.base.environment.clock import Clock
 from barnabas.broker.quotas import ClientQuotas, QuotaKind
 from barnabas.broker.server.requests.api import Api
-from barnabas.broker.server.requests.context import Client, Metered
+from barnabas.broker.server.requests.context import Client, UsageMeter
 from barnabas.kafka.protocol.framing import RequestHeader
 from barnabas.kafka.protocol.messages.produce import ProduceRequest
 from barnabas.kafka.protocol.schema import Response
@@ -23,11 +23,11 @@ from barnabas.kafka.security.principal import ITSELF
 
 T = TypeVar("T")
 
-_MOST_MS = 2**31 - 1
+_MAX_MS = 2**31 - 1
 
 
 class Usage:
-    """Measures the use of the broker by one request, and computes the resulting throttle time (`Metered`).
+    """Measures the use of the broker by one request, and computes the resulting throttle time (`UsageMeter`).
 
     Args:
         quotas: quotas of clients.
@@ -60,12 +60,12 @@ class Usage:
         self._wait(self._quotas.charge(kind, self._user, self._client_id, amount))
 
     @property
-    def most_fetched(self) -> float:
+    def max_fetch_bytes(self) -> float:
         """Largest number of bytes in one response to Fetch or ShareFetch; infinite without a quota.
 
         It is the number of bytes that the client's quota allows in one whole window.
         """
-        return self._quotas.most_at_once(QuotaKind.FETCH, self._user, self._client_id)
+        return self._quotas.max_at_once(QuotaKind.FETCH, self._user, self._client_id)
 
     def admits_fetch(self, size: int) -> bool:
         """Whether the client's quota allows `size` bytes of records now.
@@ -99,15 +99,15 @@ class Usage:
         if self._quotas.has(QuotaKind.REQUEST):
             self.charge(QuotaKind.REQUEST, 100 * self._spent)
         # a stored quota of 0 delays without end
-        delay = min(max(self._delay, getattr(response, "throttle_time_ms", 0) / 1000), _MOST_MS / 1000)
+        delay = min(max(self._delay, getattr(response, "throttle_time_ms", 0) / 1000), _MAX_MS / 1000)
         if delay <= 0:
             return response
         self._client.mute(delay)
         if not isinstance(response, Response) or not hasattr(response, "throttle_time_ms"):
             return response
-        told = copy(response)  # it may be shared
-        told.throttle_time_ms = math.ceil(delay * 1000)
-        return told
+        throttled_response = copy(response)  # it may be shared
+        throttled_response.throttle_time_ms = math.ceil(delay * 1000)
+        return throttled_response
 
     def _wait(self, delay: float) -> None:
         self._delay = max(self._delay, delay)
@@ -151,7 +151,7 @@ class Metering:
         return usage
 
 
-def timed(work: Awaitable[T], usage: Metered | None) -> Awaitable[T]:
+def timed(work: Awaitable[T], usage: UsageMeter | None) -> Awaitable[T]:
     """Return an awaitable that runs `work`, and measures its time on the event loop for `usage`.
 
     Return `work` itself if there is no usage, or if it is not a coroutine.
@@ -162,7 +162,7 @@ def timed(work: Awaitable[T], usage: Metered | None) -> Awaitable[T]:
 
 
 @coroutine
-def _timed(work: Coroutine[Any, Any, T], usage: Metered) -> Generator[Any, Any, T]:
+def _timed(work: Coroutine[Any, Any, T], usage: UsageMeter) -> Generator[Any, Any, T]:
     sent: Any = None
     failure: BaseException | None = None
     while True:

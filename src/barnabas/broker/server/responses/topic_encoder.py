@@ -21,7 +21,7 @@ _TOPIC_IDS_SINCE = 10
 #: an encoder keeps the bytes of all partitions of a topic, if they are at most so many ...
 _FEW = 3
 #: ... of at most so many topics; and of so many pairs of replicas and ISR
-_MOST_KEPT = 16_384
+_MAX_KEPT = 16_384
 
 _NO_ERROR = bytes(2)
 _pack_short = struct.Struct(">h").pack
@@ -105,7 +105,7 @@ class TopicEncoder:
             chunks += pack(error, number, leader, epoch), lists.get(state[:2]) or self._encode_lists(state)
         chunks.append(self._end)
         tail = b"".join(chunks)
-        if len(partitions) <= _FEW and len(self._tails) < _MOST_KEPT:
+        if len(partitions) <= _FEW and len(self._tails) < _MAX_KEPT:
             self._tails[partitions] = tail
         return tail
 
@@ -117,6 +117,6 @@ class TopicEncoder:
             offline = [replica for replica in replicas if replica not in brokers]
             encoded += length(len(offline)) + ints("i", offline)
         encoded += self._no_tags
-        if len(self._lists) < _MOST_KEPT:
+        if len(self._lists) < _MAX_KEPT:
             self._lists[replicas, isr] = encoded
         return encoded

@@ -50,7 +50,7 @@ def metadata_error(image: ClusterImage, state: PartitionState, listener: str, ve
 
 
 #: the listeners and versions for which encoded answers are kept
-_MOST_KINDS = 4
+_MAX_KINDS = 4
 #: the authorized operations on a topic of a client without restrictions
 TOPIC_OPERATIONS = UNRESTRICTED.operations(ResourceType.TOPIC, "")
 
@@ -60,7 +60,7 @@ EncodedTopics: TypeAlias = dict[str, tuple[TopicImage, bytes]]
 
 
 @dataclass(slots=True)
-class TopicAnswers:
+class TopicCache:
     """Caches the topics of Metadata responses, until the topic or the brokers change in the cluster image.
 
     So a client that often requests all topics costs little. Callers must not change a cached topic.
@@ -96,7 +96,7 @@ class TopicAnswers:
             operations: whether the encoded topics contain the authorized operations.
         """
         self._forget_old(image)
-        if len(self._encoded) > _MOST_KINDS:
+        if len(self._encoded) > _MAX_KINDS:
             self._encoded.clear()
         found = self._encoded.setdefault((listener, version, operations), {})
         if len(found) > 100 + 4 * len(image.topics):

@@ -42,7 +42,7 @@ _LONGEST_PAUSE_MS = 1000
 #: in seconds, how long a coordinator may take longer to answer than it waits for its followers
 _GRACE = 5.0
 #: number of partitions and batches from which a request is sent at once
-_MOST_ELEMENTS = 2000
+_MAX_ELEMENTS = 2000
 #: number of elements that a partition counts for in a read, because the response has its batches
 _ELEMENTS_READ = 100
 
@@ -308,7 +308,7 @@ class CoordinatorPersister:
         item = _Item(key, data, loop.create_future())
         batch.items.append(item)
         batch.elements += _ELEMENTS_READ if api is _READ else 1 + len(getattr(data, "state_batches", ()))
-        if batch.elements >= _MOST_ELEMENTS:
+        if batch.elements >= _MAX_ELEMENTS:
             self._send(purpose, batch)
         result = await item.result
         if result.error_code:

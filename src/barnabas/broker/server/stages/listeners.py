@@ -19,7 +19,7 @@ from barnabas.broker.server.monitoring.sources import Sources
 from barnabas.broker.server.network.kerberos_keys import open_kerberos
 from barnabas.broker.server.network.login import Logins
 from barnabas.broker.server.network.session import Serve
-from barnabas.broker.server.network.stored_logins import ViewedLogins
+from barnabas.broker.server.network.stored_logins import ImageLogins
 from barnabas.broker.server.requests.api import Served
 from barnabas.broker.server.requests.dispatch import Dispatcher
 from barnabas.broker.server.requests.usage import Metering
@@ -156,7 +156,7 @@ async def _sasl(stages: Stages) -> Sasl:
         secret = await login_secret(stages.metadata.store, random)
     else:
         secret = random.randbytes(32)  # no client logs in
-    stored = ViewedLogins(view)
+    stored = ImageLogins(view)
     return Sasl(
         stored,
         random,

@@ -79,7 +79,7 @@ async def open_upkeep(
             )
         )
         jobs.append(Job("keys of the listeners", CHECK_MS, lambda: keys.check(binding.disk)))
-    notes = DeletionNotes(metadata.store, metadata.loader, view.node_id, manager.without)
+    notes = DeletionNotes(metadata.store, metadata.loader, view.node_id, manager.topics_without_folder)
     closing.add(notes.stop)
     closing.add(metadata.loader.subscribe(notes.on_image))
     notes.on_image(ImageDelta(view.image, view.image))

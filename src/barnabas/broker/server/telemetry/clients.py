@@ -15,12 +15,12 @@ from barnabas.base.environment.clock import Clock
 from barnabas.base.environment.randomness import new_uuid
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.server.telemetry.otlp import Pushed
-from barnabas.broker.server.telemetry.subscriptions import Subscriptions, Wanted
+from barnabas.broker.server.telemetry.subscriptions import ClientSubscription, Subscriptions
 
 #: largest number of clients that a broker remembers, as in Apache Kafka
-MOST_CLIENTS = 16_384
+MAX_CLIENTS = 16_384
 #: largest number of series of one client, and of all clients together
-MOST_OF_A_CLIENT, MOST_SERIES = 500, 50_000
+MAX_OF_A_CLIENT, MAX_SERIES = 500, 50_000
 #: silence after which a client is removed, in milliseconds; or three push intervals if these are longer
 _FORGOTTEN_AFTER_MS = 60_000
 #: number of clients that each request checks for silence
@@ -48,7 +48,7 @@ class ClientInstance:
 
     id: bytes
     about: Mapping[str, str]
-    wanted: Wanted
+    subscription: ClientSubscription
     seen_ms: float
     asked_ms: float = float("-inf")
     pushed_ms: float = float("-inf")
@@ -58,11 +58,11 @@ class ClientInstance:
 
     @property
     def subscription_id(self) -> int:
-        return self.wanted.subscription_id(self.id)
+        return self.subscription.subscription_id(self.id)
 
     def may_ask(self, now: float) -> bool:
         """Whether the client may request its subscription at time `now` (ms). If True, record this time."""
-        if now - max(self.asked_ms, self.pushed_ms) < self.wanted.interval_ms:
+        if now - max(self.asked_ms, self.pushed_ms) < self.subscription.interval_ms:
             return False
         self.asked_ms = now
         return True
@@ -72,7 +72,7 @@ class ClientInstance:
 
         The first push after a request for the subscription is always allowed.
         """
-        if self.asked_ms <= self.pushed_ms and now - self.pushed_ms < self.wanted.interval_ms:
+        if self.asked_ms <= self.pushed_ms and now - self.pushed_ms < self.subscription.interval_ms:
             return False
         self.pushed_ms = now
         return True
@@ -130,13 +130,13 @@ class TelemetryClients:
         client = self._clients.get(client_id)
         now = self.now()
         if client is None:
-            while len(self._clients) >= MOST_CLIENTS:
+            while len(self._clients) >= MAX_CLIENTS:
                 self._remove(next(iter(self._clients)))
-            wanted = self._subscriptions.wanted_of(about)
+            wanted = self._subscriptions.subscription_of(about)
             client = self._clients[client_id] = ClientInstance(client_id, about, wanted, now)
-        elif client.wanted.version is not self._subscriptions.version:
+        elif client.subscription.version is not self._subscriptions.version:
             # As in Apache Kafka it may ask for the new subscription at once.
-            client.wanted = self._subscriptions.wanted_of(client.about)
+            client.subscription = self._subscriptions.subscription_of(client.about)
             client.asked_ms = client.pushed_ms = float("-inf")
         client.seen_ms = now
         self._clients.move_to_end(client_id)
@@ -161,7 +161,7 @@ class TelemetryClients:
             key = point.metric, point.attributes, point.is_sum
             known = series.get(key)
             if known is None:
-                if len(series) >= MOST_OF_A_CLIENT or self._series >= MOST_SERIES:
+                if len(series) >= MAX_OF_A_CLIENT or self._series >= MAX_SERIES:
                     self.dropped += 1
                     continue
                 self._series += 1
@@ -186,4 +186,4 @@ class TelemetryClients:
 
 
 def _is_silent(client: ClientInstance, now: float) -> bool:
-    return now - client.seen_ms > max(_FORGOTTEN_AFTER_MS, 3 * client.wanted.interval_ms)
+    return now - client.seen_ms > max(_FORGOTTEN_AFTER_MS, 3 * client.subscription.interval_ms)

@@ -4,7 +4,7 @@ This module reads the values of gauges and sums. It only counts histograms and s
 clients do not send them.
 
 It uses no protobuf library: from a megabyte of tiny messages, a library would create hundreds of megabytes of
-objects. This module reads at most `MOST_POINTS` values and `MOST_FIELDS` fields of a push, and ignores the
+objects. This module reads at most `MAX_POINTS` values and `MAX_FIELDS` fields of a push, and ignores the
 rest.
 """
 
@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 #: largest numbers of values and of protobuf fields that are read from one push
-MOST_POINTS, MOST_FIELDS = 2000, 100_000
+MAX_POINTS, MAX_FIELDS = 2000, 100_000
 #: largest number of attributes of a value, and of characters of a name or text
-_MOST_ATTRIBUTES, _LONGEST = 8, 200
+_MAX_ATTRIBUTES, _LONGEST = 8, 200
 
 _DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -92,11 +92,11 @@ class _Enough(Exception):
 
 
 class _Reader:
-    """Reads protobuf fields of a message, and raises `_Enough` after `MOST_FIELDS` of them."""
+    """Reads protobuf fields of a message, and raises `_Enough` after `MAX_FIELDS` of them."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._left = MOST_FIELDS
+        self._left = MAX_FIELDS
 
     def fields(self, at: int, end: int) -> Iterator[_Field]:
         data = self._data
@@ -190,7 +190,7 @@ def _read_metric(reader: _Reader, place: tuple[int, int], pushed: Pushed) -> Non
             is_delta = is_delta or (number == 2 and start == _DELTA)
             is_monotonic = is_monotonic or (number == 3 and start != 0)
     for point in points:
-        if len(pushed.points) >= MOST_POINTS:
+        if len(pushed.points) >= MAX_POINTS:
             raise _Enough
         found = _read_point(reader, point)
         if found is not None:
@@ -206,7 +206,7 @@ def _read_point(reader: _Reader, place: tuple[int, int]) -> tuple[float, tuple[t
             value = reader.double(at)
         elif number == 6 and kind == _FIXED64:
             value = reader.long(at)
-        elif number == 7 and kind == _BYTES and len(attributes) < _MOST_ATTRIBUTES:
+        elif number == 7 and kind == _BYTES and len(attributes) < _MAX_ATTRIBUTES:
             key, text = _read_attribute(reader, at, end)
             if key and text:
                 attributes[_NOT_IN_ATTRIBUTES.sub("_", key)] = text

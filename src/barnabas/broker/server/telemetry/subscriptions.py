@@ -36,7 +36,7 @@ class _Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ClientSubscription:
     """The metrics that a client must push.
 
     Attributes:
@@ -54,8 +54,8 @@ class Wanted:
 
         It changes with the metrics and the interval, and differs between clients.
         """
-        told = f"{','.join(self.metrics)} {self.interval_ms}".encode()
-        number = zlib.crc32(told) ^ zlib.crc32(client_instance_id)
+        text = f"{','.join(self.metrics)} {self.interval_ms}".encode()
+        number = zlib.crc32(text) ^ zlib.crc32(client_instance_id)
         return number - 2**32 if number >= 2**31 else number
 
 
@@ -72,7 +72,7 @@ class Subscriptions:
         """Object whose identity changes when a client-metrics resource is created, changed or deleted."""
         return self._view.image.client_metrics
 
-    def wanted_of(self, client: Mapping[str, str]) -> Wanted:
+    def subscription_of(self, client: Mapping[str, str]) -> ClientSubscription:
         """Return the metrics that a client must push, and the shortest interval of the matching resources.
 
         If no resource matches, the result has no metrics and the default interval.
@@ -87,7 +87,7 @@ class Subscriptions:
                 metrics.update(subscription.metrics)
                 interval = min(interval, subscription.interval_ms)
         named = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics))
-        return Wanted(named, interval, self._source)
+        return ClientSubscription(named, interval, self._source)
 
     def _refresh(self) -> None:
         source = self._view.image.client_metrics

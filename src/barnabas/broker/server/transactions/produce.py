@@ -99,13 +99,15 @@ def _refusals(
     verdicts: Verdicts, names: dict[TopicPartition, tuple[str | bytes, int]], version: int
 ) -> Refusals:
     return {
-        names[partition]: KafkaError(_told(code, version), "the coordinator refuses the transaction's write")
+        names[partition]: KafkaError(
+            _client_code(code, version), "the coordinator refuses the transaction's write"
+        )
         for partition, code in verdicts.items()
         if code is not ErrorCode.NONE
     }
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
+def _client_code(code: ErrorCode, version: int) -> ErrorCode:
     """Return the error code that the producer gets for a transaction coordinator's error `code`.
 
     - COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR become NOT_ENOUGH_REPLICAS,

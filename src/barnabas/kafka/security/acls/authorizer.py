@@ -16,9 +16,9 @@ from barnabas.kafka.security.acls.model import (
 from barnabas.kafka.security.principal import ITSELF, Principal
 
 #: decisions that are remembered for one principal at one host
-_MOST_DECISIONS = 10_000
+_MAX_DECISIONS = 10_000
 #: principals at hosts that are remembered
-_MOST_ACCESSES = 5_000
+_MAX_ACCESSES = 5_000
 
 
 _ALL_OPERATIONS = {
@@ -117,7 +117,7 @@ class _RestrictedAccess(Access):
             return True
         if name not in self._refused.get(key, ()):
             decision = decide(self.acls, self._subjects, self._principal, self._host, operation, kind, name)
-            if self._decisions >= _MOST_DECISIONS:
+            if self._decisions >= _MAX_DECISIONS:
                 self._forget()
             names = self.known if decision.is_allowed else self._refused
             names.setdefault(key, set()).add(name)
@@ -185,7 +185,7 @@ class Authorizer:
                 access = UNRESTRICTED
             else:
                 access = _RestrictedAccess(self.acls, self._subjects, principal, host)
-            if len(self._accesses) >= _MOST_ACCESSES:
+            if len(self._accesses) >= _MAX_ACCESSES:
                 self._accesses.clear()
             self._accesses[key] = access
         if access.acls is not self.acls():

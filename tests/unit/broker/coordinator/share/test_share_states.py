@@ -394,7 +394,7 @@ def test_a_group_has_one_conversation_at_a_time_also_when_one_comes_as_another_e
 
         async def talk():
             nonlocal inside, most
-            async with shard.shares.states.conversation("g"):
+            async with shard.shares.states.exclusive("g"):
                 inside += 1
                 most = max(most, inside)
                 await asyncio.sleep(0.01)

@@ -278,7 +278,7 @@ def test_bytes_that_are_no_request_end_that_connection_alone(
 def test_client_that_does_not_read_is_disconnected_and_holds_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_UNREAD", 100_000)
+    monkeypatch.setattr(connections, "MAX_UNREAD", 100_000)
 
     async def session(server: StoreServerThread) -> None:
         async with opened(address_of(server)) as store:
@@ -302,7 +302,7 @@ def test_client_that_does_not_read_is_disconnected_and_holds_nobody(
 
 
 def test_connections_and_sessions_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MOST_SESSIONS", 2)
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
 
     async def session(server: StoreServerThread) -> None:
         async with opened(address_of(server)), opened(address_of(server)) as store:

@@ -107,7 +107,7 @@ def test_what_comes_too_fast_is_left_out_and_counted(tmp_path, monkeypatch):
 
 def test_the_loop_does_not_wait_for_a_disk_that_hangs(tmp_path, monkeypatch):
     """The queue for the thread is limited, and the dropped entries are counted."""
-    monkeypatch.setattr(trails, "_MOST_WAITING", 3)
+    monkeypatch.setattr(trails, "_MAX_WAITING", 3)
     path = tmp_path / "audit.log"
     stuck, let_go = threading.Event(), threading.Event()
 

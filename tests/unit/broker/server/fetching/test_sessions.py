@@ -151,14 +151,14 @@ def test_no_slots_means_no_sessions(clock):
 
 def test_a_partition_is_news_when_it_has_records_an_error_or_new_bounds():
     target = FetchTarget("t", FetchPartition(partition=0))
-    assert target.is_news(PartitionData(high_watermark=5, log_start_offset=0, records=b""))
-    assert not target.is_news(PartitionData(high_watermark=5, log_start_offset=0, records=b""))
-    assert target.is_news(PartitionData(high_watermark=5, log_start_offset=0, records=[b"batch"]))
-    assert target.is_news(PartitionData(high_watermark=6, log_start_offset=0, records=b""))
-    assert target.is_news(PartitionData(high_watermark=6, log_start_offset=2, records=b""))
-    assert target.is_news(PartitionData(error_code=3, high_watermark=-1, records=b""))
-    assert target.is_news(PartitionData(error_code=3, high_watermark=-1, records=b""))
-    assert target.is_news(PartitionData(high_watermark=6, log_start_offset=2, records=b""))
+    assert target.has_changed(PartitionData(high_watermark=5, log_start_offset=0, records=b""))
+    assert not target.has_changed(PartitionData(high_watermark=5, log_start_offset=0, records=b""))
+    assert target.has_changed(PartitionData(high_watermark=5, log_start_offset=0, records=[b"batch"]))
+    assert target.has_changed(PartitionData(high_watermark=6, log_start_offset=0, records=b""))
+    assert target.has_changed(PartitionData(high_watermark=6, log_start_offset=2, records=b""))
+    assert target.has_changed(PartitionData(error_code=3, high_watermark=-1, records=b""))
+    assert target.has_changed(PartitionData(error_code=3, high_watermark=-1, records=b""))
+    assert target.has_changed(PartitionData(high_watermark=6, log_start_offset=2, records=b""))
 
 
 def test_a_large_change_is_made_in_steps_and_counts_as_it_comes(sessions):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from barnabas.base.errors import ErrorCode
 from barnabas.broker.awaitables import resolve
-from barnabas.broker.server.handlers.describe_share_partitions import MOST_RANGES, describe_share_partitions
+from barnabas.broker.server.handlers.describe_share_partitions import MAX_RANGES, describe_share_partitions
 from barnabas.broker.server.requests.long_work import LISTED_AT_ONCE
 from barnabas.broker.server.share_requests import SharePorts
 from barnabas.broker.sharing.in_flight import ACCEPT, Acknowledgement, InFlight, Limits, ReadBatch
@@ -62,7 +62,7 @@ class Led:
 
 
 def described(
-    queue, between=lambda: None, partitions=(0,), first_offset=0, limit=MOST_RANGES, is_allowed=True
+    queue, between=lambda: None, partitions=(0,), first_offset=0, limit=MAX_RANGES, is_allowed=True
 ):
     """Return what the API tells of the partitions, and call `between` after each turn."""
     ports = SharePorts(Led(queue), None, Turns(between), None)
@@ -117,8 +117,8 @@ def test_a_partition_that_a_request_repeats_is_described_once():
 
 def test_a_response_has_no_more_ranges_than_the_broker_allows():
     answers = described(Queue(), partitions=range(4), limit=2**31 - 1)
-    assert [len(each.state_batches) for each in answers] == [RECORDS, MOST_RANGES - RECORDS]
-    assert [each.next_offset for each in answers] == [-1, MOST_RANGES - RECORDS]
+    assert [len(each.state_batches) for each in answers] == [RECORDS, MAX_RANGES - RECORDS]
+    assert [each.next_offset for each in answers] == [-1, MAX_RANGES - RECORDS]
 
 
 def test_a_response_has_no_more_ranges_than_the_request_allows():

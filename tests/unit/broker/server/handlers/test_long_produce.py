@@ -27,7 +27,7 @@ from barnabas.kafka.protocol.messages.produce import (
 )
 def test_no_later_batch_takes_the_place_of_one_that_comes_again(code, comes_again):
     noted = []
-    partition = SimpleNamespace(note_refused=lambda records, code: noted.append((records, code)))
+    partition = SimpleNamespace(note_rejected=lambda records, code: noted.append((records, code)))
     replicas = SimpleNamespace(find=lambda name, index: partition, partitions_of=lambda name: {})
     view = SimpleNamespace(clock=SystemClock())
     ports = produce.Ports(replicas, None, SimpleNamespace(now=lambda: 0.0), view)

@@ -49,7 +49,7 @@ class LongWork:
             append=append,
             is_acknowledged=lambda offset, acks: True,
             topic_partition=SimpleNamespace(topic=name),
-            note_refused=lambda records, code: None,
+            note_rejected=lambda records, code: None,
         )
 
 

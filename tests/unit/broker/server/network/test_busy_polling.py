@@ -12,7 +12,7 @@ from barnabas.broker.server.network.busy_polling import (
     CREDIT,
     ITERATIONS,
     LONGEST_PAUSE,
-    MOST_CREDIT,
+    MAX_CREDIT,
     SHORTEST_PAUSE,
     BusyPolling,
 )
@@ -71,8 +71,8 @@ def test_it_pauses_longer_and_longer_while_requests_come_late(loop: Loop) -> Non
 def test_a_trial_that_pays_makes_up_for_those_that_did_not(loop: Loop) -> None:
     for pause in (SHORTEST_PAUSE, 2 * SHORTEST_PAUSE, 4 * SHORTEST_PAUSE):
         loop.requests([LATE] * A_TRIAL + [LATE] * pause)
-    loop.requests([SOON] * 2 * MOST_CREDIT)
-    loop.requests([LATE] * (MOST_CREDIT // 2 + 1) + [LATE] * SHORTEST_PAUSE)
+    loop.requests([SOON] * 2 * MAX_CREDIT)
+    loop.requests([LATE] * (MAX_CREDIT // 2 + 1) + [LATE] * SHORTEST_PAUSE)
     assert all(loop.requests([SOON] * 10))
 
 

@@ -11,7 +11,7 @@ from tests.property.connections import connect
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.network.close_log import CloseLog
-from barnabas.broker.server.network.listener import most_per_ip
+from barnabas.broker.server.network.listener import max_per_ip
 from barnabas.broker.server.network.session import MAX_HELD_BYTES, MAX_UNANSWERED
 from barnabas.broker.server.requests.order import BetweenBrokers
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request, encode_response, parse_response
@@ -346,8 +346,8 @@ def test_an_address_of_ipv4_is_the_same_on_a_listener_for_both(run, caplog, host
 def test_an_address_may_be_written_in_any_of_its_forms(written):
     host = "2001:db8::7" if "d" in written.lower() else "192.0.2.7"
     config = BrokerConfig(max_connections_per_ip_overrides=(f"{written}:3", "10.0.0.1:4"))
-    assert most_per_ip(config, host) == (3, "max.connections.per.ip.overrides")
-    assert most_per_ip(config, "10.0.0.2") == (config.max_connections_per_ip, "max.connections.per.ip")
+    assert max_per_ip(config, host) == (3, "max.connections.per.ip.overrides")
+    assert max_per_ip(config, "10.0.0.2") == (config.max_connections_per_ip, "max.connections.per.ip")
 
 
 def test_connections_of_one_address_make_room_one_by_one(run):
@@ -474,9 +474,9 @@ def test_closed_connections_for_one_reason_are_logged_now_and_then():
     assert close_log.line("b", "reason", 100) == "reason"
     assert close_log.line("a", "another", 100) == "another"
     assert close_log.line("a", "reason", 111) == "reason (3 more like it since)"
-    for number in range(5 * CloseLog.MOST_KNOWN):
+    for number in range(5 * CloseLog.MAX_KNOWN):
         assert close_log.line("a", f"reason {number}", 111) == f"reason {number}"
-    assert len(close_log._known) <= CloseLog.MOST_KNOWN
+    assert len(close_log._known) <= CloseLog.MAX_KNOWN
 
 
 def test_clients_are_silent_from_the_last_request_of_any_of_them(run):

@@ -33,7 +33,7 @@ class Client:
     principal = Principal("alice")
 
     def __init__(self) -> None:
-        self.memos: dict[int, Any] = {}
+        self.caches: dict[int, Any] = {}
         self.access: Access | None = None
         self.replies: list[bytes] = []
 

@@ -20,6 +20,6 @@ def test_a_stored_quota_of_zero_throttles_for_the_longest_time_that_a_response_c
         began=5.0,
     )
     assert not usage.admits_fetch(100)
-    most_ms = 2**31 - 1
-    assert usage.throttled(FetchResponse()).throttle_time_ms == most_ms
-    assert muted == [most_ms / 1000]
+    max_ms = 2**31 - 1
+    assert usage.throttled(FetchResponse()).throttle_time_ms == max_ms
+    assert muted == [max_ms / 1000]

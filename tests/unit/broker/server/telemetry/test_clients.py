@@ -45,22 +45,22 @@ def test_what_a_client_is_to_push_are_the_subscriptions_that_match_it() -> None:
         java={"metrics": "b.,c.", "interval.ms": "1000", "match": "client_software_name=apache-.*"},
         other={"metrics": "*", "interval.ms": "100", "match": "client_id=orders-1,client_source_port=8"},
     )
-    wanted = house.subscriptions.wanted_of(JAVA)
+    wanted = house.subscriptions.subscription_of(JAVA)
     assert (wanted.metrics, wanted.interval_ms) == (("a.", "b.", "c."), 1000)
-    wanted = house.subscriptions.wanted_of({"client_id": "x"})
+    wanted = house.subscriptions.subscription_of({"client_id": "x"})
     assert (wanted.metrics, wanted.interval_ms) == (("a.", "b."), 5000)
-    wanted = house.subscriptions.wanted_of({**JAVA, "client_source_port": "8"})
+    wanted = house.subscriptions.subscription_of({**JAVA, "client_source_port": "8"})
     assert (wanted.metrics, wanted.interval_ms) == (("*",), 100)
 
 
 def test_without_a_subscription_a_client_is_to_push_nothing() -> None:
-    wanted = House().subscriptions.wanted_of(JAVA)
+    wanted = House().subscriptions.subscription_of(JAVA)
     assert (wanted.metrics, wanted.interval_ms) == ((), 300_000)
 
 
 def test_a_resource_that_another_version_has_written_is_ignored() -> None:
     house = House(bad={"match": "client_id=("}, worse={"interval.ms": "0"}, good={"metrics": "*"})
-    assert house.subscriptions.wanted_of(JAVA).metrics == ("*",)
+    assert house.subscriptions.subscription_of(JAVA).metrics == ("*",)
 
 
 def test_the_id_of_a_subscription_follows_what_is_wanted() -> None:
@@ -98,9 +98,9 @@ def test_the_latest_gauge_and_the_sum_of_differences_are_kept() -> None:
 
 
 def test_series_and_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_CLIENTS", 2)
-    monkeypatch.setattr(module, "MOST_OF_A_CLIENT", 3)
-    monkeypatch.setattr(module, "MOST_SERIES", 5)
+    monkeypatch.setattr(module, "MAX_CLIENTS", 2)
+    monkeypatch.setattr(module, "MAX_OF_A_CLIENT", 3)
+    monkeypatch.setattr(module, "MAX_SERIES", 5)
     house = House(all={"metrics": "*"})
     four = push(*[(name, 1.0, False) for name in "abcd"])
     first, second = (house.clients.find(bytes(15) + bytes([n]), JAVA) for n in (1, 2))

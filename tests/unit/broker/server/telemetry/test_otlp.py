@@ -106,9 +106,9 @@ def test_histograms_are_counted_and_unknown_fields_ignored() -> None:
 
 
 def test_no_more_points_and_fields_are_read_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = read_metrics(pushed(gauge("m", *[double(1)] * (otlp.MOST_POINTS + 1))))
-    assert len(many.points) == otlp.MOST_POINTS and many.is_cut
-    monkeypatch.setattr(otlp, "MOST_FIELDS", 50)
+    many = read_metrics(pushed(gauge("m", *[double(1)] * (otlp.MAX_POINTS + 1))))
+    assert len(many.points) == otlp.MAX_POINTS and many.is_cut
+    monkeypatch.setattr(otlp, "MAX_FIELDS", 50)
     few = read_metrics(pushed(*[gauge("m", double(1))] * 100))
     assert 0 < len(few.points) < 50 and few.is_cut
 

@@ -14,7 +14,7 @@ from barnabas.broker.coordinator.groups.classic.member import ClassicMember, Pro
 from barnabas.kafka.protocol.messages.join_group import JoinGroupResponse
 
 #: the metadata that the members of all classic groups of a broker may hold, in bytes
-MOST_METADATA = 256 * 1024 * 1024
+MAX_METADATA = 256 * 1024 * 1024
 
 
 class HeldMetadata:
@@ -26,11 +26,11 @@ class HeldMetadata:
     def check(self, before: Sequence[Protocol], after: Sequence[Protocol]) -> None:
         """Raise KafkaError COORDINATOR_NOT_AVAILABLE if a member's new protocols need too much memory.
 
-        `after` are the new protocols, and `before` the ones that they replace. The limit of `MOST_METADATA`
+        `after` are the new protocols, and `before` the ones that they replace. The limit of `MAX_METADATA`
         bytes applies to all members of the broker's classic groups together.
         """
         more = _size(after) - _size(before)
-        if more > 0 and self.bytes + more > MOST_METADATA:
+        if more > 0 and self.bytes + more > MAX_METADATA:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "members hold too much metadata")
 
 

@@ -47,7 +47,7 @@ class ClassicMembership:
         rebalance: runs the rebalances of the groups.
         unique: returns a different text at each call. The text becomes the end of a new member id.
         held: counts the bytes of metadata that the members of all groups hold in memory.
-        most_bytes: returns the size of the largest batch that can be appended, in bytes.
+        max_bytes: returns the size of the largest batch that can be appended, in bytes.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class ClassicMembership:
         rebalance: Rebalance,
         unique: Callable[[], str],
         held: HeldMetadata,
-        most_bytes: Callable[[], int],
+        max_bytes: Callable[[], int],
     ) -> None:
         self._view = view
         self._sessions = sessions
         self._rebalance = rebalance
         self._unique = unique
         self._held = held
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
 
     # --- join ---
 
@@ -81,7 +81,7 @@ class ClassicMembership:
         protocols = [Protocol(protocol.name, protocol.metadata) for protocol in request.protocols]
         if not group.supports(request.protocol_type, protocols):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if sum(len(protocol.metadata) for protocol in protocols) > self._most_bytes():
+        if sum(len(protocol.metadata) for protocol in protocols) > self._max_bytes():
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 "the member's metadata is larger than max.message.bytes of __consumer_offsets allows",

@@ -47,7 +47,7 @@ class Rebalance:
     Args:
         view: settings and clock of the broker.
         timers: the timers of the shard.
-        most_bytes: returns the size of the largest batch that can be appended, in bytes.
+        max_bytes: returns the size of the largest batch that can be appended, in bytes.
         write: called with a group id and a function without arguments. It calls the function under the
             group's lock, and appends the records that the function returns.
         sessions: the session timeouts of members.
@@ -57,13 +57,13 @@ class Rebalance:
         self,
         view: BrokerView,
         timers: Timers,
-        most_bytes: Callable[[], int],
+        max_bytes: Callable[[], int],
         write: Step,
         sessions: SessionTimeouts,
     ) -> None:
         self._view = view
         self._timers = timers
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._write = write
         self._sessions = sessions
 
@@ -275,7 +275,7 @@ class Rebalance:
                 if not parked.done():
                     parked.set_result(_assigned(group, other))
 
-        if sum(len(entry.assignment) for entry in request.assignments) > self._most_bytes():
+        if sum(len(entry.assignment) for entry in request.assignments) > self._max_bytes():
             # The log would refuse the record, after several copies of it.
             return Result(then=lambda _: then(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, _TOO_LARGE)))
         assignments = {entry.member_id: entry.assignment for entry in request.assignments}

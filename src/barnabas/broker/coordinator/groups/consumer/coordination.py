@@ -22,7 +22,7 @@ from barnabas.broker.coordinator.groups.consumer.target_assignment import Consum
 from barnabas.broker.coordinator.groups.modern.coordination import ModernGroups
 from barnabas.broker.coordinator.groups.modern.delayed_assignment import DelayedAssignments
 from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH, LEAVE_EPOCH
-from barnabas.broker.coordinator.groups.modern.timeouts import Late, Timeouts
+from barnabas.broker.coordinator.groups.modern.timeouts import ExpiredTimeout, Timeouts
 from barnabas.broker.coordinator.groups.modern.topics import Topics
 from barnabas.broker.coordinator.pattern_search import PatternSearch
 from barnabas.broker.view import BrokerView
@@ -140,7 +140,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, GroupDraft]):
 
         return Result(records=result.records, then=then)
 
-    def _fence(self, late: Late) -> None:
+    def _fence(self, late: ExpiredTimeout) -> None:
         self._under_lock(late.group_id, lambda group: self._membership.fence(group, late))
 
     def _store_regexes(self, group_id: str, found: Mapping[str, frozenset[str]]) -> None:

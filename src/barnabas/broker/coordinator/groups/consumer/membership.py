@@ -23,7 +23,7 @@ from barnabas.broker.coordinator.groups.consumer.regex_subscriptions import Rege
 from barnabas.broker.coordinator.groups.consumer.target_assignment import ConsumerTargetAssigner
 from barnabas.broker.coordinator.groups.modern.delayed_assignment import interval_without_partitions
 from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH, LEAVE_EPOCH, NOTHING, Partitions
-from barnabas.broker.coordinator.groups.modern.timeouts import Late, Timeouts
+from barnabas.broker.coordinator.groups.modern.timeouts import ExpiredTimeout, Timeouts
 from barnabas.broker.coordinator.groups.modern.topics import Topics
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
@@ -280,14 +280,14 @@ class ConsumerMembership:
         draft.records.append(record)
         return classic
 
-    def fence(self, group: ConsumerGroup, late: Late) -> Result[None]:
+    def fence(self, group: ConsumerGroup, late: ExpiredTimeout) -> Result[None]:
         """Remove the member that `late` names, because its timeout has expired.
 
-        Do nothing if the member has left, or if its request has arrived meanwhile (`Late.still_is`). If the
-        removal cannot be stored, set the timeout again.
+        Do nothing if the member has left, or if its request has arrived meanwhile
+        (`ExpiredTimeout.is_still_expired`). If the removal cannot be stored, set the timeout again.
         """
         member = group.members.get(late.member_id)
-        if member is None or not late.still_is():
+        if member is None or not late.is_still_expired():
             return Result()
         removal = self.remove(group, [member], late.reason, None)
         finish = removal.then
@@ -295,7 +295,7 @@ class ConsumerMembership:
 
         def then(error: KafkaError | None) -> Any:
             if error is not None:
-                late.try_again()
+                late.restart()
             return finish(error)
 
         return Result(records=removal.records, then=then)

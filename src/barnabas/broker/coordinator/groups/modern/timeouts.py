@@ -11,26 +11,26 @@ from barnabas.broker.coordinator.timers import Timers
 _Key: TypeAlias = tuple[str, str, str]
 
 
-class Late(NamedTuple):
+class ExpiredTimeout(NamedTuple):
     """A member whose timeout has expired, and that must be fenced."""
 
     group_id: str
     member_id: str
     reason: str
     #: returns whether the member is still late: its request may arrive before the group's lock is free
-    still_is: Callable[[], bool]
+    is_still_expired: Callable[[], bool]
     #: sets the timeout again, because the fencing could not be stored
-    try_again: Callable[[], None]
+    restart: Callable[[], None]
 
 
 class Timeouts:
     """Timers for the members of one shard's consumer groups, or of its share groups."""
 
-    def __init__(self, timers: Timers, fence: Callable[[Late], None]) -> None:
+    def __init__(self, timers: Timers, fence: Callable[[ExpiredTimeout], None]) -> None:
         """Create the timeouts.
 
         `fence` is called with a late member when its timeout expires. `fence` must take the group's lock, and
-        then remove the member if `Late.still_is` still returns true.
+        then remove the member if `ExpiredTimeout.is_still_expired` still returns true.
         """
         self._timers = timers
         self._fence = fence
@@ -76,7 +76,7 @@ class Timeouts:
         self, kind: str, group_id: str, member_id: str, timeout_ms: int, reason: str, failures: int = 0
     ) -> None:
         key = (kind, group_id, member_id)
-        late = Late(
+        late = ExpiredTimeout(
             group_id,
             member_id,
             reason,

@@ -72,7 +72,7 @@ class ShareAdministration:
             KafkaError: NON_EMPTY_GROUP, the group has members.
         """
         states = self._shards.read(group_id).states
-        async with states.conversation(group_id):
+        async with states.exclusive(group_id):
             epoch = await resolve(
                 self._shards.write(group_id, lambda shares: shares.begin_alteration(group_id))
             )
@@ -90,7 +90,7 @@ class ShareAdministration:
             KafkaError: NON_EMPTY_GROUP, the group has members.
         """
         states = self._shards.read(group_id).states
-        async with states.conversation(group_id):
+        async with states.exclusive(group_id):
             deletion, failures = await self._delete_states(states, group_id, names)
             outcomes: dict[TopicId, KafkaError | None] = dict.fromkeys(deletion.topics)
             outcomes |= {key.topic_id: error for key, error in failures.items()}
@@ -106,7 +106,7 @@ class ShareAdministration:
                 deleted.
         """
         states = self._shards.read(group_id).states
-        async with states.conversation(group_id):
+        async with states.exclusive(group_id):
             _, failures = await self._delete_states(states, group_id, None)
             for error in failures.values():
                 raise error

@@ -13,7 +13,7 @@ from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.modern.coordination import ModernGroups
 from barnabas.broker.coordinator.groups.modern.delayed_assignment import DelayedAssignments
 from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH, LEAVE_EPOCH
-from barnabas.broker.coordinator.groups.modern.timeouts import Late, Timeouts
+from barnabas.broker.coordinator.groups.modern.timeouts import ExpiredTimeout, Timeouts
 from barnabas.broker.coordinator.groups.modern.topics import Topics
 from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
 from barnabas.broker.coordinator.groups.share.group import ShareGroup
@@ -225,7 +225,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
             self._assigner.raise_epoch(draft)
             self._assigner.assign(draft)
 
-    def _fence(self, late: Late) -> None:
+    def _fence(self, late: ExpiredTimeout) -> None:
         self._under_lock(late.group_id, lambda group: self._membership.fence(group, late))
 
 

@@ -11,7 +11,7 @@ from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.modern.delayed_assignment import interval_without_partitions
 from barnabas.broker.coordinator.groups.modern.member import JOIN_EPOCH
-from barnabas.broker.coordinator.groups.modern.timeouts import Late, Timeouts
+from barnabas.broker.coordinator.groups.modern.timeouts import ExpiredTimeout, Timeouts
 from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
 from barnabas.broker.coordinator.groups.share.group import ShareGroup
 from barnabas.broker.coordinator.groups.share.member import ShareMember
@@ -110,19 +110,19 @@ class ShareMembership:
 
         return Result(records=self._removal(group, member).records, then=then)
 
-    def fence(self, group: ShareGroup, late: Late) -> Result[None]:
+    def fence(self, group: ShareGroup, late: ExpiredTimeout) -> Result[None]:
         """Remove the member that `late` names, because its session has expired.
 
-        Do nothing if the member has left, or has sent a heartbeat meanwhile (`Late.still_is`). If the removal
-        cannot be stored, set the timeout again.
+        Do nothing if the member has left, or has sent a heartbeat meanwhile
+        (`ExpiredTimeout.is_still_expired`). If the removal cannot be stored, set the timeout again.
         """
         member = group.members.get(late.member_id)
-        if member is None or not late.still_is():
+        if member is None or not late.is_still_expired():
             return Result()
 
         def then(error: KafkaError | None) -> None:
             if error is not None:
-                late.try_again()
+                late.restart()
                 raise error
             self._removed(group.group_id, member, late.reason)
 

@@ -1,7 +1,7 @@
 """Initializes and deletes the states of share partitions at the share coordinator (KIP-932).
 
-At most one task at a time sends requests about a group to the share coordinator: this task is in a
-*conversation*. So a state cannot be deleted while another task initializes it. The group coordinator repeats
+At most one task at a time sends requests about a group to the share coordinator (`ShareStates.exclusive`).
+So a state cannot be deleted while another task initializes it. The group coordinator repeats
 an initialization until it succeeds (KAFKA-19204). The group's record has the partitions that are not
 initialized yet. So the next coordinator of the group continues with them.
 """
@@ -19,7 +19,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import Offset
-from barnabas.broker.coordinator.backoff import Complaints, backoff_ms
+from barnabas.broker.coordinator.backoff import LimitedWarnings, backoff_ms
 from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
 from barnabas.broker.coordinator.groups.share.group import ShareGroup
 from barnabas.broker.coordinator.groups.share.initialization import keys, topics_of
@@ -64,11 +64,11 @@ class ShareStates:
         self._find = find
         self._change = change
         self._began = began
-        self._conversations: dict[str, asyncio.Lock] = {}
-        #: by group: the number of tasks that have a conversation, or wait for one
-        self._speakers: Counter[str] = Counter()
+        self._locks: dict[str, asyncio.Lock] = {}
+        #: by group: the number of tasks that hold the lock, or wait for it
+        self._lock_users: Counter[str] = Counter()
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._complaints = Complaints(logger)
+        self._warnings = LimitedWarnings(logger)
 
     def begin(self, group_id: str) -> None:
         """Start a task that initializes the group's initializing partitions, unless one is running."""
@@ -83,26 +83,26 @@ class ShareStates:
             task.cancel()
 
     @asynccontextmanager
-    async def conversation(self, group_id: str) -> AsyncIterator[None]:
+    async def exclusive(self, group_id: str) -> AsyncIterator[None]:
         """Return a context manager for requests about the group to the share coordinator.
 
         Only one task at a time is in such a context for the group. A task that enters it waits until the
         other task has left.
         """
-        lock = self._conversations.setdefault(group_id, asyncio.Lock())
-        self._speakers[group_id] += 1
+        lock = self._locks.setdefault(group_id, asyncio.Lock())
+        self._lock_users[group_id] += 1
         try:
             async with lock:
                 yield
         finally:
-            self._speakers[group_id] -= 1
-            if not self._speakers[group_id]:
-                del self._speakers[group_id], self._conversations[group_id]
+            self._lock_users[group_id] -= 1
+            if not self._lock_users[group_id]:
+                del self._lock_users[group_id], self._locks[group_id]
 
     async def initialize(self, offsets: Mapping[SharePartitionKey, Offset], state_epoch: int) -> Failures:
         """Initialize the states of partitions. Return an error for each partition that failed.
 
-        The caller must be in a `conversation`. An earlier group of the same name may have left a state with a
+        The caller must be in a `exclusive`. An earlier group of the same name may have left a state with a
         higher state epoch. The new state then gets the epoch after that one.
 
         Args:
@@ -114,7 +114,7 @@ class ShareStates:
     async def delete(self, deleted: Collection[SharePartitionKey]) -> Failures:
         """Delete the states of partitions. Return an error for each partition that failed.
 
-        The caller must be in a `conversation`.
+        The caller must be in a `exclusive`.
         """
         return await self._each(deleted, self._persister.delete)
 
@@ -133,7 +133,7 @@ class ShareStates:
         failed: Failures = {}
         starts: dict[SharePartitionKey, Offset] = {}
         while True:
-            async with self.conversation(group_id):
+            async with self.exclusive(group_id):
                 group = self._find(group_id)
                 if group is None:
                     return
@@ -157,7 +157,7 @@ class ShareStates:
             if failed:
                 failures += 1
                 error = next(iter(failed.values()))
-                self._complaints.warn(
+                self._warnings.warn(
                     error.code,
                     "share group %s: %d partitions are not initialized yet: %s",
                     group_id,

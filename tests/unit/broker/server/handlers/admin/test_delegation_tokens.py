@@ -12,7 +12,7 @@ from tests.unit.broker.server.handlers.admin.conftest import AdminBroker
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.logins.delegation_tokens import MOST_RENEWERS, TokenPrincipal
+from barnabas.broker.logins.delegation_tokens import MAX_RENEWERS, TokenPrincipal
 from barnabas.broker.metadata import token_nodes
 from barnabas.broker.server.forwarding import decode_principal, encode_principal
 from barnabas.kafka.protocol.messages.create_delegation_token import (
@@ -210,9 +210,9 @@ def test_what_a_client_may_ask_for_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     async def scenario(broker: AdminBroker) -> None:
         group = [CreatableRenewers(principal_type="Group", principal_name="staff")]
         assert await code(create(broker, ALICE, renewers=group)) is ErrorCode.INVALID_PRINCIPAL_TYPE
-        for many in ([BOB] * (MOST_RENEWERS + 1), [Principal("b" * 300)], [Principal("")]):
+        for many in ([BOB] * (MAX_RENEWERS + 1), [Principal("b" * 300)], [Principal("")]):
             assert await code(create(broker, ALICE, renewers=renewers(*many))) is ErrorCode.INVALID_REQUEST
-        monkeypatch.setattr("barnabas.broker.controller.tokens.MOST_TOKENS", 1)
+        monkeypatch.setattr("barnabas.broker.controller.tokens.MAX_TOKENS", 1)
         await create(broker, ALICE)
         assert await code(create(broker, ALICE)) is ErrorCode.POLICY_VIOLATION
 

@@ -13,7 +13,7 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import NewPartitions, NewTopic
 from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.metadata.image import PartitionState, TopicImage
-from barnabas.broker.server.responses.topics import TopicAnswers
+from barnabas.broker.server.responses.topics import TopicCache
 from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.kafka.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -342,7 +342,7 @@ def test_kept_answers_follow_growth_recreation_and_brokers(play: Play) -> None:
 
 
 def test_kept_answers_do_not_pile_up() -> None:
-    answers, brokers = TopicAnswers(), {}
+    answers, brokers = TopicCache(), {}
     for number in range(1000):
         topic = TopicImage(f"t{number}", bytes(16), (PartitionState((1,), (1,), 1),))
         image = ClusterImage(brokers=brokers, topics={topic.name: topic})

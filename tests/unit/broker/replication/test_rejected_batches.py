@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.replication.refused import EarlyBatches, header_of
+from barnabas.broker.replication.rejected_batches import RejectedBatches, header_of
 from barnabas.broker.storage import Origin
 from barnabas.broker.storage.producers import Producers
 from barnabas.kafka.records import Record, encode_batch
@@ -39,7 +39,7 @@ def time():
 
 @pytest.fixture
 def early(time):
-    return EarlyBatches(time)
+    return RejectedBatches(time)
 
 
 def refuses(producers, header):
@@ -53,7 +53,7 @@ def refuses(producers, header):
 
 def handed_over(early, index=0):
     producers = Producers()
-    early.hand_over(TOPIC, index, producers)
+    early.move_to(TOPIC, index, producers)
     return producers
 
 
@@ -103,7 +103,7 @@ def test_a_batch_that_a_log_has_already_changes_nothing(early):
     producers.update(header(0), 0)
     producers.update(header(1), 1)
     early.note(TOPIC, 0, header(1), CODE)
-    early.hand_over(TOPIC, 0, producers)
+    early.move_to(TOPIC, 0, producers)
     assert not refuses(producers, header(2))
 
 

@@ -17,7 +17,7 @@ from barnabas.broker.storage.producers import Producers
 from barnabas.kafka.records.batch import SEQUENCE_LIMIT, BatchHeader, check_crc, parse_header
 
 #: most batches that are remembered; above it, the oldest partition's batches are forgotten
-_MOST = 1000
+_MAX_BATCHES = 1000
 #: seconds after which a producer has given up a batch that it has not sent again: clients retry each second
 _SECONDS = 30.0
 
@@ -34,14 +34,14 @@ def header_of(records: Buffer) -> BatchHeader | None:
     return header
 
 
-class _Refused(NamedTuple):
+class _Rejection(NamedTuple):
     header: BatchHeader
     code: ErrorCode
     #: time at which the batch was last received
     at: float
 
 
-class EarlyBatches:
+class RejectedBatches:
     """Rejected batches of partitions that are not open yet. Only the event loop may use it.
 
     Args:
@@ -50,17 +50,17 @@ class EarlyBatches:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._places: dict[tuple[TopicKey, int], dict[ProducerId, _Refused]] = {}
+        self._places: dict[tuple[TopicKey, int], dict[ProducerId, _Rejection]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def note(self, topic: TopicKey, index: int, header: BatchHeader, code: ErrorCode) -> None:
-        """Store the header of a rejected batch, until `hand_over` passes it to the partition's log.
+        """Store the header of a rejected batch, until `move_to` passes it to the partition's log.
 
         Do nothing if another batch of the same producer, in the same producer epoch, was received for the
-        partition in the last `_SECONDS` seconds. If more than `_MOST` headers are stored, drop all
+        partition in the last `_SECONDS` seconds. If more than `_MAX_BATCHES` headers are stored, drop all
         headers of the partition that was added first.
 
         Args:
@@ -80,11 +80,11 @@ class EarlyBatches:
         ):
             return
         self._count += before is None
-        place[header.producer_id] = _Refused(header, code, now)
-        while self._count > _MOST:
+        place[header.producer_id] = _Rejection(header, code, now)
+        while self._count > _MAX_BATCHES:
             self.forget(*next(iter(self._places)))
 
-    def forget(self, topic: TopicKey, index: int) -> dict[ProducerId, _Refused]:
+    def forget(self, topic: TopicKey, index: int) -> dict[ProducerId, _Rejection]:
         """Remove the rejected batches of a partition, and return them by producer id.
 
         The result is empty if there are none.
@@ -93,7 +93,7 @@ class EarlyBatches:
         self._count -= len(gone)
         return gone
 
-    def hand_over(self, topic: TopicKey, index: int, to: Producers) -> None:
+    def move_to(self, topic: TopicKey, index: int, to: Producers) -> None:
         """Move a partition's rejected batches from this object to `to`, the producers of its new log.
 
         The log then rejects later batches of a producer until the producer sends its rejected batch again.
