@@ -15,7 +15,7 @@ from tools.docs.kafka_apis import KAFKA_APIS
 from barnabas.broker.server.handlers import load
 from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-USERS = {"admin": "admins-password", "alice": "alices-password"}
+USERS = dict.fromkeys(("admin", "alice"), PASSWORD)
 NAMES = [api.name for api in load().values() if api.name in NEEDS and api.key in KAFKA_APIS]
 
 

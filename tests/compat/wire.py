@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
+from tests.integration.acl_broker import PASSWORD
+
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import ZERO_TOPIC_ID
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
@@ -23,6 +25,8 @@ from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.kafka.protocol.schema import Request, Struct
 from barnabas.kafka.records import batches
 
@@ -41,6 +45,8 @@ _MADE_UP: dict[str, Any] = {"member_id": "", "leader": "", "session_id": 0, "pro
 _OWN_HERE = frozenset(
     {("CreatableTopicResult", "configs"), ("PartitionProduceResponse", "log_append_time_ms")}
 )
+# The hosts in rules are not those of brokers.
+_SAME = frozenset({("AclDescription", "host"), ("DeleteAclsMatchingAcl", "host")})
 # What has no meaning beside an error code.
 _BESIDE_ERROR = frozenset({
     ("PartitionProduceResponse", "log_start_offset"), ("JoinGroupResponse", "protocol_name"),
@@ -60,8 +66,12 @@ _ASK_AGAIN = (
 class Wire:
     """A connection to one broker, with one level: each request has the API's lowest version plus `level`."""
 
-    def __init__(self, bootstrap: str, level: int, prefix: str, client_id: str = "compat") -> None:
+    def __init__(
+        self, bootstrap: str, level: int, prefix: str, client_id: str = "compat", user: str = ""
+    ) -> None:
+        """Connect, and log in as `user` if it is not empty."""
         host, _, port = bootstrap.rpartition(":")
+        self._user = user
         self._client_id = client_id
         self._address = (host, int(port))
         self._correlation = 0
@@ -74,6 +84,10 @@ class Wire:
 
     def _connect(self) -> None:
         self._socket = socket.create_connection(self._address, timeout=PATIENCE_SECONDS)
+        if self._user:
+            self._exchange(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            secret = f"\0{self._user}\0{PASSWORD}".encode()
+            assert not self._exchange(SaslAuthenticateRequest(auth_bytes=secret), 2).error_code
 
     def close(self) -> None:
         self._socket.close()
@@ -173,7 +187,9 @@ class Wire:
             kind = type(answer).__name__
             left_out = _OWN_HERE | _BESIDE_ERROR if getattr(answer, "error_code", 0) else _OWN_HERE
             kept = [
-                name for name in answer.__annotations__ if name not in _OWN and (kind, name) not in left_out
+                name
+                for name in answer.__annotations__
+                if (name not in _OWN or (kind, name) in _SAME) and (kind, name) not in left_out
             ]
             return {name: self.plain(getattr(answer, name), name) for name in kept}
         if isinstance(answer, list):

@@ -122,7 +122,7 @@ class ConfigWalk:
             for _ in range(steps):
                 self.random.choices(list(work), list(work.values()))[0]()
         finally:
-            self._restore()
+            self.restore(self.pair)
 
     def _resource(self) -> Resource:
         return self.random.choices(list(RESOURCES), list(RESOURCES.values()))[0]
@@ -249,14 +249,17 @@ class ConfigWalk:
         ]
         return {**answer, "config_resources": kept}
 
-    def _restore(self) -> None:
-        """Remove what the walk has set for the brokers, for the walks after this one."""
+    def restore(self, pair: Pair) -> None:
+        """Remove what the walk has set for the brokers, for the walks after this one.
+
+        `pair` has the permission to do so.
+        """
         names = [name for name in VALUES[BROKER] if name != "min.insync.replicas"]
         removals = [AlterableConfig(name=name, config_operation=DELETE, value=None) for name in names]
         for name in ("", "1"):
             more = [AlterableConfig(name="min.insync.replicas", value="1")] if not name else []
             resource = AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=removals + more)
-            self.pair.each(
+            pair.each(
                 lambda wire, resource=resource: wire.ask(IncrementalAlterConfigsRequest(resources=[resource]))
             )
 

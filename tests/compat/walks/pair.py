@@ -25,11 +25,12 @@ class Pair:
         bootstraps: addresses of Barnabas and of Apache Kafka, as host:port.
         seed: determines all random choices.
         prefix: start of all names of the walk; new in both brokers.
+        user: who logs in to both brokers; if empty, nobody.
     """
 
-    def __init__(self, bootstraps: tuple[str, str], seed: int, prefix: str) -> None:
+    def __init__(self, bootstraps: tuple[str, str], seed: int, prefix: str, user: str = "") -> None:
         self.random = random.Random(seed)
-        self.wires = tuple(Wire(bootstrap, 99, f"{prefix}-{seed}") for bootstrap in bootstraps)
+        self.wires = tuple(Wire(bootstrap, 99, f"{prefix}-{seed}", user=user) for bootstrap in bootstraps)
         self._told: list[str] = []
         for wire in self.wires:
             wire.ask(FindCoordinatorRequest(key="any"), 0)
@@ -37,6 +38,10 @@ class Pair:
     def close(self) -> None:
         for wire in self.wires:
             wire.close()
+
+    def note(self, told: str) -> None:
+        """Add a line to the messages of errors."""
+        self._told.append(told)
 
     def each(self, work: Callable[[Wire], Any]) -> tuple[Any, ...]:
         """Return the results of `work` for both brokers."""

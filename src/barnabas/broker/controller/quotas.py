@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.config.declaration import INT_MAX, LONG_MAX
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.store import Create, DamagedNodeError, Delete, Operation, Set
@@ -153,15 +154,17 @@ def _changed(
     entity: QuotaEntity, before: Mapping[str, str], changes: Sequence[QuotaChange]
 ) -> dict[str, str]:
     texts = dict(before)
+    if len({change.key for change in changes}) < len(changes):
+        raise _refuse("the request changes a quota twice")
     for change in changes:
+        if change.value is None:  # also of a quota that does not exist, as in Kafka
+            texts.pop(change.key, None)
+            continue
         kind = _KEYS.get(change.key)
         if kind is None or (kind in OF_ADDRESSES) is not (entity.ip is not None):
             whose = "an address" if entity.ip is not None else "a user or a client id"
             raise _refuse(f"there is no quota '{change.key}' of {whose}")
-        if change.value is None:
-            texts.pop(change.key, None)
-        else:
-            texts[change.key] = _text(kind, change.value)
+        texts[change.key] = _text(kind, change.value)
     return texts
 
 
@@ -172,6 +175,9 @@ def _text(kind: QuotaKind, value: float) -> str:
         return repr(value)
     if abs(value - round(value)) > _EPSILON or round(value) < 1:
         raise _refuse(f"{kind.value}={value} is not allowed: it must be a whole number")
+    most = INT_MAX if kind is QuotaKind.CONNECTION else LONG_MAX
+    if value > most:
+        raise _refuse(f"{kind.value}={value} is not allowed: it must be at most {most}")
     return str(round(value))
 
 

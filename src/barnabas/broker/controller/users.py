@@ -127,14 +127,14 @@ def _changed(before: dict[str, str], changes: Sequence[CredentialChange]) -> dic
 
 
 def _check(change: CredentialChange) -> Mechanism:
+    if not change.user or len(change.user.encode()) > _LONGEST_NAME:
+        raise _refuse(f"a user's name has 1 to {_LONGEST_NAME} bytes")
     try:
         mechanism = Mechanism(change.mechanism)
     except ValueError:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {change.mechanism}"
         ) from None
-    if not change.user or len(change.user.encode()) > _LONGEST_NAME:
-        raise _refuse(f"a user's name has 1 to {_LONGEST_NAME} bytes")
     if change.salted_password is None:
         return mechanism
     try:

@@ -34,7 +34,6 @@ def _failed(
     Kafka's own client expects each partition in the response.
     """
     return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=error.code,
         error_message=error.message,
         responses=[

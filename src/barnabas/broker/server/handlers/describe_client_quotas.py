@@ -26,9 +26,14 @@ _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _TYPES = ("user", "client-id", "ip")
 
 
+def _failed(request: DescribeClientQuotasRequest, error: KafkaError) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+
+
 @handles(
     DescribeClientQuotasRequest,
     needs=[Cluster(Operation.DESCRIBE_CONFIGS)],
+    on_error=_failed,
     listing="entries",
     unconfirmed="it tells what the image shows",
 )

@@ -31,9 +31,10 @@ from barnabas.kafka.security.acls import Operation
 
 
 def _failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
-    # Before v3 an error needs a directory.
-    nowhere = DescribeLogDirsResult(error_code=error.code)
-    return DescribeLogDirsResponse(error_code=error.code, results=[nowhere])
+    # Before v3 an error needs a directory. No directory at all says that the client may not see them.
+    is_refused = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    results = [] if is_refused else [DescribeLogDirsResult(error_code=error.code)]
+    return DescribeLogDirsResponse(error_code=error.code, results=results)
 
 
 @handles(

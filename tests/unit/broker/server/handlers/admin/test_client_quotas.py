@@ -11,6 +11,7 @@ from tests.unit.broker.server.handlers.admin.conftest import AdminBroker, Play
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.metadata import ClusterImage, znodes
 from barnabas.broker.metadata.builder import all_paths
+from barnabas.broker.server.handlers import load
 from barnabas.kafka.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -154,6 +155,8 @@ def test_quotas_and_credentials_of_a_user_leave_each_other_alone(play: Play) -> 
         ({"user": "alice"}, {"SCRAM-SHA-256": 1}),
         ({"user": "alice"}, {"producer_byte_rate": 1.5}),
         ({"user": "alice"}, {"producer_byte_rate": 0}),
+        ({"user": "alice"}, {"producer_byte_rate": 1e30}),
+        ({"ip": "127.0.0.1"}, {"connection_creation_rate": 2**31}),
         ({"user": "alice"}, {"request_percentage": -1}),
         ({"user": "alice"}, {"request_percentage": float("nan")}),
         ({"user": "alice"}, {"request_percentage": float("inf")}),
@@ -166,6 +169,31 @@ def test_what_is_no_quota_is_refused(play: Play, entity: Any, values: Any) -> No
         assert await described(broker) == [({"user": "bob"}, {"producer_byte_rate": 1})]
 
     play(scenario)
+
+
+def test_quota_that_does_not_exist_can_be_removed_as_in_apache_kafka(play: Play) -> None:
+    async def scenario(broker: AdminBroker) -> None:
+        removed = {"no_such_rate": None, "connection_creation_rate": None}
+        assert await alter(broker, entry({"user": "a"}, producer_byte_rate=1, **removed)) == [0]
+        assert await described(broker) == [({"user": "a"}, {"producer_byte_rate": 1})]
+
+    play(scenario)
+
+
+def test_quota_that_a_request_changes_twice_is_refused(play: Play) -> None:
+    async def scenario(broker: AdminBroker) -> None:
+        twice = entry({"user": "a"}, producer_byte_rate=1)
+        twice.ops *= 2
+        assert await alter(broker, twice) == [ErrorCode.INVALID_REQUEST]
+
+    play(scenario)
+
+
+def test_error_of_all_quotas_comes_without_a_list_of_them() -> None:
+    error = KafkaError(ErrorCode.INVALID_REQUEST, "no")
+    request = DescribeClientQuotasRequest()
+    answer = load()[request.api_key].on_error(request, error)
+    assert (answer.error_code, answer.error_message, answer.entries) == (error.code, "no", None)
 
 
 def test_what_is_only_validated_is_not_stored(play: Play) -> None:

@@ -26,6 +26,7 @@ from barnabas.kafka.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.kafka.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
 
 def versions(request: type) -> range:
@@ -248,6 +249,17 @@ def test_error_of_the_whole_request_is_told_for_each_topic(request_: object) -> 
     answer = load()[request_.api_key].on_error(request_, error)  # type: ignore[attr-defined]
     results = getattr(answer, "topics", None) or getattr(answer, "responses", None) or answer.results
     assert [result.error_code for result in results] == [ErrorCode.NOT_CONTROLLER] * 2
+
+
+@pytest.mark.parametrize(
+    ("code", "directories"),
+    [(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, []), (ErrorCode.KAFKA_STORAGE_ERROR, [56])],
+)
+def test_client_that_may_not_see_log_directories_gets_none(code: ErrorCode, directories: list[int]) -> None:
+    """Before v3 there is no other place for the error, and clients know what none means."""
+    request = DescribeLogDirsRequest()
+    answer = load()[request.api_key].on_error(request, KafkaError(code))
+    assert (answer.error_code, [each.error_code for each in answer.results]) == (code, directories)
 
 
 def test_error_of_all_reassignments_is_told_for_each_partition() -> None:
