@@ -19,7 +19,7 @@ DEPTH = 200
 #: references of a schema, direct and indirect, and the characters of their texts
 REFERENCES = 500
 REFERENCED_TEXT = 4_000_000
-#: pairs of parts of two schemas that are compared
+#: pairs of parts of two schemas that are compared, or parts of default values that are checked
 STEPS = 500_000
 #: reported reasons why two schemas are not compatible
 REASONS = 100
@@ -43,9 +43,10 @@ class TooLargeError(RegistryError):
 
 
 class Steps:
-    """Counts the steps of one comparison of schemas, and limits them to `limit`."""
+    """Counts the steps of one job, and limits them to `limit`. `job` names it in the error message."""
 
-    def __init__(self, limit: int = STEPS) -> None:
+    def __init__(self, job: str = "comparing it with another version", limit: int = STEPS) -> None:
+        self._job = job
         self._limit = limit
         self._left = limit
 
@@ -53,7 +54,7 @@ class Steps:
         """Count `steps` more steps. Raises TooLargeError if their sum exceeds the limit."""
         self._left -= steps
         if self._left < 0:
-            raise TooLargeError(f"comparing it with another version takes more than {self._limit:,} steps")
+            raise TooLargeError(f"{self._job} takes more than {self._limit:,} steps")
 
 
 def shortened(text: str, length: int = REASON_LENGTH) -> str:

@@ -57,7 +57,10 @@ def _parse(schema: Registered, *, bare: bool) -> tuple[Any, dict[str, Any]]:
     try:
         for text in (*(text for _, text in schema.references), schema.text):
             form = json.loads(text)
-            parsed = fastavro.parse_schema(without_logical_types(form) if bare else form, names)
+            # The registry has checked the defaults; fastavro rejects 0 for a double with properties.
+            parsed = fastavro.parse_schema(
+                without_logical_types(form) if bare else form, names, _ignore_default_error=True
+            )
     except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as error:
         raise ConfigError(f"not an Avro schema ({error}): {schema.text}") from None
     return parsed, names

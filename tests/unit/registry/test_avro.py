@@ -89,6 +89,115 @@ def test_normalized_properties_are_in_order():
     assert schema(record(zone="z", area="a")).text != other.text
 
 
+@pytest.mark.parametrize(
+    ("form", "same"),
+    [
+        (
+            record(field("a", "int", aliases=["c", "b"]), aliases=["T", "S"]),
+            record(field("a", "int", aliases=["b", "c"]), aliases=["S", "T"]),
+        ),
+        ({**record(), "type": "error"}, record()),
+        (record(doc=""), record()),
+        (record(p={"b": 1, "a": [{"d": 1, "c": 2}]}), record(p={"a": [{"c": 2, "d": 1}], "b": 1})),
+        (
+            {"type": "int", "logicalType": "date", "connect.name": "Date"},
+            {"type": "int", "connect.name": "Date", "logicalType": "date"},
+        ),
+    ],
+)
+def test_schemas_of_one_meaning_have_one_normalized_text(form, same):
+    assert schema(form, normalize=True).text == schema(same, normalize=True).text
+    assert schema(form).text != schema(same).text
+
+
+@pytest.mark.parametrize(
+    ("type_", "options", "is_valid"),
+    [
+        ("bytes", {"logicalType": "decimal", "precision": 4, "scale": 4}, True),
+        ("bytes", {"logicalType": "decimal", "precision": 4, "scale": 5}, False),
+        ("bytes", {"logicalType": "decimal"}, False),
+        ("string", {"logicalType": "decimal", "precision": 4}, False),
+        ("string", {"logicalType": "uuid"}, True),
+        ("long", {"logicalType": "timestamp-nanos"}, True),
+        ("long", {"logicalType": "date"}, False),
+        ("fixed", {"name": "F", "size": 4, "logicalType": "decimal", "precision": 9}, True),
+        ("fixed", {"name": "F", "size": 4, "logicalType": "decimal", "precision": 10}, False),
+        ("fixed", {"name": "F", "size": 12, "logicalType": "duration"}, True),
+        ("fixed", {"name": "F", "size": 11, "logicalType": "duration"}, False),
+    ],
+)
+def test_normalized_text_begins_with_a_valid_logical_type_and_sorts_an_invalid_one(type_, options, is_valid):
+    text = schema({"type": type_, "a": 1, **options}, normalize=True).text
+    assert (text.index("logicalType") < text.index('"a"')) is is_valid
+
+
+def test_alias_that_is_given_twice_is_one():
+    assert (
+        schema(record(name="n.R", aliases=["S", "n.S"])).text
+        == schema(record(name="n.R", aliases=["S"])).text
+    )
+
+
+DEFAULT = record(field("x", "int", default=1))
+FULL = record(field("x", "int"))
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ({"type": "double", "connect.default": 0}, 0),
+        ("double", "NaN"),
+        ("float", "-Infinity"),
+        ("long", 2**63 - 1),
+        ("int", -(2**31)),
+        ("null", None),
+        (["null", "string"], "s"),
+        ({"type": "array", "items": ["int", "string"]}, [1, "a"]),
+        ({"type": "map", "values": "int"}, {"k": 1}),
+        ({**DEFAULT, "name": "S"}, {}),
+        ({**FULL, "name": "S"}, {"x": 1, "unknown": 2}),
+        ({"type": "bytes", "logicalType": "decimal", "precision": "a"}, ""),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, "B"),
+    ],
+)
+def test_default_that_javas_library_accepts_is_valid(type_, value):
+    assert schema(record(field("a", type_, default=value)))
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("int", 1.0),
+        ("int", True),
+        ("int", 2**31),
+        ("long", 2**63),
+        ("boolean", 1),
+        ("double", "1"),
+        ("string", None),
+        (["null", "string"], 1),
+        ({"type": "array", "items": "int"}, [1, "a"]),
+        ({"type": "map", "values": "int"}, {"k": "v"}),
+        ({**FULL, "name": "S"}, {}),
+        ({**FULL, "name": "S"}, {"x": "text"}),
+        ("R", {}),
+    ],
+    ids=str,
+)
+def test_default_that_is_no_value_of_its_type_is_refused_and_named(type_, value):
+    with pytest.raises(InvalidSchemaError, match="the default of field a is not a value of its type"):
+        schema(record(field("a", type_, default=value)))
+
+
+def test_default_that_takes_the_defaults_of_records_inside_it_costs_each_of_them_once():
+    form = {"type": "record", "name": "R0", "fields": []}
+    for number in range(1, 60):
+        inner = {**form}
+        form = record(
+            field("a", inner, default={}), field("b", f"R{number - 1}", default={}), name=f"R{number}"
+        )
+    assert schema(form)
+
+
 def test_types_of_a_reference_are_called_by_name():
     base = ("base", json.dumps(record(field("a", "int"), name="n.Base")))
     user = record(field("b", "n.Base"), field("c", ["null", "Base"]), name="n.User")
@@ -114,7 +223,7 @@ def test_types_of_a_reference_are_called_by_name():
         (record({"name": "a"}), "has no type"),
         (record("a"), "has no type"),
         (record(field("a", "int", order="up")), "order 'up'"),
-        (record(field("a", "int", default="x")), "[Dd]efault value"),
+        (record(field("a", "int", default="x")), "default of field a"),
         (record(field("a", record(name="R"))), "cannot redefine"),
         (["int", "int"], "int twice"),
         (["int", ["null"]], "a union contains a union"),
@@ -161,7 +270,7 @@ def test_what_is_no_json_is_refused():
             "/size",
         ),
         (["null", "int"], ["null", "string"], "MISSING_UNION_BRANCH", "/1"),
-        ("int", ["int", "string"], "TYPE_MISMATCH", "/"),
+        ("int", ["int", "string"], "TYPE_MISMATCH", "/1"),
         ({"type": "array", "items": "int"}, {"type": "array", "items": "string"}, "TYPE_MISMATCH", "/items"),
     ],
 )

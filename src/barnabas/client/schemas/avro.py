@@ -21,9 +21,9 @@ class AvroSchema:
 
         names: dict[str, Any] = {}
         try:
-            for _, text in schema.references:
-                fastavro.parse_schema(json.loads(text), names)
-            self._parsed = fastavro.parse_schema(json.loads(schema.text), names)
+            for text in (*(text for _, text in schema.references), schema.text):
+                # The registry has checked the defaults; fastavro rejects 0 for a double with properties.
+                self._parsed = fastavro.parse_schema(json.loads(text), names, _ignore_default_error=True)
         except fastavro.schema.SchemaParseException as error:
             raise ValueError(str(error)) from None
         self._json = AvroJson(self._parsed, names)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from barnabas.registry.avro import nodes, text
 from barnabas.registry.avro.compatibility import incompatibilities
+from barnabas.registry.avro.defaults import check_defaults
 from barnabas.registry.document import Elements
 from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.incompatibility import Incompatibility
@@ -19,11 +19,11 @@ class AvroSchema:
 
     `schema` is the schema's JSON. `references` has the name and the text of each schema that `schema` refers
     to, directly or indirectly. A referenced schema comes after the schemas that it refers to itself.
-    With `normalize`, the properties in `text` that Avro does not define are sorted by name.
+    With `normalize`, `text` is the normalized text of the module `text`.
 
     Raises:
         InvalidSchemaError: the text is not JSON, or breaks a rule of Avro.
-        TooLargeError: the schema has more elements than the limit.
+        TooLargeError: the schema has more elements than the limit, or its check takes too many steps.
     """
 
     def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):
@@ -33,8 +33,8 @@ class AvroSchema:
             nodes.read(_load(referred, elements), known)
         defined = frozenset(known)
         self._node = nodes.read(_load(schema, elements), known)
-        _check_defaults(self._node)
-        self.text = text.write(self._node, sort_properties=normalize, defined=defined)
+        check_defaults(self._node)
+        self.text = text.write(self._node, normalize=normalize, defined=defined)
 
     def cannot_read(self, written: AvroSchema) -> list[Incompatibility]:
         """Return the reasons why this schema cannot read data of the schema `written`; empty if it can.
@@ -53,12 +53,3 @@ def _load(schema: str, elements: Elements) -> object:
         if schema.strip() in nodes.PRIMITIVES:
             return schema.strip()
         raise InvalidSchemaError(f"it is not JSON: {error}") from None
-
-
-def _check_defaults(node: nodes.SchemaNode) -> None:
-    import fastavro
-
-    try:
-        fastavro.parse_schema(json.loads(text.write(node)), {})
-    except (fastavro.schema.SchemaParseException, TypeError, ValueError, KeyError) as error:
-        raise InvalidSchemaError(str(error)) from None

@@ -98,9 +98,9 @@ class _Check:
     def _read_branch(
         self, reader: SchemaNode, branch: SchemaNode, place: str, number: int
     ) -> list[Incompatibility]:
-        found = self.compare(reader, branch, place)
+        where = f"{place}/{number}"
+        found = self.compare(reader, branch, where)
         if found and reader.kind == "union":
-            where = f"{place}/{number}"
             return [Incompatibility("MISSING_UNION_BRANCH", where, f"no branch takes {_called(branch)}")]
         return found
 

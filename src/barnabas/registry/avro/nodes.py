@@ -1,4 +1,5 @@
-"""Parses an Avro schema from JSON into a tree of nodes, and checks every rule but those of default values.
+"""Parses an Avro schema from JSON into a tree of nodes, and checks every rule but those of default values
+(`defaults`).
 
 Source: https://avro.apache.org/docs/1.12.0/specification/. `fastavro` parses schemas too. But it accepts
 schemas that Java's parser rejects (two fields of one name, unions in unions), and loses the order and the
@@ -171,7 +172,7 @@ class _Reader:
             has_default="default" in described,
             default=described.get("default"),
             order=order.lower(),
-            aliases=_texts(described, "aliases"),
+            aliases=tuple(dict.fromkeys(_texts(described, "aliases"))),
             properties=_properties(described, "field"),
         )
 
@@ -209,7 +210,7 @@ class _Reader:
             kind,
             name=full,
             doc=_text(schema, "doc"),
-            aliases=tuple(_full_name(alias, space) for alias in _texts(schema, "aliases")),
+            aliases=tuple(dict.fromkeys(_full_name(alias, space) for alias in _texts(schema, "aliases"))),
             properties=_properties(schema, kind),
         )
         self._known[full] = node

@@ -171,6 +171,14 @@ def test_a_field_that_is_left_out_has_its_default():
     assert round_trip(schema, {"n": 1}) == {"n": 1, "either": None, "raw": b"\xff", "price": Decimal(1)}
 
 
+def test_default_that_only_java_accepts_does_not_stop_a_reader():
+    double = {"type": "double", "connect.default": 0}
+    text = json.dumps(
+        {"type": "record", "name": "R", "fields": [{"name": "a", "type": double, "default": 0}]}
+    )
+    assert AvroSchema(Registered(1, AVRO, text)).read(bytes(8)) == {"a": 0.0}
+
+
 def test_references_define_types():
     line = record("shop.Line", n="int")
     made = codec(record("shop.Order", lines={"type": "array", "items": "shop.Line"}), line)
