@@ -7,6 +7,7 @@ import pytest
 from barnabas.base.errors import ErrorCode
 from barnabas.kafka.protocol.framing import RequestHeader, parse_response
 from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.kafka.protocol.messages.get_replica_log_info import GetReplicaLogInfoRequest
 
 
 def advertised(response):
@@ -76,3 +77,10 @@ def test_an_unknown_version_is_answered_in_v0_and_the_connection_stays(wire, ver
 def test_a_client_name_that_is_none_is_refused(wire, fields):
     assert wire(request(**fields)).error_code == ErrorCode.INVALID_REQUEST
     assert wire(request(**fields), 2).error_code == 0
+
+
+def test_only_brokers_of_barnabas_see_the_api_whose_key_kafka_has_given_to_another(wire):
+    asked = GetReplicaLogInfoRequest.api_key
+    assert asked not in advertised(wire(request()))
+    assert asked not in advertised(wire(request(), 2))
+    assert advertised(wire(request(client_software_name="barnabas")))[asked] == (0, 0)

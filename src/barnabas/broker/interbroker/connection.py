@@ -30,7 +30,8 @@ from barnabas.kafka.security.errors import SaslError
 _COMMON_VERSION = 0
 #: position of the error code in an answer to ApiVersions: after the correlation id
 _ERROR_CODE = slice(4, 6)
-_SOFTWARE_NAME = "barnabas"
+#: the name by which ApiVersions knows a broker of Barnabas
+SOFTWARE_NAME = "barnabas"
 
 #: Called with the answer, or with the error that makes all further answers impossible.
 OnAnswer = Callable[[Any], None]
@@ -124,7 +125,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             ProtocolError: the peer answers with an error, or not in this protocol.
             OSError: the connection ended.
         """
-        request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=__version__)
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         response = await self._ask(request, request.versions[1])
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             response = await self._ask(request, _COMMON_VERSION)

@@ -1,7 +1,8 @@
 """ApiVersions v0-4: lists the APIs that this broker serves (KIP-35, KIP-511), and its features.
 
 The response lists the telemetry APIs (KIP-714) only while there is a client-metrics resource. It lists the
-APIs of a feature only while the feature's level is above 0.
+APIs of a feature only while the feature's level is above 0. It lists GetReplicaLogInfo only for brokers of
+Barnabas, because Apache Kafka 4.4 has another API with its key.
 
 A feature whose lowest level is 0 is listed from v4 on, because older clients do not expect a level of 0
 (KIP-1022).
@@ -12,6 +13,7 @@ from __future__ import annotations
 import re
 
 from barnabas.base.errors import ErrorCode
+from barnabas.broker.interbroker.connection import SOFTWARE_NAME
 from barnabas.broker.metadata.features import SUPPORTED
 from barnabas.broker.server.requests.api import ServedApis, handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -23,12 +25,15 @@ from barnabas.kafka.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from barnabas.kafka.protocol.messages.get_replica_log_info import GetReplicaLogInfoRequest
 from barnabas.kafka.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from barnabas.kafka.protocol.messages.push_telemetry import PushTelemetryRequest
 
 _LOWEST_ZERO_FROM = 4
 #: clients push no metrics if the broker does not advertise these APIs
-_TELEMETRY = (GetTelemetrySubscriptionsRequest.api_key, PushTelemetryRequest.api_key)
+_TELEMETRY = {GetTelemetrySubscriptionsRequest.api_key, PushTelemetryRequest.api_key}
+#: its key is that of StreamsGroupTopologyDescriptionUpdate for clients of Apache Kafka 4.4
+_OF_BROKERS = {GetReplicaLogInfoRequest.api_key}
 
 #: what a client's name and version may look like (KIP-511); they end up in logs and metrics
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -46,12 +51,11 @@ def api_versions(
         context.connection.client_software_version = version
     image = view.image
     finalized = image.features
+    hidden: set[int] = set() if image.client_metrics else _TELEMETRY
+    if context.connection.client_software_name != SOFTWARE_NAME:
+        hidden = hidden | _OF_BROKERS
     return ApiVersionsResponse(
-        api_keys=[
-            served.api.advertised()
-            for served in served.values()
-            if image.client_metrics or served.api.key not in _TELEMETRY
-        ],
+        api_keys=[served.api.advertised() for served in served.values() if served.api.key not in hidden],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=feature.lowest, max_version=feature.highest)
             for name, feature in SUPPORTED.items()

@@ -1,4 +1,8 @@
-"""GetReplicaLogInfo v0: returns log end offsets and leader epochs of this broker's replicas (KIP-966)."""
+"""GetReplicaLogInfo v0: returns log end offsets and leader epochs of this broker's replicas (KIP-966).
+
+ApiVersions lists this API only for brokers of Barnabas: in Apache Kafka 4.4, key 93 is
+StreamsGroupTopologyDescriptionUpdate.
+"""
 
 from __future__ import annotations
 
