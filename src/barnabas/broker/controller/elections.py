@@ -11,7 +11,7 @@ from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
 from barnabas.broker.controller.eligibility import eligibility_of, incomplete_replicas
 from barnabas.broker.controller.partition_changes import candidates, elect_preferred, elect_uncleanly
-from barnabas.broker.controller.replica_logs import Ask, LogEnd, log_ends
+from barnabas.broker.controller.replica_logs import Ask, LogEnd, log_ends, longest_log
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
@@ -182,4 +182,5 @@ def _unclean(
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
     if not ends:
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
-    return elect_uncleanly(state, max(ends, key=lambda broker: (ends[broker], broker not in incomplete)))
+    complete_first = sorted(ends, key=lambda broker: broker in incomplete)
+    return elect_uncleanly(state, longest_log({broker: ends[broker] for broker in complete_first}))

@@ -17,7 +17,7 @@ from barnabas.broker.controller.partition_changes import (
     elect_longest_log,
     elect_uncleanly,
 )
-from barnabas.broker.controller.replica_logs import Ask, LogEnd, log_ends
+from barnabas.broker.controller.replica_logs import Ask, LogEnd, log_ends, longest_log
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
@@ -107,7 +107,7 @@ class UncleanElections:
                 if any(now.brokers[broker].epoch != image.brokers[broker].epoch for broker in ends):
                     continue  # it may reach less far than it did
                 if ends:
-                    leader = max(ends, key=lambda broker: ends[broker])
+                    leader = longest_log(ends)
                     elected[partition] = ends[leader]
                     changes[partition] = (
                         state,

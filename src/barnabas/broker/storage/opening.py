@@ -183,8 +183,9 @@ def load_log(
         epochs=epochs,
         producers=producers,
     )
-    epochs.truncate_from_end(end)
     epochs.truncate_from_start(log.log_start_offset)
+    # An empty log keeps the epoch of its last record: an election compares it with the epochs of other logs.
+    epochs.truncate_from_end(end if log.log_start_offset < end else end + 1)
     return log
 
 

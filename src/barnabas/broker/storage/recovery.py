@@ -79,6 +79,7 @@ def recover(
     # It may also lack the epochs of removed records that were never flushed: then no batch tells, and the
     # latest epoch of the file would be taken for that of the log.
     is_complete = segments[0].base_offset <= recovery_point
+    begins_there = [each for each in epochs.entries if is_complete and each.start_offset == recovery_point]
     epochs.truncate_from_end(recovery_point if is_complete else 0)
     end = start
     place = first
@@ -114,6 +115,10 @@ def recover(
             break
     if end < recovery_point:
         raise lost_records(topic_partition, end, recovery_point, "the log ends before")
+    if end == recovery_point:  # no batch tells the last epoch of an empty log
+        for epoch, offset in begins_there:
+            if epoch > epochs.latest:
+                epochs.assign(epoch, offset)
     for segment in segments.from_index(place):
         keep_segment(files, segment)
     files.drop_segments_from(place)

@@ -682,6 +682,30 @@ def test_replica_that_was_out_of_sync_leads_if_it_reaches_furthest() -> None:
     play(scenario, brokers=4)
 
 
+@pytest.mark.parametrize(
+    ("reach", "leader"),
+    [
+        ({2: (5, 17), 3: (-1, 20), 4: (5, 3)}, 3),  # 3 has removed all records up to 20
+        ({2: (5, 21), 3: (-1, 20), 4: (5, 3)}, 2),
+        ({2: (5, 20), 3: (-1, 20), 4: (5, 3)}, 2),
+        ({2: (5, 3), 3: (-1, 20), 4: (6, 2)}, 3),
+        ({2: (5, 3), 3: (-1, 0), 4: (6, 2)}, 4),  # 3 has lost its disk
+        ({2: (-1, 3), 3: (-1, 7), 4: (-1, 5)}, 3),
+    ],
+)
+def test_replica_whose_records_were_all_removed_leads_unless_another_reaches_beyond_its_end(
+    reach: dict[int, tuple[int, int]], leader: int
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await power_cut(cluster)
+        cluster.reach = reach
+        for node in (4, 3, 2):
+            await cluster.start(node)
+        await cluster.has(leader=leader, isr=(leader,))
+
+    play(scenario, brokers=4)
+
+
 def test_nobody_is_elected_while_one_that_may_have_most_does_not_answer() -> None:
     async def scenario() -> None:
         cluster = Cluster()

@@ -20,6 +20,7 @@ from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication.acknowledgement import Acknowledgement, Appended
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
 from barnabas.broker.storage import OpenFiles, Origin, log_files
+from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.kafka.records import Record, encode_batch
 
 ME, OTHER = 1, 2
@@ -139,6 +140,14 @@ def test_an_older_state_changes_nothing_and_a_newer_wakes_who_waits(open_partiti
     partition.update(led_by(OTHER, epoch=4))
     assert not partition.is_leader
     assert waiter.woken == 1
+
+
+def test_retention_that_seals_the_active_segment_has_it_and_the_epoch_fsynced(open_partition):
+    partition = open_partition(retention_bytes=0)
+    append(partition)
+    delete_old_segments(partition.log, 0)
+    assert partition.log.log_start_offset == partition.log.log_end_offset == 1
+    assert partition.due == [partition]
 
 
 def test_records_due_for_an_fsync_count_when_it_is_done(open_partition):

@@ -229,6 +229,46 @@ def test_a_crash_after_a_flush_leaves_the_epochs_of_the_records_that_stay(bench)
     assert [tuple(entry) for entry in bench.log.epochs.entries] == [(e, e) for e in range(start, 4)]
 
 
+@pytest.mark.parametrize("end", ["restart", "crash"])
+def test_a_log_of_which_all_records_have_expired_keeps_their_epoch(bench, end):
+    bench.configure(retention_bytes=0)
+    bench.append(epoch=0)
+    bench.append(epoch=5)
+    bench.log.flush()
+    delete(bench)
+    bench.log.flush()
+    bench.directory.recovery_point_checkpoint().run()
+    assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.log.latest_epoch) == (2, 2, 5)
+    for _ in range(2):
+        getattr(bench, end)()
+        assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.log.latest_epoch) == (2, 2, 5)
+    bench.append(epoch=7)
+    assert [tuple(entry) for entry in bench.log.epochs.entries] == [(5, 2), (7, 2)][1:]
+
+
+@pytest.mark.parametrize("end", ["restart", "crash"])
+def test_a_log_of_which_all_records_were_deleted_on_request_keeps_their_epoch(bench, end):
+    bench.append(epoch=0)
+    bench.append(epoch=5)
+    bench.log.flush()
+    bench.log.advance_log_start(2)
+    bench.log.flush()
+    bench.directory.recovery_point_checkpoint().run()
+    bench.directory.log_start_checkpoint().run()
+    getattr(bench, end)()
+    assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.log.latest_epoch) == (2, 2, 5)
+
+
+@pytest.mark.parametrize("end", ["restart", "crash"])
+def test_an_epoch_that_began_after_all_records_and_has_none_is_forgotten(bench, end):
+    bench.append(epoch=3)
+    bench.log.epochs.assign(5, 1)
+    bench.log.flush()
+    bench.directory.recovery_point_checkpoint().run()
+    getattr(bench, end)()
+    assert [tuple(entry) for entry in bench.log.epochs.entries] == [(3, 0)]
+
+
 def test_a_crash_before_the_removal_does_not_bring_segments_back(bench):
     segments_of_one(bench, 3, retention_ms=-1, retention_bytes=0)
     delete_old_segments(bench.log, bench.clock.now_ms())

@@ -497,8 +497,13 @@ class Partition:
             self._wake(new_bytes)
 
     def bounds_moved(self) -> None:
-        """Notify the watchers of a new start or end of the log (`BoundsListener`)."""
+        """Notify the watchers of a new start or end of the log (`BoundsListener`).
+
+        If retention has sealed the active segment, also request the fsync that otherwise an append requests.
+        """
         self._wake()
+        if self.log.files.has_rolled:
+            self.flush_if_due()
 
     def _wake(self, new_bytes: int = 0) -> None:
         for watcher in self.watchers:
