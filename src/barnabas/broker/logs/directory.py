@@ -548,9 +548,14 @@ class LogDirectory:
         Raises:
             OSError: the rename failed.
         """
-        path = self._aside(topic_partition, suffix)
-        self.env.fs.rename(f"{self.path}/{topic_partition}", path)
+        path = self.set_folder_aside(f"{self.path}/{topic_partition}", topic_partition, suffix)
         self.unread.discard(topic_partition)
+        return path
+
+    def set_folder_aside(self, folder: str, topic_partition: TopicPartition, suffix: str) -> str:
+        """Rename a folder of a partition in this directory, as `set_aside` does, and return the new path."""
+        path = self._aside(topic_partition, suffix)
+        self.env.fs.rename(folder, path)
         return path
 
     def _aside(self, topic_partition: TopicPartition, suffix: str) -> str:

@@ -621,12 +621,11 @@ class LogManager:
         found = {directory: opened for directory, opened in logs.items() if opened is not None}
         if len(found) < 2:
             return
-        kept = max(found, key=lambda each: (found[each].latest_epoch, found[each].log_end_offset))
+        kept = max(found, key=lambda each: _reach(found[each]))
         for directory, opened in found.items():
             if directory is kept:
                 continue
-            epoch, end = found[kept].end_offset_for_epoch(opened.latest_epoch)
-            is_contained = epoch == opened.latest_epoch and end >= opened.log_end_offset
+            is_contained = _contains(found[kept], opened)
             log.warning(
                 "%s is in %s and in %s: the broker uses the latter",
                 topic_partition,
@@ -697,6 +696,10 @@ class LogManager:
     ) -> bool:
         """Open the copy of a log, or create it again if it cannot be opened.
 
+        Of several copies in `directory`, keep the one that reaches furthest. Delete another copy if it cannot
+        be opened, or if the log contains all of it. If not, only rename its folder to a name that ends with
+        ``-stray``.
+
         Return True if the copy was needed, even if it cannot be created. Return False, and open nothing, in
         three cases:
 
@@ -707,21 +710,47 @@ class LogManager:
         current = self.get(topic_partition)
         if current is None or topic_partition in directory.logs or topic_partition in self.incomplete:
             return False
-        if topic_partition in directory.futures:
-            self._run(TreeRemoval(directory.env.fs, path))
-            return True
         load = partial(directory.load_future, path, topic_partition, current.topic_id, config)
         try:
-            directory.futures[topic_partition] = await self._disk.run(load)
+            copy = await self._disk.run(load)
         except KafkaError as error:
-            log.warning("%s cannot be opened, so the copying starts again: %s", path, error.message)
             self._run(TreeRemoval(directory.env.fs, path))
+            if topic_partition in directory.futures:
+                log.warning("%s cannot be opened, the move continues with another: %s", path, error.message)
+                return True
+            log.warning("%s cannot be opened, so the copying starts again: %s", path, error.message)
             try:
                 start = current.start_of_first_batch()
                 directory.create_future(topic_partition, current.topic_id, config, start)
             except (KafkaError, OSError) as failed:
                 log.error("%s is not moved to %s: %s", topic_partition, directory.path, failed)
+            return True
+        other = directory.futures.get(topic_partition)
+        kept = copy if other is None else max(other, copy, key=_reach)
+        directory.futures[topic_partition] = kept
+        if other is not None:
+            self._put_away_copy(directory, current, kept, other if kept is copy else copy)
         return True
+
+    def _put_away_copy(
+        self, directory: LogDirectory, current: PartitionLog, kept: PartitionLog, left: PartitionLog
+    ) -> None:
+        log.warning(
+            "%s and %s are copies of %s: its move continues with the first one, which reaches further",
+            kept.files.path,
+            left.files.path,
+            current.topic_partition,
+        )
+        left.abandon()
+        is_contained = _contains(current, left)
+        suffix = "delete" if is_contained else "stray"
+        try:
+            aside = directory.set_folder_aside(left.files.path, current.topic_partition, suffix)
+        except OSError as error:
+            directory.env.handle_error(current.topic_partition, error)
+            return
+        if is_contained:
+            self._run(TreeRemoval(directory.env.fs, aside))
 
     def _open_logs(self) -> set[TopicPartition]:
         return {topic_partition for directory in self._directories for topic_partition in directory.logs}
@@ -1175,6 +1204,19 @@ class LogManager:
     def _run(self, task: Task) -> None:
         future = self._disk.run(task.run)
         future.add_done_callback(_report)
+
+
+def _reach(opened: PartitionLog) -> tuple[int, Offset]:
+    """Return the sort key by which one log of a partition reaches further than another."""
+    return opened.latest_epoch, opened.log_end_offset
+
+
+def _contains(whole: PartitionLog, part: PartitionLog) -> bool:
+    """Whether `whole` has all records of `part`, by their leader epochs."""
+    if part.log_start_offset == part.log_end_offset:
+        return True
+    epoch, end = whole.end_offset_for_epoch(part.latest_epoch)
+    return epoch == part.latest_epoch and end >= part.log_end_offset
 
 
 def _open_files(fs: FileSystem) -> int:

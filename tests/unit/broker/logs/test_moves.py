@@ -319,6 +319,79 @@ def test_a_clean_stop_and_a_start_go_on_with_a_move(play):
     play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=1000)
 
 
+def leave_copy(bench, records, epoch):
+    """Leave a copy of the log in /b, as after a crash, and return the name of its folder."""
+    directory = next(each for each in bench.logs.directories if each.path == "/b")
+    copy = directory.create_future(T0, bench.log.topic_id, bench.log.config, 0)
+    for number in range(records):
+        copy.append_as_leader(encode_batch([Record(None, b"%d" % number, bench.clock.now_ms())]), epoch)
+    del directory.futures[T0]
+    copy.close()
+    return copy.files.path.rpartition("/")[2]
+
+
+@pytest.mark.parametrize("is_longer_first", [True, False])
+def test_of_two_copies_the_move_continues_with_the_longer_one(play, caplog, is_longer_first):
+    async def scenario(bench):
+        bench.create(50)
+        expected = bench.values()
+        lengths = (30, 10) if is_longer_first else (10, 30)
+        names = {length: leave_copy(bench, length, 0) for length in lengths}
+        await bench.stop()
+        again = Bench(bench.disk)
+        await again.load()
+        assert again.logs.copy_of(T0).futures[T0].files.path == f"/b/{names[30]}"
+        assert f"/b/{names[30]} and /b/{names[10]} are copies of t-0" in caplog.text
+        await again.moved()
+        assert again.values() == expected
+        await asyncio.sleep(2)
+        assert (again.folders("/a"), again.folders("/b")) == ([], ["t-0"])
+        await again.stop()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("is_longer_first", [True, False])
+def test_a_second_copy_with_records_that_the_log_lacks_is_kept_aside(play, is_longer_first):
+    async def scenario(bench):
+        bench.create()
+        bench.append(50, epoch=1)
+        expected = bench.values()
+        copies = [(60, 0), (10, 1)] if is_longer_first else [(10, 1), (60, 0)]
+        names = {epoch: leave_copy(bench, length, epoch) for length, epoch in copies}
+        await bench.stop()
+        again = Bench(bench.disk)
+        await again.load()
+        assert again.logs.copy_of(T0).futures[T0].files.path == f"/b/{names[1]}"
+        await again.moved()
+        assert again.values() == expected
+        await asyncio.sleep(2)
+        stray, moved = sorted(again.folders("/b"), key=lambda name: not name.endswith("-stray"))
+        assert (again.folders("/a"), moved) == ([], "t-0") and stray.endswith("-stray")
+        await again.stop()
+
+    play(scenario)
+
+
+def test_a_second_copy_that_cannot_be_opened_does_not_replace_the_first(play):
+    async def scenario(bench):
+        bench.create(50)
+        good, bad = leave_copy(bench, 30, 0), leave_copy(bench, 40, 0)
+        await bench.stop()
+        bench.disk.refuse = lambda operation, path: (
+            OSError(24, "too many files") if operation == "open" and path.startswith(f"/b/{bad}/0") else None
+        )
+        again = Bench(bench.disk)
+        await again.load()
+        bench.disk.refuse = None
+        assert again.logs.copy_of(T0).futures[T0].files.path == f"/b/{good}"
+        await again.moved()
+        assert again.log.log_end_offset == 50
+        await again.stop()
+
+    play(scenario)
+
+
 def test_a_damaged_copy_begins_again_at_a_whole_batch(play):
     async def scenario(bench):
         bench.create()
