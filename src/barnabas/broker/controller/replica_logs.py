@@ -31,7 +31,7 @@ class LogEnd(NamedTuple):
     """The end of a log.
 
     Of two logs, the one with the higher last epoch reaches further. If their last epochs are equal, it is the
-    one with the higher end offset. `furthest` also compares logs without an epoch.
+    one with the higher end offset. `longest_log` also compares logs without an epoch.
     """
 
     epoch: LeaderEpoch

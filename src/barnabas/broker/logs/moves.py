@@ -8,9 +8,9 @@ Three rules make it safe:
 
 - The switch is one step of the event loop, so that no append is in only one of the two logs.
 - From the preparation of the switch to its end, the broker does not fsync the log (`is_held`). So no record
-  counts as durable that is not durable in the copy. The old files are removed when the new folder's name is
-  durable. A crash before that leaves two folders. The broker's next start keeps the complete one
-  (`LogManager.load`).
+  counts as durable that is not durable in the copy. The old files are removed when the new folder's name
+  is durable. Producers without records and the leader epochs must be durable, too. A crash before that leaves
+  two folders. The broker's next start keeps the complete one (`LogManager.load`).
 - Before the switch, the log's start offset is in the checkpoint of the other directory. So records that
   DeleteRecords has deleted do not come back.
 """
@@ -278,6 +278,8 @@ class LogMoves:
             del source.logs[topic_partition], target.futures[topic_partition]
             target.logs[topic_partition] = current
             await _to_its_end(self._pool.run(target.env.fs.sync_directory, target.path))
+            if not current.closed:  # else its deletion has removed the new files
+                await self._fsync(current)
         finally:
             current.is_held = False
             if not current.is_offline:

@@ -19,6 +19,7 @@ from barnabas.base.types import TopicPartition
 from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.logs.moves import LogMoves
+from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.broker.storage.truncation import (
     Truncation,
     begin_truncation,
@@ -68,6 +69,10 @@ class Bench:
 
     def values(self):
         return values(self.log)
+
+    def check(self):
+        """Check the state of the log that is not in its records."""
+        assert not self.log.is_offline
 
     @property
     def place(self):
@@ -513,18 +518,69 @@ def test_long_topic_names_fit(play):
 def test_power_may_go_at_any_moment_of_a_move(seed):
     """All data that was fsynced before the power cut exists afterwards, and the log can be moved again."""
     cut = 0
-    while _move_with_power_cut_after(cut, random.Random(f"{seed} {cut}")):
+    while _move_with_power_cut_after(cut, random.Random(f"{seed} {cut}"), Bench):
         cut += 1 + seed
     assert cut > 20
 
 
-def _move_with_power_cut_after(changes, chance):
+class IdempotentBench(Bench):
+    """The first record is of a producer without further records, and was deleted. The others are of another.
+
+    The sequence of a record is its offset minus 1.
+    """
+
+    GONE, PRODUCER = 8, 9
+    #: time of the deletion: no record has expired yet
+    deletes_at_ms = 0
+
+    def create(self, records=0):
+        super().create()
+        self.log.append_as_leader(self._batch(self.GONE, 0), 0)
+        self.append(records)
+        self.log.flush()
+        self.log.advance_log_start(self.log.files.segments[1].base_offset)
+        delete_old_segments(self.log, self.deletes_at_ms).run()
+        assert self.log.files.segments[0].base_offset > 0
+
+    def append(self, count, epoch=0):
+        for _ in range(count):
+            self.log.append_as_leader(self._batch(self.PRODUCER, self.log.log_end_offset - 1), epoch)
+        self.log.advance_high_watermark(self.log.log_end_offset)
+
+    def _batch(self, producer, sequence):
+        record = Record(None, b"%d" % sequence, 1)
+        return encode_batch([record], producer_id=producer, producer_epoch=0, base_sequence=sequence)
+
+    def check(self):
+        super().check()
+        last = self.log.log_end_offset - 1
+        again = self.log.append_as_leader(self._batch(self.PRODUCER, last - 1), 0)
+        assert again.duplicate and again.base_offset == last
+        assert self.log.producers.knows(self.GONE)
+
+
+class EmptiedBench(IdempotentBench):
+    """All records have expired."""
+
+    deletes_at_ms = 2**40
+
+
+@pytest.mark.parametrize("bench_type", [EmptiedBench])
+@pytest.mark.parametrize("seed", [2, 3])
+def test_power_may_go_at_any_moment_of_the_move_of_a_log_and_it_knows_its_producers(seed, bench_type):
+    cut = 0
+    while _move_with_power_cut_after(cut, random.Random(f"producers {seed} {cut}"), bench_type):
+        cut += 1 + seed
+    assert cut > 20
+
+
+def _move_with_power_cut_after(changes, chance, bench_type):
     """Move a log and cut the power after some changes. Return whether this was before the end of the move."""
     disk = FaultyDisk()
     state = {}
 
     async def life():
-        bench = Bench(disk)
+        bench = bench_type(disk)
         await bench.load(hosted=False)
         bench.create(12)
         bench.log.flush()
@@ -558,15 +614,17 @@ def _move_with_power_cut_after(changes, chance):
     disk.crash(chance)
 
     async def next_life():
-        bench = Bench(disk)
+        bench = bench_type(disk)
         await bench.load()
         assert bench.values()[: len(state["safe"])] == state["safe"]
+        bench.check()
         other = "/b" if bench.place == "/a" else "/a"
         bench.append(2)
         expected = bench.values()
         bench.moves.begin(T0, other)
         await bench.moved(other)
         assert bench.values() == expected
+        bench.check()
         await asyncio.sleep(2)
         assert [*bench.folders("/a"), *bench.folders("/b")] == ["t-0"]
         await bench.stop()
