@@ -30,6 +30,7 @@ from barnabas.broker.config.declaration import LONG_MAX
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.storage import PartitionLog
+from barnabas.broker.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from barnabas.broker.storage.truncation import (
     begin_truncation,
     cut_in_parts,
@@ -188,6 +189,8 @@ class LogMoves:
         data = await self._pool.run(_joined, chunks)
         del chunks
         if current.files.truncation_epoch == epoch and not current.closed:  # else it was cut off meanwhile
+            if future.log_start_offset == future.log_end_offset:
+                _add_earlier_producers(current, future)
             _append(future, data)
         return len(data)
 
@@ -355,6 +358,18 @@ def _joined(chunks: Sequence[Chunk]) -> bytes:
 def _read(current: PartitionLog, future: PartitionLog, most: int) -> list[Chunk]:
     offset = max(future.log_end_offset, current.log_start_offset)
     return list(current.read(offset, most, current.log_end_offset).chunks)
+
+
+def _add_earlier_producers(current: PartitionLog, future: PartitionLog) -> None:
+    """Give the empty copy `future` the producers whose last record is before its start, as a snapshot there.
+
+    No record tells of these producers. So all later snapshots of the copy contain them, too.
+    """
+    start = future.log_end_offset
+    earlier = [each for each in current.producers if each.last_offset < start]
+    if earlier:
+        future.files.write_snapshot(start, earlier)
+        future.producers.restore(decode_snapshot(encode_snapshot(earlier)), start)
 
 
 def _append(future: PartitionLog, data: bytes) -> None:

@@ -565,7 +565,7 @@ class EmptiedBench(IdempotentBench):
     deletes_at_ms = 2**40
 
 
-@pytest.mark.parametrize("bench_type", [EmptiedBench])
+@pytest.mark.parametrize("bench_type", [IdempotentBench, EmptiedBench])
 @pytest.mark.parametrize("seed", [2, 3])
 def test_power_may_go_at_any_moment_of_the_move_of_a_log_and_it_knows_its_producers(seed, bench_type):
     cut = 0
