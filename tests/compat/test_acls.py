@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from bench.peers import Kafka
+from tests.compat.secure_kafka import secure_settings
 from tests.integration.acl_broker import PASSWORD, AclBroker, log_in
 from tests.integration.acl_walk import NEEDS, prepare, walk
 from tests.integration.conftest import Wire
@@ -22,19 +23,7 @@ NAMES = [api.name for api in load().values() if api.name in NEEDS and api.key in
 class SecureKafka(Kafka):
     """Apache Kafka with logins by password and with ACLs."""
 
-    settings = (
-        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",
-        "inter.broker.listener.name=PLAINTEXT",
-        "sasl.enabled.mechanisms=PLAIN",
-        "sasl.mechanism.inter.broker.protocol=PLAIN",
-        "listener.name.plaintext.plain.sasl.jaas.config="
-        "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        f'username="admin" password="{USERS["admin"]}" '
-        + " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
-        + ";",
-        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users=User:admin;User:ANONYMOUS",
-    )
+    settings = secure_settings(USERS)
 
 
 @pytest.fixture(scope="module")

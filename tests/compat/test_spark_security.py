@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from tests.compat.secure_kafka import secure_settings
 
 from barnabas.base.errors import BarnabasError
 from barnabas.spark import lookup
@@ -37,19 +38,7 @@ USERS = {"admin": "admins-password", "job": "jobs-password"}
 class SecureKafka(Kafka):
     """Apache Kafka with logins by password and with ACLs."""
 
-    settings = (
-        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",
-        "inter.broker.listener.name=PLAINTEXT",
-        "sasl.enabled.mechanisms=PLAIN",
-        "sasl.mechanism.inter.broker.protocol=PLAIN",
-        "listener.name.plaintext.plain.sasl.jaas.config="
-        "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        f'username="admin" password="{USERS["admin"]}" '
-        + " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
-        + ";",
-        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users=User:admin;User:ANONYMOUS",
-    )
+    settings = secure_settings(USERS)
 
 
 def credentials(kafka: Kafka, user: str, password: str | None = None) -> Options:

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicKey
 from barnabas.broker.config import BrokerConfig
@@ -68,9 +71,9 @@ class Transport(asyncio.Transport):
     abort = close
 
 
-def connect(dispatcher: Dispatcher) -> tuple[ClientSession, Transport]:
-    """Return a session that the dispatcher serves, and the transport to which it sends."""
-    host: Any = SimpleNamespace(
+def host_of(dispatcher: Dispatcher) -> Any:
+    """Return a listener whose sessions the dispatcher serves."""
+    return SimpleNamespace(
         endpoint=Endpoint("TEST", "127.0.0.1", 0),
         config=CONFIG,
         busy_polling=None,
@@ -80,6 +83,24 @@ def connect(dispatcher: Dispatcher) -> tuple[ClientSession, Transport]:
         forget=lambda session: None,
         close_log=SimpleNamespace(line=lambda host, reason, now: None),
     )
-    session, transport = ClientSession(host, 1), Transport()
+
+
+def connect(dispatcher: Dispatcher) -> tuple[ClientSession, Transport]:
+    """Return a session that the dispatcher serves, and the transport to which it sends."""
+    session, transport = ClientSession(host_of(dispatcher), 1), Transport()
     session.connection_made(transport)
     return session, transport
+
+
+def damaged_frame(draw: DrawFn, frame: bytes) -> bytes:
+    """Return a request frame, rarely with another byte, or shorter, or longer."""
+    how = draw(st.sampled_from(["whole"] * 30 + ["flip", "cut", "more"]))
+    content = frame[4:]
+    if how == "flip":
+        place = draw(st.integers(0, len(content) - 1))
+        content = content[:place] + bytes([content[place] ^ draw(st.integers(1, 255))]) + content[place + 1 :]
+    elif how == "cut":
+        content = content[: draw(st.integers(0, len(content) - 1))]
+    elif how == "more":
+        content += draw(st.binary(min_size=1, max_size=3))
+    return len(content).to_bytes(4) + content

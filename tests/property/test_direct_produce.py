@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
-from tests.property.connections import Replicas, connect
+from tests.property.connections import Replicas, connect, damaged_frame
 from tests.property.test_plain_append import SETTINGS as ALL_SETTINGS
 from tests.property.test_plain_append import START, STATES, Producer, Replica, damaged, varied
 
@@ -133,16 +133,7 @@ def drawn_frame(draw: Any, producers: dict[int, Producer], number: int) -> bytes
         number=number,
         client_id=draw(st.sampled_from(["c"] * 6 + [None, "", "d\n"])),
     )
-    how = draw(st.sampled_from(["whole"] * 30 + ["flip", "cut", "more"]))
-    content = whole[4:]
-    if how == "flip":
-        place = draw(st.integers(0, len(content) - 1))
-        content = content[:place] + bytes([content[place] ^ draw(st.integers(1, 255))]) + content[place + 1 :]
-    elif how == "cut":
-        content = content[: draw(st.integers(0, len(content) - 1))]
-    elif how == "more":
-        content += draw(st.binary(min_size=1, max_size=3))
-    return len(content).to_bytes(4) + content
+    return damaged_frame(draw, whole)
 
 
 CHANGES = st.one_of(

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulation.virtual_time import run_virtual
 from tests.effort import examples
-from tests.property.connections import Replicas, connect
+from tests.property.connections import Replicas, connect, damaged_frame
 from tests.property.test_plain_append import ME, OTHER, START, STATES, Replica
 
 from barnabas.base.environment.environment import Environment
@@ -209,16 +209,7 @@ def drawn_fetch(draw: Any, state: Follower, ends: list[int]) -> bytes:
     state.epoch += 1
     header = RequestHeader(1, version, state.number, draw(st.sampled_from(["c"] * 8 + [None, ""])))
     frame = b"".join(map(bytes, encode_request(header, request)))
-    how = draw(st.sampled_from(["whole"] * 30 + ["flip", "cut", "more"]))
-    content = frame[4:]
-    if how == "flip":
-        place = draw(st.integers(0, len(content) - 1))
-        content = content[:place] + bytes([content[place] ^ draw(st.integers(1, 255))]) + content[place + 1 :]
-    elif how == "cut":
-        content = content[: draw(st.integers(0, len(content) - 1))]
-    elif how == "more":
-        content += draw(st.binary(min_size=1, max_size=3))
-    return len(content).to_bytes(4) + content
+    return damaged_frame(draw, frame)
 
 
 @st.composite

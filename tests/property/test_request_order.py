@@ -8,18 +8,16 @@ import asyncio
 import itertools
 import struct
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.property.connections import host_of
 
 from barnabas.base.environment.environment import Environment
 from barnabas.broker.awaitables import LongPoll, SecondPhase
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.handlers import load
-from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.session import ClientSession
 from barnabas.broker.server.requests.api import Served
 from barnabas.broker.server.requests.dispatch import Dispatcher
@@ -34,7 +32,6 @@ from barnabas.kafka.protocol.messages.produce import ProduceRequest
 from barnabas.kafka.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 APIS = load()
-CONFIG = BrokerConfig(connections_max_idle_ms=-1)
 LONG_WORK = LongWork(Environment.of_system())
 #: how a handler answers: a coroutine works on, a future only waits, an acknowledgement is all that is missing
 WORKING, WAITING, ACKNOWLEDGING, POLLING = "working", "waiting", "acknowledging", "polling"
@@ -108,16 +105,7 @@ class Connection:
         self._ways = ways
         served = {key: Served(api, lambda _c, _r, api=api: self._handle(api)) for key, api in APIS.items()}
         dispatcher = Dispatcher(served, LONG_WORK)
-        host = SimpleNamespace(
-            endpoint=Endpoint("TEST", "127.0.0.1", 0),
-            config=CONFIG,
-            busy_polling=None,
-            first_request_bytes=1 << 20,
-            begin=lambda: dispatcher.serve,
-            admit=lambda session: 0.0,
-            forget=lambda session: None,
-        )
-        self.session = ClientSession(host, 1)
+        self.session = ClientSession(host_of(dispatcher), 1)
         self.transport = Transport()
         self.session.connection_made(self.transport)
 

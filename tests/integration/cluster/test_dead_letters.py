@@ -50,6 +50,19 @@ def queue_apart(cluster) -> str:
     raise AssertionError("one broker leads all")
 
 
+def explicit_consumer(cluster, records: int) -> ShareConsumer:
+    """Write records to the topic "t", and return a member of the group "g" that acknowledges each of them."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(records):
+        producer.produce("t", b"%d" % number)
+        producer.flush()
+    consumer = ShareConsumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "max.poll.records": 5, **EXPLICIT}
+    )
+    consumer.subscribe(["t"])
+    return consumer
+
+
 def reject_all(cluster, dlq: str, meanwhile: Callable[[], object]) -> Counter[bytes]:
     """Reject all records of the topic "t", and return the values of the dead letters.
 
@@ -61,14 +74,7 @@ def reject_all(cluster, dlq: str, meanwhile: Callable[[], object]) -> Counter[by
         "errors_deadletterqueue_copy_record_enable": "true",
     }
     assert configure(cluster, GROUP_RESOURCE, "g", **settings) == 0
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    for number in range(RECORDS):
-        producer.produce("t", b"%d" % number)
-        producer.flush()
-    consumer = ShareConsumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "max.poll.records": 5, **EXPLICIT}
-    )
-    consumer.subscribe(["t"])
+    consumer = explicit_consumer(cluster, RECORDS)
     rejected: set[bytes] = set()
     has_called = False
     for _ in range(PATIENCE * 10):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
+from confluent_kafka import AcknowledgeType
+from tests.integration.cluster.test_dead_letters import explicit_consumer
 from tests.integration.cluster.test_moves import _plan, run, wait_until
-from tests.integration.test_dead_letters import EXPLICIT, GROUP_RESOURCE, MINE, configure
+from tests.integration.test_dead_letters import GROUP_RESOURCE, MINE, configure
 from tests.integration.test_share_consumer import PATIENCE
 
 from barnabas.base.types import TopicPartition
@@ -28,14 +29,7 @@ def test_a_partition_moves_and_accepted_records_stay_so_and_rejected_ones_have_o
     cluster.create_topic("dlq.t", 1, configs=MINE)
     settings = {"errors_deadletterqueue_topic_name": "dlq.t", "share_auto_offset_reset": "earliest"}
     assert configure(cluster, GROUP_RESOURCE, "g", **settings) == 0
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    for number in range(RECORDS):
-        producer.produce("t", b"%d" % number)
-        producer.flush()
-    consumer = ShareConsumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "max.poll.records": 5, **EXPLICIT}
-    )
-    consumer.subscribe(["t"])
+    consumer = explicit_consumer(cluster, RECORDS)
     settled: set[bytes] = set()
     has_moved = False
     moves = Moves(cluster.bootstrap_servers)

@@ -7,18 +7,6 @@ import pytest
 from barnabas.broker.quotas import DEFAULT, ConnectionRates, QuotaEntity
 
 
-class Time:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def time():
-    return Time()
-
-
 @pytest.fixture
 def rates(time):
     return ConnectionRates(time)

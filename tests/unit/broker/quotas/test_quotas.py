@@ -14,19 +14,6 @@ from barnabas.broker.quotas import DEFAULT, ClientQuotas, QuotaEntity, QuotaKind
 PRODUCE = QuotaKind.PRODUCE
 
 
-class Time:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def time():
-    return Time()
-
-
 @pytest.fixture
 def quotas(time):
     return ClientQuotas(time)
