@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
-from barnabas.broker.metadata.patience import WaitLimit
 from barnabas.broker.metadata.session import CERTAIN_PART, FINAL, StoreSession, Watches
 from barnabas.broker.metadata.store import (
     Cancel,
@@ -45,6 +44,7 @@ from barnabas.broker.metadata.store import (
     Watcher,
 )
 from barnabas.broker.metadata.tree import Change, Tree
+from barnabas.broker.metadata.wait_limit import WaitLimit
 
 T = TypeVar("T")
 

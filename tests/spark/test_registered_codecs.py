@@ -126,7 +126,7 @@ def message_of(schema: Registered, name: str) -> Any:
 
 
 def ask(registry: str) -> SchemaRegistry:
-    return SchemaRegistry(registry, patience=STEADY)
+    return SchemaRegistry(registry, timeouts=STEADY)
 
 
 def finding(asked: SchemaRegistry, kind: str) -> FindWriter:

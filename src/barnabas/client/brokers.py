@@ -20,7 +20,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId
 from barnabas.client.addresses import Address, parse_servers
 from barnabas.client.connection import BrokerConnection, UnservedError
-from barnabas.client.connection_pool import PATIENCE, ConnectionPool, PendingResponse, answer_time
+from barnabas.client.connection_pool import RESPONSE_TIMEOUT, ConnectionPool, PendingResponse, answer_time
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
 from barnabas.client.reach import explain_silence
 from barnabas.client.repeated import Repeated
@@ -114,7 +114,7 @@ class Brokers:
         return self.retry(lambda deadline: self._ask_first(request, deadline))
 
     def ask_once(
-        self, request: Question, *, patience: float | None = None, deadline: float | None = None
+        self, request: Question, *, response_timeout: float | None = None, deadline: float | None = None
     ) -> Any:
         """Return the response of the first broker that answers. Each broker is asked at most once.
 
@@ -123,8 +123,8 @@ class Brokers:
         Args:
             request: a request. For an unchanged response to a `Repeated` request, the method returns the same
                 object as the last time.
-            patience: seconds that each broker except the last has for its answer; None for all the time that
-                is left.
+            response_timeout: seconds that each broker except the last has for its answer; None for all the
+                time that is left.
             deadline: monotonic seconds; `timeout` from now if it is None.
 
         Raises:
@@ -132,7 +132,7 @@ class Brokers:
             UnservedError: a broker does not serve the API. No other broker is asked then.
             ClientError: no broker answers.
         """
-        return self._ask_first(request, self._deadline(deadline), patience)
+        return self._ask_first(request, self._deadline(deadline), response_timeout)
 
     def ask(self, broker: BrokerId, request: Question, *, at_most: int | None = None) -> Any:
         """Send a request in version `at_most` or lower to one broker, once. Return the response.
@@ -214,7 +214,7 @@ class Brokers:
         requests: Mapping[BrokerId, Question],
         *,
         at_most: int | None = None,
-        patience: float | None = None,
+        response_timeout: float | None = None,
         deadline: float | None = None,
     ) -> BrokerResponses:
         """Send requests to several brokers before waiting for the first response. Return the responses.
@@ -225,7 +225,7 @@ class Brokers:
             requests: a request for each broker. An unchanged response to a `Repeated` request is the same
                 object as the last.
             at_most: the highest version of the requests; None for the highest that both sides support.
-            patience: seconds for each answer at most; None for all the time that is left.
+            response_timeout: seconds for each answer at most; None for all the time that is left.
             deadline: monotonic seconds; `timeout` from now if it is None.
         """
         deadline = self._deadline(deadline)
@@ -240,7 +240,7 @@ class Brokers:
             while pending:
                 broker = next(iter(pending))
                 try:
-                    answers.responses[broker] = pending.pop(broker).receive(deadline, patience)
+                    answers.responses[broker] = pending.pop(broker).receive(deadline, response_timeout)
                 except ClientError as error:
                     answers.failures[broker] = error
         finally:
@@ -304,7 +304,7 @@ class Brokers:
             request = FindCoordinatorRequest(
                 key=left[0], key_type=CoordinatorType.GROUP, coordinator_keys=left[:_GROUPS]
             )
-            response = self.ask_once(request, patience=PATIENCE)
+            response = self.ask_once(request, response_timeout=RESPONSE_TIMEOUT)
             # Before version 4 a request is about one group.
             answered = [(each.key, each) for each in response.coordinators] or [(left[0], response)]
             for group, coordinator in answered:
@@ -370,19 +370,19 @@ class Brokers:
         address: Address,
         deadline: float,
         use: Callable[[BrokerConnection], T],
-        patience: float | None = PATIENCE,
+        response_timeout: float | None = RESPONSE_TIMEOUT,
     ) -> T:
         """Call `use` once with a connection to the broker at `address`. Return its result.
 
         Args:
             deadline: end of the wait for answers, in monotonic seconds.
-            patience: largest number of seconds for each answer; None for all the time that is left.
+            response_timeout: largest number of seconds for each answer; None for all the time that is left.
 
         Raises:
             ClientError: the broker accepts no connection, or does not answer. Errors of `use` pass through.
         """
         connection = self._pool.acquire(address, deadline, self._learn)
-        connection.wait_for(answer_time(deadline, patience))
+        connection.wait_for(answer_time(deadline, response_timeout))
         try:
             answer = use(connection)
         except KafkaError:
@@ -397,12 +397,14 @@ class Brokers:
     def _deadline(self, given: float | None) -> float:
         return time.monotonic() + self.timeout if given is None else given
 
-    def _ask_first(self, request: Question, deadline: float, patience: float | None = PATIENCE) -> Any:
+    def _ask_first(
+        self, request: Question, deadline: float, response_timeout: float | None = RESPONSE_TIMEOUT
+    ) -> Any:
         failed: ClientError | None = None
         with self._lock:
             entries = list(dict.fromkeys([*self._known, *self._bootstrap]))
         for address in entries:
-            share = None if address is entries[-1] else patience
+            share = None if address is entries[-1] else response_timeout
             try:
                 answer = self.connected(address, deadline, methodcaller("ask", request), share)
                 if isinstance(answer, MetadataResponse) and answer is not self._noted:

@@ -14,7 +14,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.servers import Servers
 
 #: Seconds that a broker has to accept a connection, or to answer a request that waits for nothing.
-PATIENCE = 5.0
+RESPONSE_TIMEOUT = 5.0
 #: the most idle connections to one broker; each saves a thread a new login
 _MAX_IDLE = 4
 
@@ -56,7 +56,7 @@ class ConnectionPool:
             idle.close()  # the broker closed it while it was idle
         connection = BrokerConnection(
             *address,
-            fair_share(deadline - time.monotonic(), PATIENCE),
+            fair_share(deadline - time.monotonic(), RESPONSE_TIMEOUT),
             client_id=self._servers.settings.get("client.id", CLIENT_ID),
             security=self._servers.security,
         )
@@ -94,15 +94,15 @@ class PendingResponse:
         """Return the file descriptor for a selector. It is readable when the response begins to arrive."""
         return self._connection.fileno()
 
-    def receive(self, deadline: float, patience: float | None = None) -> Any:
+    def receive(self, deadline: float, response_timeout: float | None = None) -> Any:
         """Wait for the response, and return it. Raises ClientError if none arrives in time.
 
         Args:
             deadline: end of the wait, in monotonic seconds.
-            patience: largest number of seconds to wait; None for all the time that is left.
+            response_timeout: largest number of seconds to wait; None for all the time that is left.
         """
         try:
-            self._connection.wait_for(answer_time(deadline, patience))
+            self._connection.wait_for(answer_time(deadline, response_timeout))
             response = self._connection.receive()
         except ClientError:
             self._connection.close()
@@ -115,19 +115,19 @@ class PendingResponse:
         self._connection.close()
 
 
-def answer_time(deadline: float, patience: float | None) -> float:
+def answer_time(deadline: float, response_timeout: float | None) -> float:
     """Return the seconds to wait for a broker's answer, for a deadline in monotonic seconds.
 
-    With `patience`, some of the time until the deadline stays for other brokers (see `fair_share`).
+    With `response_timeout`, some of the time until the deadline stays for other brokers (see `fair_share`).
     """
     left = max(deadline - time.monotonic(), 0.001)
-    return left if patience is None else fair_share(left, patience)
+    return left if response_timeout is None else fair_share(left, response_timeout)
 
 
-def fair_share(left: float, patience: float) -> float:
+def fair_share(left: float, response_timeout: float) -> float:
     """Return the seconds to spend on one broker: half of `left`, but at least 0.5 seconds.
 
-    The result is never above `patience` or `left`. Both are in seconds.
+    The result is never above `response_timeout` or `left`. Both are in seconds.
     """
     left = max(left, 0.001)
-    return min(patience, max(left / 2, 0.5), left)
+    return min(response_timeout, max(left / 2, 0.5), left)

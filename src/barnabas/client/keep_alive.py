@@ -32,7 +32,7 @@ _INTERVAL = 1.0
 _POLLS = 10
 #: records that the thread keeps before it pauses the partitions; after a pause librdkafka fetches again
 _KEPT = 10
-_PATIENCE = 2 / 3
+_MAX_WAIT_SHARE = 2 / 3
 
 
 class KeepAlive:
@@ -57,7 +57,7 @@ class KeepAlive:
         self.changed = threading.Condition()
         self._consumer = consumer
         self._drop = drop
-        self._patience = max_poll_interval * _PATIENCE
+        self._max_wait = max_poll_interval * _MAX_WAIT_SHARE
         self._interval = min(_INTERVAL, max_poll_interval / _POLLS)
         # Reentrant: Ctrl-C may interrupt `reading` after it has acquired this lock, but before its `with`
         # block begins. Then nothing releases the lock, and the same thread must still be able to call `stop`.
@@ -194,14 +194,14 @@ class KeepAlive:
         with self.changed:
             # Only the thread has to wait: a caller that polls has nothing in hand.
             is_done = threading.current_thread() is not self._thread or self.changed.wait_for(
-                lambda: self._in_hand not in gone, self._patience
+                lambda: self._in_hand not in gone, self._max_wait
             )
             if not is_done:
                 logger.warning(
                     "%s is given up while a record of it is worked on for more than %.0f s:"
                     " another member of the group gets the record again",
                     self._in_hand,
-                    self._patience,
+                    self._max_wait,
                 )
 
         self._settle()

@@ -85,18 +85,20 @@ class LeaderRequests:
         self._responses: list[Any] | None = None
         self._answers = LeaderResponses()
 
-    def ask(self, *, patience: float | None = None, deadline: float | None = None) -> LeaderResponses:
+    def ask(self, *, response_timeout: float | None = None, deadline: float | None = None) -> LeaderResponses:
         """Send the requests and return the answers.
 
         Args:
-            patience: largest number of seconds for each answer; None for all the time that is left.
+            response_timeout: largest number of seconds for each answer; None for all the time that is left.
             deadline: monotonic seconds; None for the timeout of the `Brokers`.
 
         Raises:
             AuthenticationError: the login failed: a leader rejects the client, or the client rejects a
                 leader.
         """
-        found, failures = self._brokers.ask_each(self._requests, patience=patience, deadline=deadline)
+        found, failures = self._brokers.ask_each(
+            self._requests, response_timeout=response_timeout, deadline=deadline
+        )
         for error in failures.values():
             if isinstance(error, AuthenticationError):
                 raise error
@@ -127,7 +129,7 @@ def ask_leaders(
     partitions: Iterable[TopicPartition],
     request_of: RequestOf,
     *,
-    patience: float | None = None,
+    response_timeout: float | None = None,
     skip_failed: bool = False,
 ) -> dict[TopicPartition, Any]:
     """Return, by partition, what the partition's leader has answered about it.
@@ -136,7 +138,7 @@ def ask_leaders(
 
     Args:
         request_of: makes the request to one leader from its partitions.
-        patience: largest number of seconds for each answer; None for all the time that is left.
+        response_timeout: largest number of seconds for each answer; None for all the time that is left.
         skip_failed: return after one attempt. The result lacks the partitions that do not exist or have no
             leader, and those whose leader rejects them or does not answer.
 
@@ -151,7 +153,7 @@ def ask_leaders(
         rest = [partition for partition in wanted if partition not in results]
         metadata = brokers.metadata(sorted({partition.topic for partition in rest}), deadline)
         question = LeaderRequests(brokers, rest, leaders_of(metadata.topics), request_of)
-        answers = question.ask(patience=patience, deadline=deadline)
+        answers = question.ask(response_timeout=response_timeout, deadline=deadline)
         results.update(answers.results)
         if not skip_failed:
             for error in answers.errors():

@@ -9,7 +9,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
 from barnabas.client.admin_types import ClusterDescription, described
 from barnabas.client.brokers import Brokers
-from barnabas.client.connection_pool import PATIENCE
+from barnabas.client.connection_pool import RESPONSE_TIMEOUT
 from barnabas.client.errors import check_code, error_code
 from barnabas.client.leaders import by_topic
 from barnabas.client.servers import servers_of
@@ -71,7 +71,7 @@ class Moves:
 
     def cluster(self) -> ClusterDescription:
         """Return the brokers with their racks, and the controller."""
-        return described(self.brokers.ask_once(DescribeClusterRequest(), patience=PATIENCE))
+        return described(self.brokers.ask_once(DescribeClusterRequest(), response_timeout=RESPONSE_TIMEOUT))
 
     def replicas_of(self, topics: Sequence[str] = ()) -> dict[TopicPartition, PartitionReplicas]:
         """Return replicas, ISR and leader of each partition of `topics`; of all topics if `topics` is empty.
@@ -81,7 +81,7 @@ class Moves:
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(topics)])
         found: dict[TopicPartition, PartitionReplicas] = {}
         while True:
-            response = self.brokers.ask_once(request, patience=PATIENCE)
+            response = self.brokers.ask_once(request, response_timeout=RESPONSE_TIMEOUT)
             for topic in response.topics:
                 if topic.error_code:
                     raise KafkaError(error_code(topic.error_code), f"there is no topic {topic.name}")
@@ -97,7 +97,7 @@ class Moves:
     def reassignments(self) -> dict[TopicPartition, Move]:
         """Return every reassignment in progress."""
         request = ListPartitionReassignmentsRequest(topics=None)
-        response = self.brokers.ask_once(request, patience=PATIENCE)
+        response = self.brokers.ask_once(request, response_timeout=RESPONSE_TIMEOUT)
         check_code(response.error_code, response.error_message)
         return {
             TopicPartition(topic.name, each.partition_index): Move(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.brokers import Brokers
-from barnabas.client.connection_pool import PATIENCE
+from barnabas.client.connection_pool import RESPONSE_TIMEOUT
 from barnabas.client.leaders import LeaderRequests, ask_leaders
 from barnabas.kafka.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -45,7 +45,9 @@ def list_offsets(
         some = {partition: times[partition] for partition in partitions}
         return offsets_request(some, timeout_ms=round(1000 * brokers.timeout))
 
-    answers = ask_leaders(brokers, times, request_of, patience=PATIENCE, skip_failed=skip_failed)
+    answers = ask_leaders(
+        brokers, times, request_of, response_timeout=RESPONSE_TIMEOUT, skip_failed=skip_failed
+    )
     return {partition: answer.offset for partition, answer in answers.items()}
 
 

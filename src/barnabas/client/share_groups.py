@@ -29,7 +29,7 @@ from barnabas.kafka.protocol.messages.describe_share_partitions import StateBatc
 from barnabas.kafka.protocol.messages.share_group_describe import Member, ShareGroupDescribeRequest
 
 #: seconds that the leaders have for their answers
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 
 #: delivery states by their numbers in the protocol
 _STATES = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archiving", 4: "archived"}
@@ -152,7 +152,7 @@ def records_in_flight(
         ClientError: no broker answers.
     """
     wanted = list(partitions)
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     metadata = brokers.metadata(sorted({partition.topic for partition in wanted}), deadline)
     return in_flight(brokers, group, wanted, leaders_of(metadata.topics), deadline)
 

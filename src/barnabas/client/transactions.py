@@ -13,7 +13,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.brokers import Brokers, CoordinatorType, check
 from barnabas.client.connection import BrokerConnection
-from barnabas.client.connection_pool import PATIENCE
+from barnabas.client.connection_pool import RESPONSE_TIMEOUT
 from barnabas.client.errors import check_code
 from barnabas.client.leaders import ask_leaders, by_topic, leaders_of
 from barnabas.client.reach import require_broker
@@ -188,7 +188,7 @@ class Transactions:
         Raises:
             KafkaError: a partition does not exist (UNKNOWN_TOPIC_OR_PARTITION).
         """
-        results = ask_leaders(self._brokers, partitions, producers_request, patience=PATIENCE)
+        results = ask_leaders(self._brokers, partitions, producers_request, response_timeout=RESPONSE_TIMEOUT)
         return [
             _producer(partition, state)
             for partition, result in results.items()
@@ -249,7 +249,7 @@ class Transactions:
         )
         # A second marker, after a lost response, changes nothing.
         request = WriteTxnMarkersRequest(markers=[marker])
-        ask_leaders(self._brokers, [producer.partition], lambda _: request, patience=PATIENCE)
+        ask_leaders(self._brokers, [producer.partition], lambda _: request, response_timeout=RESPONSE_TIMEOUT)
 
 
 def producers_request(partitions: Sequence[TopicPartition]) -> DescribeProducersRequest:

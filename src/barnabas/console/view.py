@@ -14,7 +14,7 @@ from barnabas.base.errors import KafkaError
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client import Admin
 from barnabas.client.brokers import Brokers
-from barnabas.client.connection_pool import PATIENCE
+from barnabas.client.connection_pool import RESPONSE_TIMEOUT
 from barnabas.client.consumer_groups import offsets_of_groups
 from barnabas.client.errors import ClientError, error_text
 from barnabas.client.leaders import live_leaders
@@ -216,7 +216,7 @@ class ClusterView:
             return answered
 
     def _ask_metadata(self, request: MetadataRequest | Repeated) -> Any:
-        return self.brokers.ask_once(request, patience=PATIENCE)
+        return self.brokers.ask_once(request, response_timeout=RESPONSE_TIMEOUT)
 
     def _asked_ends(self) -> dict[TopicPartition, int]:
         return self.ends_of({place for offsets in self.committed().values() for place in offsets})

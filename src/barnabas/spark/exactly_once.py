@@ -53,7 +53,7 @@ _logger = logging.getLogger(__name__)
 _CALL_S = 10.0
 
 #: Timeout of a request to a group's coordinator, including a failover, in seconds.
-_PATIENCE_S = 300.0
+_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def _progress(options: WriteOptions, sink: str) -> SinkProgress:
 
 
 def _new_brokers(client: Settings) -> Brokers:
-    return new_brokers(client, _PATIENCE_S)
+    return new_brokers(client, _TIMEOUT_S)
 
 
 def _replay(

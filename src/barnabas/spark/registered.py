@@ -121,7 +121,7 @@ def decode_registered(
     if not isinstance(_type_of(rows, column), BinaryType):
         raise ConfigError(f"column {column} is {_type_of(rows, column).simpleString()}: payloads are binary")
     load_codec(format)
-    client = SchemaRegistry(registry, patience=STEADY)
+    client = SchemaRegistry(registry, timeouts=STEADY)
     kind = _FORMATS[format][0]
     reader = Registered(0, kind, schema) if schema is not None else latest(client, str(subject), kind)
     codec = _Codec(format, reader, message)
@@ -168,7 +168,7 @@ def encode_registered(
         RegistryError: the registry does not answer.
     """
     load_codec(format)
-    client = SchemaRegistry(registry, patience=STEADY)
+    client = SchemaRegistry(registry, timeouts=STEADY)
     kind = _FORMATS[format][0]
     if schema is None:
         known = latest(client, subject, kind)
@@ -197,7 +197,7 @@ def _decoder(codec: _Codec, registry: str, column: pa.DataType) -> PayloadDecode
     """Return the decoder for these arguments. A second call with the same arguments returns the same decoder.
 
     So tasks in this process share the writers' schemas that the decoder caches."""
-    return codec.decoder(SchemaRegistry(registry, patience=STEADY), column)
+    return codec.decoder(SchemaRegistry(registry, timeouts=STEADY), column)
 
 
 def _decoding(codec: _Codec, registry: str, made: DataType) -> Any:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import BrokerId, TopicId
 from barnabas.client.brokers import Brokers
-from barnabas.client.connection_pool import PATIENCE
+from barnabas.client.connection_pool import RESPONSE_TIMEOUT
 from barnabas.client.errors import error_code
 from barnabas.client.repeated import Repeated
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -69,7 +69,7 @@ class TopicLookup:
             self._request = Repeated(MetadataRequest(topics=named, allow_auto_topic_creation=False))
             self._topics = {}
         deadline = time.monotonic() + self._timeout_s
-        answer = self.brokers.ask_once(self._request, patience=PATIENCE, deadline=deadline)
+        answer = self.brokers.ask_once(self._request, response_timeout=RESPONSE_TIMEOUT, deadline=deadline)
         if answer is not self._decoded:
             self._decoded = answer
             topics = {

@@ -26,7 +26,7 @@ class Leaders:
         self._failures = {leader: list(errors) for leader, errors in dict(failures).items()}
         self.calls = 0
 
-    def ask_each(self, requests, patience=None, deadline=None):
+    def ask_each(self, requests, response_timeout=None, deadline=None):
         self.calls += 1
         found, failures = {}, {}
         for leader, repeated in requests.items():

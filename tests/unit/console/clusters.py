@@ -54,7 +54,7 @@ class Cluster:
     def close(self):
         pass
 
-    def ask_once(self, request, patience=None):
+    def ask_once(self, request, response_timeout=None):
         return self.ask(1, request)
 
     def ask_every(self, request):

@@ -280,17 +280,17 @@ class Controller:
         self.registration.request_new_epoch()
         self._begin_join()
 
-    async def leave(self, patience: float) -> None:
+    async def leave(self, timeout_s: float) -> None:
         """Register that this broker shuts down, and wait until other brokers lead its partitions.
 
         Do not wait for partitions that no other broker can lead. If the metadata store cannot be reached,
         return at once.
 
         Args:
-            patience: time limit in seconds. After it, this method returns without an error.
+            timeout_s: time limit. After it, this method returns without an error.
         """
         with contextlib.suppress(TimeoutError, StoreUnavailableError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout_s):
                 self._moved.clear()
                 await self.registration.update(state=BrokerState.SHUTTING_DOWN)
                 while left := leaders_to_move(await self._loader.settled(), self._broker.id):

@@ -108,8 +108,8 @@ class Registration:
         """
         if self.needs_new_epoch:
             await self._withdraw()
-        patience = _SESSIONS_WAITED_OUT * self._store.session_timeout
-        node = await claim(self._store, self._path, self._data, patience=patience)
+        timeout = _SESSIONS_WAITED_OUT * self._store.session_timeout
+        node = await claim(self._store, self._path, self._data, timeout_s=timeout)
         is_new = node.created != self._broker.epoch
         if is_new:
             self._broker = self._broker._replace(epoch=node.created, previous_epoch=self._clean_epoch)

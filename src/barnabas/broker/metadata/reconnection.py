@@ -66,7 +66,7 @@ async def persistently(store: MetadataStore, attempt: Callable[[], Awaitable[T]]
         cancel()
 
 
-async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, patience: float) -> StoreNode:
+async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, timeout_s: float) -> StoreNode:
     """Create an ephemeral node at `path`. Wait until this session owns a node there.
 
     - If this session already owns a node at `path`, write `data` to this node. This happens if the response
@@ -79,7 +79,7 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, p
         store: store of the node.
         path: path of the node.
         data: returns the data for the node; called before each attempt.
-        patience: seconds after which to give up if another session owns the node.
+        timeout_s: seconds after which to give up if another session owns the node.
 
     Returns:
         The node. `StoreNode.created` is the number of the transaction that created it.
@@ -89,7 +89,7 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, p
         StoreUnavailableError: the store is closed, or will never be reachable again.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + patience
+    deadline = loop.time() + timeout_s
     news = asyncio.Event()
     cancel_states = store.on_state(lambda _: news.set())
     cancel_watch = None
@@ -118,7 +118,7 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, p
                 raise NodeExistsError(f"{path} belongs to another session that lives")
             if not is_told:
                 is_told = True
-                log.info("%s belongs to another session: waiting up to %.1f s for it to end", path, patience)
+                log.info("%s belongs to another session: waiting up to %.1f s for it to end", path, timeout_s)
             try:
                 async with asyncio.timeout_at(deadline):
                     await news.wait()

@@ -145,13 +145,13 @@ class ClusterFolder:
                     self._lock_path.unlink()
                     self.path.rmdir()
 
-    def await_free(self, patience: float) -> None:
+    def await_free(self, timeout: float) -> None:
         """Wait until no broker uses its folder. Brokers run on for a moment after their supervisor's end.
 
         Raises:
-            ClusterFolderError: a broker still uses its folder after `patience` seconds.
+            ClusterFolderError: a broker still uses its folder after `timeout` seconds.
         """
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         for lock in (lock for each in self.log_dirs for lock in each.glob("broker-*/.lock")):
             while True:
                 try:

@@ -26,7 +26,7 @@ from barnabas.broker.storage.segment import MAX_RELATIVE_OFFSET, file_name
 from barnabas.broker.storage.transaction_index import AbortedTransaction
 from barnabas.cli.log.check import Directories, topics_of
 from barnabas.cli.log.findings import Partition, Segment
-from barnabas.cli.log.transactions import INDEX, aborted_by_index, is_index_proven, perhaps_aborted
+from barnabas.cli.log.transactions import INDEX, aborted_by_index, is_index_proven, maybe_aborted
 from barnabas.kafka.records.batch import (
     HEADER,
     HEADER_SIZE,
@@ -415,7 +415,7 @@ class Repair:
         They are:
 
         - the transactions in the segment's `.txnindex`;
-        - the transactions that may have ended in one of `holes` (see `perhaps_aborted`).
+        - the transactions that may have ended in one of `holes` (see `maybe_aborted`).
 
         A hole that is wholly below the recovery point adds no transactions if the `.txnindex` agrees with its
         checksum. The index then has all transactions that were aborted below the recovery point.
@@ -427,7 +427,7 @@ class Repair:
         for start, end in holes:
             if end <= partition.safe_end and is_index_proven(partition, segment):
                 continue
-            for transaction in perhaps_aborted(partition, segment, start, end, aborted):
+            for transaction in maybe_aborted(partition, start, end, aborted):
                 self._say(
                     f"{partition.topic_partition}: the transaction of producer {transaction.producer_id} "
                     f"that began at offset {transaction.first_offset} may have ended among what is lost, and "

@@ -98,8 +98,8 @@ def is_index_proven(partition: Partition, segment: Segment) -> bool:
     return checksums.get(segment.base_offset, NO_ENTRIES) == Checksum(len(content), crc32c(content))
 
 
-def perhaps_aborted(
-    partition: Partition, segment: Segment, start: Offset, end: Offset, known: list[AbortedTransaction]
+def maybe_aborted(
+    partition: Partition, start: Offset, end: Offset, known: list[AbortedTransaction]
 ) -> list[AbortedTransaction]:
     """Return the transactions that may have ended in the lost offsets from `start` to `end` - 1.
 

@@ -21,7 +21,7 @@ from barnabas.client.schemas.registered import Registered, SchemaError
 from barnabas.client.schemas.unfit import UnfitError
 
 #: limits of one value: seconds of processor time, bytes of memory, seconds until the answer
-_CPU_S, _MEMORY, _PATIENCE_S = 5, 512 << 20, 30.0
+_CPU_S, _MEMORY, _TIMEOUT_S = 5, 512 << 20, 30.0
 #: bytes of a payload; brokers take less in one record
 _LARGEST = 64 << 20
 #: values that are encoded at once, and how long others wait for their turn, in seconds
@@ -50,7 +50,7 @@ def encode_alone(schema: Registered, message: str, text: str, path: str) -> byte
             [sys.executable, "-P", "-m", __name__],
             input=job,
             capture_output=True,
-            timeout=_PATIENCE_S,
+            timeout=_TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:

@@ -82,17 +82,17 @@ class SchemaRegistry:
             percent-encode each character that is not a letter or digit.
         login: a cluster with security settings. The client trusts the certificate authorities of these
             settings, and logs in as their user unless the URL has a user. None: no such settings.
-        patience: time limits and number of attempts of each request; by default one attempt.
+        timeouts: time limits and number of attempts of each request; by default one attempt.
 
     Raises:
         ConfigError: the URL is malformed. The text of the error does not contain the password.
     """
 
-    def __init__(self, url: str, login: Servers | None = None, patience: RegistryTimeouts = ONCE) -> None:
+    def __init__(self, url: str, login: Servers | None = None, timeouts: RegistryTimeouts = ONCE) -> None:
         parts = _parsed(url)
         self._shown = without_userinfo(url)
         self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
-        self._patience = patience
+        self._timeouts = timeouts
         self._tls: ssl.SSLContext | None = None
         self._headers: dict[str, str] = {"Accept": _TYPE}
         self._has_login = login is not None
@@ -113,7 +113,7 @@ class SchemaRegistry:
             RegistryRefused: the registry refuses the request, or does not have the item.
             RegistryError: the registry does not answer, or fails.
         """
-        return self._ask("GET", path, None, self._patience.read_s)
+        return self._ask("GET", path, None, self._timeouts.read_s)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Send a request that makes or checks a change. Return the response's JSON.
@@ -124,7 +124,7 @@ class SchemaRegistry:
             RegistryRefused: the registry refuses the request, or does not have what `path` names.
             RegistryError: the registry does not answer, or fails.
         """
-        return self._ask(method, path, body, self._patience.change_s)
+        return self._ask(method, path, body, self._timeouts.change_s)
 
     def curl(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> list[str]:
         """Return the words of the curl command that sends the same request as `send`.
@@ -146,14 +146,14 @@ class SchemaRegistry:
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float) -> Any:
         """Send a request, and return the JSON of the response.
 
-        If the registry fails or does not answer, send the request again, after a pause. `patience` has the
+        If the registry fails or does not answer, send the request again, after a pause. `timeouts` has the
         number of attempts. `timeout` is in seconds, for each attempt.
 
         Raises:
             RegistryRefused: the registry refuses the request. It is not sent again.
             RegistryError: the registry fails or does not answer, also at the last attempt.
         """
-        left, pause = self._patience.attempts, _FIRST_PAUSE_S
+        left, pause = self._timeouts.attempts, _FIRST_PAUSE_S
         while True:
             left -= 1
             try:

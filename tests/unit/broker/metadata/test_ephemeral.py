@@ -21,7 +21,7 @@ PATIENT = 60.0
 def test_claimed_node_is_this_sessions_and_its_creation_number_is_told() -> None:
     async def scenario() -> None:
         store = MemoryStore()
-        node = await claim(store, "/a", lambda: b"x", patience=0)
+        node = await claim(store, "/a", lambda: b"x", timeout_s=0)
         assert node == await store.get("/a")
         assert (node.owner, node.data) == (store.session_id, b"x")
 
@@ -35,9 +35,9 @@ def test_node_of_this_session_is_taken_over_and_holds_what_is_claimed() -> None:
         store = MemoryStore()
         await store.create("/a", b"before", ephemeral=True)
         created = (await store.get("/a")).created
-        node = await claim(store, "/a", lambda: b"after", patience=0)
+        node = await claim(store, "/a", lambda: b"after", timeout_s=0)
         assert (node.created, node.data, node.version) == (created, b"after", 1)
-        again = await claim(store, "/a", lambda: b"after", patience=0)
+        again = await claim(store, "/a", lambda: b"after", timeout_s=0)
         assert again == node
 
     asyncio.run(scenario())
@@ -48,7 +48,7 @@ def test_node_of_another_session_is_waited_out() -> None:
         server = MemoryServer()
         store, earlier = MemoryStore(server), MemoryStore(server)
         await earlier.create("/a", ephemeral=True)
-        claiming = asyncio.create_task(claim(store, "/a", lambda: b"x", patience=PATIENT))
+        claiming = asyncio.create_task(claim(store, "/a", lambda: b"x", timeout_s=PATIENT))
         for _ in range(20):
             await asyncio.sleep(0)
         assert not claiming.done()
@@ -66,7 +66,7 @@ def test_node_of_a_session_that_lives_is_not_taken(patience: float) -> None:
         store, stranger = MemoryStore(server), MemoryStore(server)
         await stranger.create("/a", b"x", ephemeral=True)
         with pytest.raises(NodeExistsError, match="/a belongs to another session"):
-            await claim(store, "/a", lambda: b"y", patience=patience)
+            await claim(store, "/a", lambda: b"y", timeout_s=patience)
         assert (await stranger.get("/a")).data == b"x"
 
     asyncio.run(scenario())
@@ -97,7 +97,7 @@ def test_lost_answer_is_followed_by_a_look_once_the_store_is_back(losses: list[b
 
     async def scenario() -> None:
         store = LossyStore(losses)
-        node = await claim(store, "/a", lambda: b"x", patience=0)
+        node = await claim(store, "/a", lambda: b"x", timeout_s=0)
         assert (node.owner, node.data, node.version) == (store.session_id, b"x", 0)
         assert losses == []
 
@@ -110,6 +110,6 @@ def test_store_that_ends_meanwhile_ends_the_claim() -> None:
         store.session.enter(SessionState.SUSPENDED)
         await store.close()
         with pytest.raises(StoreUnavailableError):
-            await claim(store, "/a", lambda: b"x", patience=PATIENT)
+            await claim(store, "/a", lambda: b"x", timeout_s=PATIENT)
 
     asyncio.run(scenario())

@@ -65,7 +65,7 @@ def serve():
 )
 def test_a_failure_that_may_pass_is_tried_again(serve, failure):
     address, requests = serve(failure, (200, SCHEMA))
-    assert by_id(SchemaRegistry(f"http://{address}", patience=TWICE), 7).text == '"string"'
+    assert by_id(SchemaRegistry(f"http://{address}", timeouts=TWICE), 7).text == '"string"'
     assert len(requests) == 2
 
 
@@ -79,7 +79,7 @@ def test_a_person_is_told_of_the_first_failure(serve):
 def test_a_registry_that_keeps_failing_is_given_up(serve):
     address, requests = serve((500, {}), (500, {}))
     with pytest.raises(RegistryError):
-        by_id(SchemaRegistry(f"http://{address}", patience=TWICE), 7)
+        by_id(SchemaRegistry(f"http://{address}", timeouts=TWICE), 7)
     assert len(requests) == 2
 
 
@@ -89,7 +89,7 @@ def test_a_registry_that_keeps_failing_is_given_up(serve):
 def test_a_refusal_is_not_tried_again(serve, status, kind):
     address, requests = serve((status, {"message": "no"}))
     with pytest.raises(RegistryRefused, match=f"schema id 7.*HTTP {status}") as refused:
-        by_id(SchemaRegistry(f"http://{address}", patience=TWICE), 7)
+        by_id(SchemaRegistry(f"http://{address}", timeouts=TWICE), 7)
     assert (type(refused.value), refused.value.is_missing) == (kind, status == 404)
     assert len(requests) == 1
 

@@ -144,7 +144,7 @@ class MarkerQueue:
             return
         answer = self._writer.write(marker, sorted(left)) if left else {}
         if not is_awaitable(answer):
-            self._written(transactional_id, marker, answer)
+            self._written(transactional_id, answer)
             return
         future = asyncio.ensure_future(answer)
         self._under_way[future] = None
@@ -155,11 +155,11 @@ class MarkerQueue:
                 return
             if (error := future.exception()) is not None and transactional_id not in self._failures:
                 logger.error("markers of %r could not be written", transactional_id, exc_info=error)
-            self._written(transactional_id, marker, {} if error is not None else future.result())
+            self._written(transactional_id, {} if error is not None else future.result())
 
         future.add_done_callback(arrived)
 
-    def _written(self, transactional_id: str, marker: Marker, outcomes: Outcomes) -> None:
+    def _written(self, transactional_id: str, outcomes: Outcomes) -> None:
         left = self._left.get(transactional_id)
         if left is None:
             return

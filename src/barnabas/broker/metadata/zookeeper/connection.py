@@ -179,10 +179,10 @@ class ZooKeeperConnection:
         """Break the connection, so that kazoo connects again."""
         self._client.handler_of_connection.drop()
 
-    async def stop(self, patience: float) -> bool:
-        """End the session. Return True if kazoo has ended the session within `patience` seconds.
+    async def stop(self, timeout_s: float) -> bool:
+        """End the session. Return True if kazoo has ended the session within `timeout_s` seconds.
 
-        If not, break the connection, wait for `patience` seconds more, and return False. kazoo's thread may
+        If not, break the connection, wait for `timeout_s` seconds more, and return False. kazoo's thread may
         then still run, for example in an attempt to connect.
         """
         if self._looking is not None:
@@ -196,10 +196,10 @@ class ZooKeeperConnection:
             self.post(_resolve, stopped)
 
         threading.Thread(target=stop, name="barnabas-zookeeper-stop", daemon=True).start()
-        if (await asyncio.wait({stopped}, timeout=patience))[0]:
+        if (await asyncio.wait({stopped}, timeout=timeout_s))[0]:
             return True
         self.drop()
-        await asyncio.wait({stopped}, timeout=patience)
+        await asyncio.wait({stopped}, timeout=timeout_s)
         return False
 
     def post(self, function: Callable[..., None], *args: Any) -> None:

@@ -15,7 +15,6 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.patience import WaitLimit
 from barnabas.broker.metadata.session import CERTAIN_PART, FINAL, StoreSession, Watches
 from barnabas.broker.metadata.store import (
     BadVersionError,
@@ -39,6 +38,7 @@ from barnabas.broker.metadata.store import (
 )
 from barnabas.broker.metadata.store import Create as CreateNode
 from barnabas.broker.metadata.tree import ROOT, check_path, parent_of
+from barnabas.broker.metadata.wait_limit import WaitLimit
 from barnabas.broker.metadata.zookeeper.address import ZooKeeperAddress
 from barnabas.broker.metadata.zookeeper.connection import Link, Pending, ZooKeeperConnection
 from barnabas.broker.metadata.zookeeper.requests import (

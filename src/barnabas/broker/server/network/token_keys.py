@@ -85,14 +85,14 @@ class TokenKeys:
         config = self._config
         first = config.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms / 1000
         most = config.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms / 1000
-        patience = config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000
+        interval = config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000
         backoff = 0.0
         while True:
             if backoff:
                 await asyncio.sleep(backoff)
             else:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wanted.wait(), patience)
+                    await asyncio.wait_for(self._wanted.wait(), interval)
             self._wanted.clear()
             try:
                 self.keys = await self._threads.run(_read, self._url)
@@ -106,7 +106,7 @@ class TokenKeys:
                 backoff = min(backoff * 2 or first, most)
             else:
                 backoff = 0.0
-                await asyncio.sleep(min(_EAGER_SECONDS, patience))
+                await asyncio.sleep(min(_EAGER_SECONDS, interval))
 
 
 async def open_tokens(

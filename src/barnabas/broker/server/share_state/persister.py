@@ -36,7 +36,7 @@ T = TypeVar("T")
 #: the purpose of the channels to other brokers
 _PURPOSE = "share state"
 #: time limit of the retries of an operation, in seconds
-PATIENCE = 30.0
+RETRY_TIMEOUT = 30.0
 #: the longest pause between two attempts, in milliseconds: a failover takes about a second
 _LONGEST_PAUSE_MS = 1000
 #: in seconds, how long a coordinator may take longer to answer than it waits for its followers
@@ -104,7 +104,7 @@ class CoordinatorPersister:
 
     In one turn of the event loop, the persister combines all operations of the same kind on one group into
     one request to a broker. Operations on one share partition run one after another, in the order of the
-    calls. After a temporary error, the persister retries an operation for `PATIENCE` seconds.
+    calls. After a temporary error, the persister retries an operation for `RETRY_TIMEOUT` seconds.
 
     Args:
         view: settings of this broker, and its image (copy) of the cluster's metadata.
@@ -237,10 +237,10 @@ class CoordinatorPersister:
 
         Raises:
             KafkaError: the coordinator rejects the operation, or a temporary error is left after about
-                `PATIENCE` seconds.
+                `RETRY_TIMEOUT` seconds.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE
+        deadline = loop.time() + RETRY_TIMEOUT
         failures = 0
         while True:
             try:
@@ -326,8 +326,8 @@ class CoordinatorPersister:
                 key.topic_id, api.topic(topic_id=key.topic_id, partitions=[])
             ).partitions.append(data)
         request = api.request(group_id=group, topics=list(topics.values()))
-        patience = self._view.config.share_coordinator_write_timeout_ms / 1000 + _GRACE
-        answer = self._peers.channel(coordinator, _PURPOSE).submit(request, timeout_s=patience)
+        timeout = self._view.config.share_coordinator_write_timeout_ms / 1000 + _GRACE
+        answer = self._peers.channel(coordinator, _PURPOSE).submit(request, timeout_s=timeout)
         answer.add_done_callback(partial(self._answered, coordinator, batch))
 
     def _answered(self, coordinator: BrokerId, batch: _Batch, answer: asyncio.Future[Any]) -> None:

@@ -192,9 +192,9 @@ async def _announce_stop(stages: Stages) -> None:
     """
     stages.foundation.health.state = SHUTTING_DOWN
     config = stages.foundation.view.config
-    patience = config.controlled_shutdown_max_retries * config.controlled_shutdown_retry_backoff_ms / 1000
+    timeout = config.controlled_shutdown_max_retries * config.controlled_shutdown_retry_backoff_ms / 1000
     await stages.membership.controller.leave(
-        patience if config.controlled_shutdown_enable else _ANNOUNCING_SECONDS
+        timeout if config.controlled_shutdown_enable else _ANNOUNCING_SECONDS
     )
 
 

@@ -96,10 +96,10 @@ class MarkerSender:
             coordinator_epoch=marker.coordinator_epoch,
             transaction_version=marker.transaction_version,
         )
-        patience = self._view.config.request_timeout_ms / 1000 + _GRACE
+        timeout = self._view.config.request_timeout_ms / 1000 + _GRACE
         try:
             response: WriteTxnMarkersResponse = await self._peers.channel(leader, "markers").send(
-                WriteTxnMarkersRequest(markers=[wanted]), timeout_s=patience
+                WriteTxnMarkersRequest(markers=[wanted]), timeout_s=timeout
             )
         except ChannelError:
             return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)

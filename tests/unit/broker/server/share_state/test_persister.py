@@ -20,7 +20,7 @@ from barnabas.broker.coordinator import ShareCoordinator, SharePartitionKey, Sha
 from barnabas.broker.interbroker import DisconnectedError, UnsupportedVersionError
 from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.broker.server.handlers import load
-from barnabas.broker.server.share_state.persister import PATIENCE, CoordinatorPersister
+from barnabas.broker.server.share_state.persister import RETRY_TIMEOUT, CoordinatorPersister
 from barnabas.kafka.protocol import codec
 
 TOPIC_ID = bytes(range(16))
@@ -86,7 +86,7 @@ class Cluster:
         self.forgotten.append((broker, purpose))
 
     def submit(self, request: Any, *, timeout_s: float) -> asyncio.Future[Any]:
-        assert timeout_s < PATIENCE
+        assert timeout_s < RETRY_TIMEOUT
         return asyncio.ensure_future(self._answer(request))
 
     async def _answer(self, request: Any) -> Any:
@@ -217,7 +217,7 @@ def test_the_retries_end(play):
         with pytest.raises(KafkaError) as refused:
             await cluster.persister.read(KEY, 0)
         assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert PATIENCE - 2 <= cluster.view.clock.monotonic() - began <= PATIENCE
+        assert RETRY_TIMEOUT - 2 <= cluster.view.clock.monotonic() - began <= RETRY_TIMEOUT
 
     play(scenario, NOBODY)
 

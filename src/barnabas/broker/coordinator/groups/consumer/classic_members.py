@@ -78,7 +78,7 @@ class ClassicMembers:
         # The replaced static member may have been the last one of the consumer protocol.
         replaces = holder is not None and holder.classic is None
         classic: ClassicGroup | None = None
-        if replaces and may_downgrade(draft.group, members, self._membership.view.config):
+        if replaces and may_downgrade(members, self._membership.view.config):
             if not changed:
                 self._assigner.reconcile(draft, member_id, owned, subscription_changed=False)
             member = draft.group.members[member_id]

@@ -55,7 +55,7 @@ def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupD
     return draft
 
 
-def may_downgrade(group: ConsumerGroup, staying: list[ConsumerMember], config: BrokerConfig) -> bool:
+def may_downgrade(staying: list[ConsumerMember], config: BrokerConfig) -> bool:
     """Whether the group becomes a classic group if only the members `staying` remain.
 
     All of them must use the classic protocol, `group.consumer.migration.policy` must allow it, and there must

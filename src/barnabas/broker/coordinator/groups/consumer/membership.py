@@ -253,7 +253,7 @@ class ConsumerMembership:
         staying = _classic_without(group, leavers)
         draft = GroupDraft(group)
         classic: ClassicGroup | None = None
-        if may_downgrade(group, staying, self.view.config):
+        if may_downgrade(staying, self.view.config):
             classic = self.downgrade(draft, staying)
         else:
             self._remove_members(draft, leavers)

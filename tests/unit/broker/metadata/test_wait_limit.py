@@ -9,8 +9,8 @@ import pytest
 from simulation.ensemble import EnsembleConditions, SimulatedEnsemble
 from simulation.virtual_time import VirtualProcess, run_virtual
 
-from barnabas.broker.metadata.patience import WaitLimit
 from barnabas.broker.metadata.store import StoreUnavailableError
+from barnabas.broker.metadata.wait_limit import WaitLimit
 
 
 @pytest.mark.parametrize(("comes_after", "is_there"), [(2.9, True), (3.2, False)])
