@@ -14,11 +14,14 @@ The walk leaves out what each broker does in its own way:
 - If the votes for the protocol are equal, Kafka chooses a protocol in no order.
 - Kafka never answers a request that the same member repeats, or a SyncGroup whose member leaves.
 - If a member leaves that has only got a member id, Kafka rebalances a stable group.
+- If a static member is replaced before it has synced, Kafka waits for the sync of the earlier one, and then
+  rebalances.
 - Kafka has an internal error if a static member joins with the id of a member that has not joined yet.
 - Kafka keeps the client id and the host of a static member that another one replaces.
 - If Kafka rejects the first JoinGroup or the first commit of a group, it can create the group.
 - If a member of a former group joins an empty consumer group, Kafka forgets the group until it starts again.
-- Kafka cannot convert a group before its first generation is complete.
+- Kafka cannot convert a group before its first generation is complete, or if a member does not support the
+  protocol of the last generation.
 - If a member of the classic protocol replaces the last member of the consumer protocol, Kafka can answer a
   generation that it rejects later. If the subscription changes, the next generation has another number.
 - If a member without topics joins a consumer group, Kafka takes the partitions from all others.
@@ -70,6 +73,7 @@ from barnabas.kafka.protocol.schema import Request
 SESSION_MS = 6000
 #: members of the consumer protocol, and their instance ids
 MODERN = {"x": None, "y": "i"}
+_IS_GONE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.FENCED_INSTANCE_ID)
 
 
 class ClassicWalk(ClassicMembers):
@@ -224,7 +228,7 @@ class ClassicWalk(ClassicMembers):
         if answer.error_code:
             if epoch != -1 and answer.error_code != ErrorCode.UNRELEASED_INSTANCE_ID:
                 self.epochs[name] = 0
-            if answer.error_code != ErrorCode.FENCED_MEMBER_EPOCH:
+            if answer.error_code in _IS_GONE:
                 self.topics.pop(name, None)
             return
         if epoch == -1:

@@ -31,7 +31,7 @@ Owned: TypeAlias = dict[str, list[int]]
 TOPICS = {"t": 4, "u": 2}
 #: the clients, and the instance ids that they have
 CLIENTS = {"a": None, "b": None, "c": None, "d": "i", "e": "i", "f": "j"}
-#: all in one order of preference, so that no vote for the protocol is a draw
+#: all in one order of preference, so that no vote for the protocol is a draw; the first three have "range"
 PROTOCOLS = (("range",), ("range", "rr"), ("range", "rr", "sticky"), ("rr", "sticky"), ("rr",))
 NO_IDS: Ids = ("", "")
 STRANGER: Ids = ("nobody", "nobody")
@@ -325,7 +325,7 @@ class ClassicMembers:
                 return
             self.late.drop(client.name)  # Kafka does not answer the first one
         if rng.random() < 0.25:
-            client.protocols = rng.choice(PROTOCOLS)
+            client.protocols = rng.choice(PROTOCOLS[:3] if self.converts else PROTOCOLS)
         if rng.random() < 0.2:
             client.topics = rng.choice((("t",), ("t",), ("t", "u"), ("u",), ("u",) if self.converts else ()))
         ids, instance = client.ids, client.instance
@@ -333,8 +333,8 @@ class ClassicMembers:
         if dice < 0.04:
             ids = STRANGER
         elif dice < 0.07 and instance:
-            ids = self.any_client().ids
-            ids = STRANGER if ids in self.pending else ids
+            other = self.any_client()
+            ids = STRANGER if other.ids in self.pending or other.instance == instance else other.ids
         elif dice < 0.15 and instance:
             ids = NO_IDS
         if instance and ids != NO_IDS and rng.random() < 0.03:
@@ -348,6 +348,8 @@ class ClassicMembers:
         if ids == NO_IDS and instance is None and (self.is_member(client) or self.is_consumer):
             return
         if ids != NO_IDS and self.is_empty_consumer:
+            return
+        if ids == NO_IDS and self.state == "Stable" and self._end is not None:
             return
         session, kind, protocols = rng.choice(self.sessions), "consumer", client.protocols
         if rng.random() < 0.02:
