@@ -23,6 +23,9 @@ from barnabas.cli.app import app
 from barnabas.client import Admin
 from barnabas.testing import BarnabasBroker
 
+#: a session timeout that is over soon, and is longer than a busy machine stands still
+SESSION_MS = 8000
+
 
 def broker_on(
     address: ZooKeeperAddress, data: Path, mode: str = "thread", timeout_ms: int = 30_000
@@ -113,7 +116,7 @@ def test_broker_whose_session_has_ended_registers_again_and_nothing_is_lost(
     address = new_chroot(own_zookeeper.address)
     with Cut(own_zookeeper.port) as cut:
         through = ZooKeeperAddress((cut.address,), address.chroot)
-        with broker_on(through, tmp_path, timeout_ms=1000) as broker:
+        with broker_on(through, tmp_path, timeout_ms=SESSION_MS) as broker:
             broker.create_topic("t")
             broker.produce("t", "before")
             before = look(address, lambda store: store.get(znodes.broker(1)))
@@ -253,7 +256,7 @@ def test_killed_broker_waits_for_the_end_of_its_earlier_session_and_starts(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     address = new_chroot(zookeeper.address)
-    with broker_on(address, tmp_path, mode="process", timeout_ms=2000) as broker:
+    with broker_on(address, tmp_path, mode="process", timeout_ms=SESSION_MS) as broker:
         broker.create_topic("t")
         broker.produce("t", "before")
         before = look(address, lambda store: store.get(znodes.broker(1)))
@@ -268,11 +271,11 @@ def test_killed_broker_waits_for_the_end_of_its_earlier_session_and_starts(
 def test_second_broker_of_one_id_is_refused(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     address = new_chroot(zookeeper.address)
     with (
-        broker_on(address, tmp_path / "first", timeout_ms=3000) as first,
+        broker_on(address, tmp_path / "first", timeout_ms=SESSION_MS) as first,
         pytest.raises(Exception, match=r"/brokers/ids/1 belongs to another session"),
     ):
         first.create_topic("t")
-        broker_on(address, tmp_path / "second", timeout_ms=3000).start()
+        broker_on(address, tmp_path / "second", timeout_ms=SESSION_MS).start()
 
 
 def test_a_broker_joins_a_cluster_that_another_one_has_begun(
