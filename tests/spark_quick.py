@@ -2,8 +2,9 @@
 
 They select the first compiler and the simplest garbage collector. They do not verify classes, and they avoid
 full collections at each load of classes. Spark compiles no stage and no expression, because a test has few
-rows. Tests with the fixture `compiled` are the exception. `tests/spark_archive.py` writes an archive of
-Spark's classes. A JVM takes them from the archive if it is there.
+rows. Tests with the fixture `compiled` are the exception. A stream that has no new records looks for some ten
+times a second, where Spark does it a hundred times. `tests/spark_archive.py` writes an archive of Spark's
+classes. A JVM takes them from the archive if it is there.
 
 An environment variable gives the options to every JVM that a test or its child starts. The options that
 Barnabas or a test chooses come later, and override them.
@@ -31,6 +32,7 @@ _OPTIONS = (
     "-Dspark.sql.codegen.wholeStage=false",
     "-Dspark.ui.enabled=false",
     "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
+    "-Dspark.sql.streaming.pollingDelay=100ms",
 )
 
 

@@ -243,7 +243,7 @@ def settle(bank: Bank) -> None:
             if bank.opener.keep_up() and are_open(bank) and bank.teller.keep_up() and is_settled(bank):
                 return
         assert time.monotonic() < end, "not settled in time"
-        time.sleep(0.5)
+        time.sleep(1.5)  # a look reads three topics to their ends
 
 
 def stop_cleanly(bank: Bank) -> None:
