@@ -72,8 +72,11 @@ class MetadataLoader:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the session is certainly alive, and all nodes were read after the last reconnection."""
-        return self._read == self._wanted and self._store.is_certain
+        """Whether the session is certainly alive, and all nodes were read after the last reconnection.
+
+        While a node is damaged, the result is False: its last known value may not be the last one.
+        """
+        return self._read == self._wanted and not self._damaged and self._store.is_certain
 
     def subscribe(self, listener: ImageListener) -> Cancel:
         """Call `listener` with every change, until the returned function is called.
@@ -184,7 +187,7 @@ class MetadataLoader:
                 changed |= dict.fromkeys(await all_paths(self._store, self._image))
             builder = ImageBuilder(self._store, self._image)
             delta = await builder.apply(changed.keys())
-            self._note_damage(changed.keys(), builder.damaged)
+            self._note_damage(self._damaged.keys() if is_whole else changed.keys(), builder.damaged)
         except BaseException:
             self._changed = changed | self._changed
             raise

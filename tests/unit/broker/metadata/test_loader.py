@@ -529,8 +529,10 @@ def test_damaged_node_keeps_its_last_known_value_and_does_not_delay_other_change
         assert [state.is_damaged for state in during.topics["t"].partitions] == [False, is_damaged]
         assert [s._replace(is_damaged=False) for s in during.topics["t"].partitions] == [STATE, STATE]
         assert caplog.text.count(f"the data of {path} is damaged") == 1
+        assert not loader.is_certain, "another broker may have seen a later value"
         await store.set(path, good)
         after = await loader.settled()
+        assert loader.is_certain
         assert not any(state.is_damaged for state in after.topics["t"].partitions)
 
     play(scenario, NODES)
@@ -556,6 +558,25 @@ def test_node_with_a_name_that_cannot_be_is_ignored_and_logged(
 
     play(scenario, NODES)
     assert path in caplog.text
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_damage_of_a_deleted_topic_is_forgotten(is_away: bool) -> None:
+    async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
+        assert isinstance(store, MemoryStore)
+        other = MemoryStore(store._server)
+        await store.set(znodes.partition_state("t", 1), b"{")
+        await loader.settled()
+        assert not loader.is_certain
+        if is_away:
+            store.expire()
+        await other.multi(topic_removal("t", 2))
+        if is_away:
+            store.begin_again()
+        assert "t" not in (await loader.settled()).topics
+        assert loader.is_certain
+
+    play(scenario, NODES)
 
 
 def test_topic_that_is_created_with_a_damaged_node_appears_when_it_is_mended() -> None:
