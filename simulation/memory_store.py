@@ -38,7 +38,8 @@ class MemoryServer:
 
     def apply(self, operations: Sequence[Operation], session: int) -> list[int]:
         versions, changes = self.tree.apply(operations, session)
-        for store in list(self._stores.values()):
+        watched = [store for store in self._stores.values() if not store.watches.is_empty]
+        for store in watched:
             for change in changes:
                 store.watches.report(change.event, change.path)
         return versions

@@ -20,7 +20,7 @@ from barnabas.broker.controller.partition_changes import (
 from barnabas.broker.controller.replica_logs import Ask, LogEnd, log_ends, longest_log
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata.configs import ConfigResolver
-from barnabas.broker.metadata.image import ClusterImage, PartitionState
+from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import StoreError
 
@@ -67,6 +67,9 @@ class UncleanElections:
         self._electing: asyncio.Task[None] | None = None
         #: awaited brokers and their numbers of partitions, as logged last
         self._reported: dict[tuple[BrokerId, ...], int] = {}
+        #: topics of an image, and their partitions without a leader
+        self._found_leaderless: tuple[Mapping[str, TopicImage], list[tuple[TopicPartition, PartitionState]]]
+        self._found_leaderless = {}, []
 
     def begin(self) -> None:
         """Start a background task that elects leaders for partitions without one, where that is possible now.
@@ -150,14 +153,8 @@ class UncleanElections:
         """
         electable = eligibility_of(image).in_sync
         incomplete = incomplete_replicas(image)
-        leaderless = sorted(
-            (TopicPartition(name, number), state)
-            for name, topic in image.topics.items()
-            for number, state in enumerate(topic.partitions)
-            if state.leader == NO_BROKER
-        )
         wanted = {}
-        for partition, state in leaderless:
+        for partition, state in self._leaderless(image):
             allowed = self._is_unclean(image, partition)
             complete = electable - incomplete.get(partition, frozenset())
             brokers = candidates(state, complete, is_unclean_allowed=allowed)
@@ -173,12 +170,10 @@ class UncleanElections:
         electable = eligibility_of(image).in_sync
         incomplete = incomplete_replicas(image)
         waiting: dict[tuple[BrokerId, ...], list[TopicPartition]] = {}
-        for name, topic in sorted(image.topics.items()):
-            for number, state in enumerate(topic.partitions):
-                partition = TopicPartition(name, number)
-                if state.leader == NO_BROKER and not self._is_unclean(image, partition):
-                    complete = electable - incomplete.get(partition, frozenset())
-                    waiting.setdefault(awaited_replicas(state, complete), []).append(partition)
+        for partition, state in self._leaderless(image):
+            if not self._is_unclean(image, partition):
+                complete = electable - incomplete.get(partition, frozenset())
+                waiting.setdefault(awaited_replicas(state, complete), []).append(partition)
         waiting.pop((), None)
         before, self._reported = self._reported, {brokers: len(each) for brokers, each in waiting.items()}
         for brokers, partitions in waiting.items():
@@ -192,6 +187,19 @@ class UncleanElections:
                     ", ".join(map(str, partitions[:_NAMED])),
                     ", ..." if len(partitions) > _NAMED else "",
                 )
+
+    def _leaderless(self, image: ClusterImage) -> list[tuple[TopicPartition, PartitionState]]:
+        """Return the partitions without a leader, sorted. Search only if a topic has changed."""
+        topics, found = self._found_leaderless
+        if topics is not image.topics:
+            found = sorted(
+                (TopicPartition(name, number), state)
+                for name, topic in image.topics.items()
+                for number, state in enumerate(topic.partitions)
+                if state.leader == NO_BROKER
+            )
+            self._found_leaderless = image.topics, found
+        return found
 
     def _min_isr(self, image: ClusterImage, partition: TopicPartition) -> int:
         return self._configs.topic_config(image, partition.topic).min_insync_replicas

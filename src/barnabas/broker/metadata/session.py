@@ -62,6 +62,10 @@ class Watches:
     def __init__(self) -> None:
         self._watchers: dict[str, list[Watcher]] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._watchers
+
     def add(self, path: str, watcher: Watcher) -> Cancel:
         """Call `watcher` for each change at or below `path`, until the returned function is called."""
         self._watchers.setdefault(path, []).append(watcher)
