@@ -171,8 +171,12 @@ class ClassicMembers:
         """Whether both brokers have answered the same requests, and the others have to wait."""
         if any(late.is_answered != late.is_answered_by_both for late in self.late.waiting):
             return False
-        mine, theirs = self._views()
-        if mine.group_state != theirs.group_state or len(mine.members) != len(theirs.members):
+        mine, theirs = views = self._views()
+        named = [
+            [wire.name_of(member.member_id) for member in _in_order(wire, view.members)]
+            for wire, view in zip(self.pair.wires, views, strict=True)
+        ]
+        if mine.group_state != theirs.group_state or named[0] != named[1]:
             return False
         present = {member.client_id for member in mine.members}
         waiting = [late for late in self.late.waiting if not late.is_answered]
