@@ -31,6 +31,7 @@ from barnabas.base.errors import ErrorCode
 from barnabas.kafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.kafka.protocol.messages.describe_acls import DescribeAclsRequest
 from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.kafka.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -210,6 +211,19 @@ def test_a_topic_that_one_may_not_describe_is_answered_the_same_whether_it_exist
     assert [t.name for t in alice(DescribeTopicPartitionsRequest(response_partition_limit=10)).topics] == [
         "mine"
     ]
+
+
+def test_the_name_of_a_topic_by_id_is_told_to_who_may_describe_but_not_delete_it(alice, allow):
+    allow("topic", "mine", "describe")
+    (mine,) = alice(MetadataRequest(topics=[MetadataRequestTopic(name="mine")])).topics
+
+    def deleted() -> Any:
+        (result,) = alice(DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=mine.topic_id)])).responses
+        return result.name, result.error_code
+
+    assert deleted() == ("mine", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    allow("topic", "mine", "describe", deny=True)
+    assert deleted() == (None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def test_a_missing_topic_is_made_for_who_may_create_it(alice, allow):

@@ -94,7 +94,8 @@ def _find(image: ClusterImage, wanted: DeleteTopicState, access: Access, times: 
     """Return the topic to delete, which the request names `times` times in the same way.
 
     If `wanted` has a name, the error does not tell a client whether the topic exists, unless the client may
-    describe the topic.
+    describe the topic. If `wanted` has the id of a topic that the client may only describe, the function adds
+    the name of the topic to `wanted`.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID, there is no such topic;
@@ -117,6 +118,8 @@ def _find(image: ClusterImage, wanted: DeleteTopicState, access: Access, times: 
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     if not may_all and not access.on_topic(Operation.DELETE, topic.name):
+        if access.on_topic(Operation.DESCRIBE, topic.name):
+            wanted.name = topic.name
         raise refusal(ResourceType.TOPIC)
     return topic
 
