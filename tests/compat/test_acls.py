@@ -23,7 +23,7 @@ NAMES = [api.name for api in load().values() if api.name in NEEDS and api.key in
 class SecureKafka(Kafka):
     """Apache Kafka with logins by password and with ACLs."""
 
-    settings = secure_settings(USERS)
+    settings = (*secure_settings(USERS), "delegation.token.secret.key=a secret of the cluster")
 
 
 @pytest.fixture(scope="module")

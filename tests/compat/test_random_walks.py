@@ -21,6 +21,7 @@ from tests.compat.walks.pair import Pair
 from tests.compat.walks.permissions import PermissionWalk
 from tests.compat.walks.security import SecurityWalk
 from tests.compat.walks.shares import ShareWalk
+from tests.compat.walks.tokens import TokenWalk
 from tests.compat.walks.topics import TopicWalk
 from tests.compat.walks.transactions import TransactionWalk
 from tests.integration.acl_broker import AclBroker
@@ -46,8 +47,11 @@ def test_random_walk(broker, kafka, walk, seed):
 @pytest.fixture(scope="module")
 def secured(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Start Barnabas and Apache Kafka with ACLs, for the logins of an administrator and of Alice."""
-    supers = {"super.users": "User:ANONYMOUS;User:admin"}
-    with AclBroker(tmp_path_factory.mktemp("barnabas"), **supers) as broker:
+    settings = {
+        "super.users": "User:ANONYMOUS;User:admin",
+        "delegation.token.secret.key": "a secret of the cluster",
+    }
+    with AclBroker(tmp_path_factory.mktemp("barnabas"), **settings) as broker:
         broker.add("admin", "alice")
         kafka = SecureKafka(Path(tmp_path_factory.mktemp("kafka")))
         kafka.start()
@@ -67,10 +71,11 @@ def test_random_walk_of_security(secured, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_walk_of_permissions(secured, seed):
-    admin, alice = (Pair(secured, seed, "PermissionWalk", user) for user in ("admin", "alice"))
+@pytest.mark.parametrize("walk", [PermissionWalk, TokenWalk])
+def test_random_walk_of_two_users(secured, walk, seed):
+    admin, alice = (Pair(secured, seed, walk.__name__, user) for user in ("admin", "alice"))
     try:
-        PermissionWalk(admin, alice).run(STEPS)
+        walk(admin, alice).run(STEPS)
     finally:
         admin.close()
         alice.close()

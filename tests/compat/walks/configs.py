@@ -24,6 +24,7 @@ from barnabas.kafka.protocol.schema import Request
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
+MIN_ISR = "min.insync.replicas"
 Resource = tuple[int, str]
 Setting = tuple[str, str | None]
 
@@ -60,7 +61,7 @@ VALUES: dict[int, dict[str, tuple[str | None, ...]]] = {
         "log.retention.hours": ("5",),
         "log.cleanup.policy": ("compact", "delete", "shred", ""),
         "message.max.bytes": ("2000000", "-5", "many"),
-        "min.insync.replicas": ("1", "2", "0", None),
+        MIN_ISR: ("1", "2", "0", None),
         "unclean.leader.election.enable": ("true", "false", "maybe"),
         "compression.type": ("zstd", "producer", "rar"),
         "leader.replication.throttled.rate": ("1000", "-1", "x"),
@@ -250,18 +251,29 @@ class ConfigWalk:
         return {**answer, "config_resources": kept}
 
     def restore(self, pair: Pair) -> None:
-        """Remove what the walk has set for the brokers, for the walks after this one.
+        """Remove what the walk has set for brokers and client metrics, for the walks after this one.
 
         `pair` has the permission to do so.
         """
-        names = [name for name in VALUES[BROKER] if name != "min.insync.replicas"]
-        removals = [AlterableConfig(name=name, config_operation=DELETE, value=None) for name in names]
-        for name in ("", "1"):
-            more = [AlterableConfig(name="min.insync.replicas", value="1")] if not name else []
-            resource = AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=removals + more)
-            pair.each(
-                lambda wire, resource=resource: wire.ask(IncrementalAlterConfigsRequest(resources=[resource]))
+
+        def removed(kind: int, name: str, *kept: str) -> AlterConfigsResource:
+            gone = [
+                AlterableConfig(name=setting, config_operation=DELETE, value=None)
+                for setting in VALUES[kind]
+                if setting not in kept
+            ]
+            return AlterConfigsResource(resource_type=kind, resource_name=name, configs=gone)
+
+        def restore(wire: Wire) -> None:
+            cluster = removed(BROKER, "", MIN_ISR)
+            cluster.configs.append(AlterableConfig(name=MIN_ISR, value="1"))
+            # There can be at most 100 resources of client metrics.
+            metrics = [removed(CLIENT_METRICS, wire.name(name)) for name in ("m", "n")]
+            wire.ask(
+                IncrementalAlterConfigsRequest(resources=[cluster, removed(BROKER, "1", MIN_ISR), *metrics])
             )
+
+        pair.each(restore)
 
 
 def _full(wire: Wire, name: str) -> str:

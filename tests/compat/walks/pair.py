@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.compat.wire import PATIENCE_SECONDS, Wire, differences, error_codes
+from tests.compat.wire import Wire, differences, error_codes
 
 from barnabas.base.errors import ErrorCode
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.kafka.protocol.schema import Request
+
+#: how long both brokers may take until they tell the same of a change
+SETTLING_SECONDS = 30.0
 
 
 class Different(AssertionError):
@@ -68,7 +71,7 @@ class Pair:
         Raises:
             Different: the answers differ.
         """
-        deadline = time.monotonic() + (PATIENCE_SECONDS if patient else 0)
+        deadline = time.monotonic() + (SETTLING_SECONDS if patient else 0)
         while True:
             mine, theirs = (
                 self._ask(wire, make(wire, number), version) for number, wire in enumerate(self.wires)
