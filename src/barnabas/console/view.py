@@ -16,7 +16,7 @@ from barnabas.client import Admin
 from barnabas.client.brokers import Brokers
 from barnabas.client.connection_pool import RESPONSE_TIMEOUT
 from barnabas.client.consumer_groups import offsets_of_groups
-from barnabas.client.errors import ClientError, error_text
+from barnabas.client.errors import ClientError, check_code, error_text
 from barnabas.client.leaders import live_leaders
 from barnabas.client.offset_calls import LATEST, offsets_at
 from barnabas.client.repeated import Repeated
@@ -251,6 +251,11 @@ class ClusterView:
     def _log_dirs(self, topics: Collection[str]) -> dict[int, Any]:
         request = DescribeLogDirsRequest(topics=self._described(topics))
         responses, failures = self.brokers.ask_every(request)
-        return {broker: response.results for broker, response in responses.items()} | {
-            broker: error_text(error) for broker, error in failures.items()
-        }
+        found: dict[int, Any] = {broker: error_text(error) for broker, error in failures.items()}
+        for broker, response in responses.items():
+            try:
+                check_code(response.error_code)
+                found[broker] = response.results
+            except KafkaError as error:
+                found[broker] = error_text(error)
+        return found

@@ -132,7 +132,7 @@ class Cluster:
         directory = SimpleNamespace(
             log_dir="/data", error_code=0, topics=told, total_bytes=-1, usable_bytes=-1
         )
-        return SimpleNamespace(results=[directory])
+        return SimpleNamespace(error_code=0, results=[directory])
 
     def _ListPartitionReassignments(self, request):
         return SimpleNamespace(topics=[])

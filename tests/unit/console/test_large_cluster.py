@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 from tests.unit.console.clusters import PARTITIONS, SIZE, Cluster
 
+from barnabas.base.errors import ErrorCode
 from barnabas.base.types import TopicPartition
 from barnabas.client.consumer_groups import offsets_of_groups
 from barnabas.console.pages.brokers import brokers
@@ -41,6 +43,15 @@ def test_the_survey_of_a_large_cluster_asks_a_few_partitions_at_a_time(view_of):
     assert (directory["replicas"], directory["bytes"]) == (4000, 4000 * SIZE)
     first = topics(view, {"sort": "bytes", "order": "down"})["topics"][0]
     assert (first["records"], first["bytes"]) == (50, 1000)
+
+
+def test_the_page_says_why_a_broker_shows_no_log_directories(view_of, monkeypatch):
+    cluster = Cluster(topics=1)
+    refused = SimpleNamespace(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[])
+    monkeypatch.setattr(cluster, "_DescribeLogDirs", lambda request: refused)
+    shown = brokers(view_of(cluster), {})["brokers"][0]["log_dirs"]
+    assert shown["directories"] == []
+    assert shown["problem"]
 
 
 def test_a_page_of_topics_asks_for_its_own_partitions_only(view_of):
