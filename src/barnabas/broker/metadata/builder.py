@@ -269,7 +269,7 @@ class ImageBuilder:
         for name, node in await self._read(znodes.BROKER_IDS, names):
             path = f"{znodes.BROKER_IDS}/{name}"
             broker = self._decoded(path, NO_BROKER, int, name)
-            if node is None:
+            if node is None or broker == NO_BROKER:
                 brokers.pop(broker, None)
                 continue
             image = self._decoded(path, brokers.get(broker), znodes.decode_broker, broker, node)

@@ -550,9 +550,12 @@ def test_node_with_a_name_that_cannot_be_is_ignored_and_logged(
     caplog: pytest.LogCaptureFixture, path: str
 ) -> None:
     async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
-        await store.create(path, b"{}")
+        before = loader.image
+        await store.create(path, znodes.encode_broker(BROKER, 0) if "ids" in path else b"{}")
         await store.set(znodes.topic_config("t"), znodes.encode_config({"retention.ms": "5"}))
-        assert (await loader.settled()).topic_config("t") == {"retention.ms": "5"}
+        image = await loader.settled()
+        assert image.topic_config("t") == {"retention.ms": "5"}
+        assert (image.brokers, image.deleted_topics) == (before.brokers, before.deleted_topics)
         await store.delete(path)
         await loader.settled()
 
