@@ -19,4 +19,7 @@ def main() -> None:
     gc.freeze()
     gc.enable()
     prepare_streams()
-    app(prog_name="barnabas")
+    try:
+        app(prog_name="barnabas")
+    finally:
+        gc.freeze()  # at its end, Python would look for garbage among all objects
