@@ -48,7 +48,6 @@ REJECT = 3
 RENEW = 4
 
 _FINISHED = (ACKNOWLEDGED, ARCHIVED)
-_TARGETS = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED}
 _NOBODY = ""
 _LOWEST_THROTTLED = 2
 #: the most ranges for each record lock while records wait for their dead letters
@@ -501,12 +500,13 @@ class InFlight:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"offset {parts[-1][1]} has not been acquired")
         self._check_owner(member, parts)
         marked = []
+        targets = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, REJECT: self._given_up}
         for each, (_, _, kind) in self._divided(parts):
             if kind == RENEW:
                 each.until = until
                 self._note_lock(until, each.first, each.last)
                 continue
-            each.target = self._target(each, kind)
+            each.target = self._released_state(each) if kind == RELEASE else targets[kind]
             each.is_rejected = kind == REJECT and each.target == ARCHIVING
             marked.append(each)
         self._marked += marked
@@ -520,11 +520,6 @@ class InFlight:
                     ErrorCode.INVALID_RECORD_STATE,
                     f"the member has not acquired offset {max(first, each.first)}",
                 )
-
-    def _target(self, each: Range, kind: int) -> int:
-        if kind == RELEASE:
-            return self._released_state(each)
-        return self._given_up if kind == REJECT else _TARGETS[kind]
 
     def _released_state(self, each: Range) -> int:
         return self._given_up if each.deliveries >= self.limits.deliveries else AVAILABLE
@@ -859,11 +854,15 @@ class InFlight:
         each = ranges[index]
         for part in parts:
             first, last = part[0], part[1]
-            if each.last < first:
-                after = self._index_after(first, index)
-                new.append(each)
-                new += ranges[index + 1 : after]
-                index, each = after, ranges[after]
+            near = index + _NEAR
+            while each.last < first:
+                if index < near:
+                    new.append(each)
+                    index += 1
+                else:
+                    index, after = self._index_of(first, index), index
+                    new += ranges[after:index]
+                each = ranges[index]
             if each.first < first:
                 new.append(each.cut_head(first))
             while each.last < last:
@@ -889,17 +888,22 @@ class InFlight:
     def _change(self, each: Range, state: int) -> None:
         """Set the state of a range. Remove its member, its lock and its unstored acknowledgement."""
         size = each.last - each.first + 1
-        self._counts[each.state] -= size
+        counts = self._counts
+        counts[each.state] -= size
+        counts[state] += size
         each.state = state
-        if state == ARCHIVING:
-            self._archiving_spans.append((each.first, each.last))
-        self._count(each, size)
         each.member = _NOBODY
         each.until = 0.0
         each.target = None
-        each.is_rejected = each.is_rejected and state == ARCHIVING
-        if state == AVAILABLE and each.first < self._hint:
-            self._hint = each.first
+        if state == ARCHIVING:
+            self._archiving_spans.append((each.first, each.last))
+            return
+        each.is_rejected = False
+        if state == AVAILABLE:
+            if each.first < self._hint:
+                self._hint = each.first
+        elif state == ARCHIVED and each.is_gap:
+            self._gaps += size
 
     def _count(self, each: Range, size: int) -> None:
         """Add `size`, which can be negative, to the number of records in the state of `each`."""
