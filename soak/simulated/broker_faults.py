@@ -110,12 +110,12 @@ class BrokerFaults:
         """Kill or pause a leader when a dead letter is in the log, and its record is not archived yet: the
         leader of the record's partition, or of the dead-letter queue.
         """
-        involved = await self._await_letter()
+        involved = await self.await_letter()
         if involved:
             fault = random.choice([self._kill_one, self._pause_one])
             await self._with_one(random, fault, among=lambda broker: broker.id in involved)
 
-    async def _await_letter(self) -> set[int]:
+    async def await_letter(self) -> set[int]:
         """Wait until a dead letter is in a log. Return the ids of the brokers that lead the partitions."""
         before = self._cluster.letters()
         for _ in range(round(_LETTER_PATIENCE / _LETTER_PAUSE)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
+from itertools import combinations
 from random import Random
 from typing import Any, TypeAlias
 
@@ -61,6 +62,7 @@ class Nemesis:
                 kinds["stranded"] = (2.0, [partial(self._strand, ensemble)])
             if any(slot.share_group for slot in self._cast.slots.values()):
                 kinds["stranded leader"] = (1.0, [partial(self._strand_leader, ensemble)])
+                kinds["dead letters"] = (2.0, [self._reset_at_letter])
         for name, (gap, of_kind) in kinds.items():
             self._tasks.append(
                 loop.create_task(self._bring(self._stage.random(f"faults {name}"), gap, of_kind))
@@ -249,6 +251,12 @@ class Nemesis:
                 self._stage.network.heal(*pair, one_way=True)
             ensemble.heal(former)
             slow.is_slow = False
+
+    async def _reset_at_letter(self, random: Random) -> None:
+        """Reset connections between brokers when a dead letter is in the log, without an answer yet."""
+        involved = await self._of_brokers.await_letter()
+        for one, other in combinations(sorted(involved), 2):
+            self._stage.network.reset(host_of(one), host_of(other))
 
     async def _zombie(self, random: Random) -> None:
         """Pause a client, start another one in its slot, and let the first one continue."""
