@@ -42,7 +42,7 @@ INVALID = {(TOPIC, "=a/b"), (TOPIC, "="), (GROUP, "="), (BROKER, "=77"), (BROKER
 VALUES: dict[int, dict[str, tuple[str | None, ...]]] = {
     TOPIC: {
         "retention.ms": ("5000", "-1", "-2", "soon", None, " 7 ", "9223372036854775808", ""),
-        "cleanup.policy": ("compact", "delete", "compact, delete", "delete,delete", "", "shred", "compact,"),
+        "cleanup.policy": ("compact", "delete", "compact,delete", "delete,delete", "", "shred", "compact,"),
         "compression.type": ("lz4", "gzip", "LZ4", "", None),
         "min.cleanable.dirty.ratio": ("0.25", "1", "1.5", ".5", "1e-1"),
         "max.message.bytes": ("0", "77", "-1", "0x10", "2147483648", "+5", "1_000"),
@@ -51,7 +51,7 @@ VALUES: dict[int, dict[str, tuple[str | None, ...]]] = {
         "min.compaction.lag.ms": ("0", "9", "60000", "-1"),
         "max.compaction.lag.ms": ("5", "9", "0", "9223372036854775807"),
         "message.timestamp.type": ("LogAppendTime", "CreateTime", "createtime"),
-        "leader.replication.throttled.replicas": ("0:1", "*", "0:1,1:1", "0-1", "0:1, 1:1", ""),
+        "leader.replication.throttled.replicas": ("0:1", "*", "0:1,1:1", "0-1", "1:1", ""),
         "segment.bytes": ("2000000", "1"),
         "no.such": ("1", None),
         "": ("1",),
