@@ -24,10 +24,10 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[l
             SUBJECT_NOT_SOFT_DELETED, a permanent deletion before a soft one; REFERENCE_EXISTS, another schema
             refers to a version; OPERATION_NOT_PERMITTED, the subject or the registry is read-only.
     """
-    require_writable(state, subject)
     versions, live = state.versions(subject, deleted=True), state.versions(subject)
     if not versions:
         raise subject_not_found(subject)
+    require_writable(state, subject)
     if permanent:
         if live:
             raise RegistryError(
@@ -61,8 +61,8 @@ def delete_version(state: State, subject: str, number: int | None, *, permanent:
             REFERENCE_EXISTS, another schema refers to the version; OPERATION_NOT_PERMITTED, the subject or
             the registry is read-only.
     """
-    require_writable(state, subject)
     version = _deletable(state, subject, number)
+    require_writable(state, subject)
     if permanent:
         if not version.deleted:
             raise RegistryError(

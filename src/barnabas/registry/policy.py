@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas.base.types import JsonObject
 from barnabas.registry.decision import Decision
-from barnabas.registry.errors import Code, RegistryError, not_permitted
+from barnabas.registry.errors import Code, RegistryError, not_permitted, subject_not_found
 from barnabas.registry.levels import Level, Mode
 from barnabas.registry.records import Key, Record
 from barnabas.registry.state import State
@@ -58,7 +58,7 @@ def require_writable(state: State, subject: str | None) -> Mode:
 def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> Decision[JsonObject]:
     """Decide to change the settings in `body`, for a subject, or for the whole registry if `subject` is None.
 
-    The response has the changed settings.
+    The response has all settings that apply then, with the level as ``compatibility``.
 
     Raises:
         RegistryError: 422, `body` has an unknown setting or a wrong type; INVALID_COMPATIBILITY_LEVEL, the
@@ -82,11 +82,9 @@ def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> De
             Code.INVALID_COMPATIBILITY_LEVEL, f"Invalid compatibility level: {_choices(Level)}"
         )
     require_writable(state, subject)
-    answer = {"compatibility": level and config["compatibilityLevel"], "normalize": normalize}
-    return Decision(
-        [Record(Key("CONFIG", subject), config)],
-        {name: value for name, value in answer.items() if value is not None},
-    )
+    answer = {**config_of(state, subject), **config}
+    answer["compatibility"] = answer.pop("compatibilityLevel")
+    return Decision([Record(Key("CONFIG", subject), config)], answer)
 
 
 def delete_config(state: State, subject: str | None) -> Decision[JsonObject]:
@@ -96,11 +94,11 @@ def delete_config(state: State, subject: str | None) -> Decision[JsonObject]:
     settings of its own, the response has the defaults, and the decision has no records.
 
     Raises:
-        RegistryError: COMPATIBILITY_NOT_CONFIGURED, the subject has no settings of its own;
-            OPERATION_NOT_PERMITTED, the subject or the registry is read-only.
+        RegistryError: SUBJECT_NOT_FOUND, the subject has no settings of its own; OPERATION_NOT_PERMITTED, the
+            subject or the registry is read-only.
     """
     if subject is not None and subject not in state.configs:
-        raise config_missing(subject)
+        raise subject_not_found(subject)
     require_writable(state, subject)
     before = config_of(state, subject) if subject is None else state.configs[subject]
     records = [Record(Key("CONFIG", subject), None)] if subject in state.configs else []
@@ -133,11 +131,11 @@ def delete_mode(state: State, subject: str | None) -> Decision[JsonObject]:
     """Decide to delete the mode of a subject. If `subject` is None, delete the mode of the whole registry.
 
     The response has the mode from before the deletion. If `subject` is None and the registry has no mode, the
-    response has READWRITE, and the decision has no records. Raises RegistryError MODE_NOT_CONFIGURED if the
+    response has READWRITE, and the decision has no records. Raises RegistryError SUBJECT_NOT_FOUND if the
     subject has no mode of its own.
     """
     if subject is not None and subject not in state.modes:
-        raise mode_missing(subject)
+        raise subject_not_found(subject)
     before = state.modes.get(subject, Mode.READWRITE)
     records = [Record(Key("MODE", subject), None)] if subject in state.modes else []
     return Decision(records, {"mode": str(before)})

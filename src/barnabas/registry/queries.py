@@ -151,13 +151,12 @@ def uses_of_guid(state: State, guid: str) -> list[Version]:
     RegistryError SCHEMA_NOT_FOUND if there are no such versions, or `guid` is not a GUID.
     """
     try:
-        fingerprint = uuid.UUID(guid).bytes
+        guid = str(uuid.UUID(guid))
     except ValueError:
         raise schema_not_found(guid) from None
     found: list[Version] = []
     for context in state.contexts:
-        id_ = state.ids(context).by_fingerprint.get(fingerprint)
-        if id_ is not None:
+        for id_ in sorted(state.ids(context).by_guid.get(guid, ())):
             found += _uses(state, context, id_)
     if not found:
         raise schema_not_found(guid)

@@ -30,7 +30,9 @@ def register(
     """Decide to register the schema of `body` under `subject`. The response is the version with this schema.
 
     If the subject has the schema already, the decision has no records, and the response is the existing
-    version. With `normalize`, parts of the schema's text whose order has no meaning are sorted first.
+    version. A new version takes what `body` lacks (text, metadata, rule set) from the newest version of the
+    subject, but not in the mode IMPORT. With `normalize`, parts of the schema's text whose order has no
+    meaning are sorted first.
 
     Raises:
         RegistryError: INVALID_SCHEMA; INCOMPATIBLE_SCHEMA, an earlier version is not compatible;
@@ -39,9 +41,10 @@ def register(
         NotComputed: the schema has not been parsed or compared yet.
     """
     mode = require_writable(state, subject)
-    schema = canonical(state, subject, Schema.from_request(body), normalize=normalize)
     wanted = _number(body, "id", 0)
-    found = _find(state, [v for v in state.versions(subject) if wanted in (None, v.id)], schema)
+    bodies = [body] if mode is Mode.IMPORT else _completed(state, subject, body)
+    versions = [version for version in state.versions(subject) if wanted in (None, version.id)]
+    schema, found = _search(state, subject, bodies, versions, normalize=normalize)
     if found is not None:
         return Decision([], found)
     if wanted is not None and mode is not Mode.IMPORT:
@@ -65,20 +68,21 @@ def register(
 def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bool, deleted: bool) -> Version:
     """Return the version of `subject` under which the schema of `body` is registered.
 
-    With `deleted`, softly deleted versions are found, too. With `normalize`, parts of the schema's text whose
-    order has no meaning are sorted before the search.
+    If there is none, and `body` has no metadata or no rule set, the search is repeated with those of the
+    newest version. With `deleted`, softly deleted versions are found, too. With `normalize`, parts of the
+    schema's text whose order has no meaning are sorted before the search.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, INVALID_SCHEMA; 422, a field has a wrong type.
         NotComputed: the schema has not been parsed yet.
     """
     versions = state.versions(subject, deleted=deleted)
-    if not versions:
-        raise subject_not_found(subject)
-    schema = canonical(state, subject, Schema.from_request(body), normalize=normalize)
-    found = _find(state, versions, schema)
+    found = None
+    if not _lacks_text(body):
+        bodies = _completed(state, subject, body)
+        _, found = _search(state, subject, bodies, versions, normalize=normalize)
     if found is None:
-        raise schema_not_found()
+        raise schema_not_found() if versions else subject_not_found(subject)
     return found
 
 
@@ -135,6 +139,49 @@ def schema_record(version: Version, *, deleted: bool = False) -> Record:
         "deleted": deleted,
     }
     return Record(Key("SCHEMA", version.subject, version.number), value)
+
+
+def _completed(state: State, subject: str, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return `body`, then `body` with what it lacks, which is taken from the subject's newest version.
+
+    `body` can lack metadata, a rule set, and a schema (its text is empty). If it lacks nothing, or the
+    subject has no versions, the result is `body` alone. If it lacks a schema, `body` itself is left out.
+    """
+    versions = state.versions(subject)
+    if not versions:
+        return [body]
+    newest = versions[-1].schema.to_json()
+    taken = {name: newest.get(name) for name in ("metadata", "ruleSet") if body.get(name) is None}
+    if _lacks_text(body):
+        of_schema = {name: newest.get(name) for name in ("schema", "schemaType", "references")}
+        return [{**body, **of_schema, **taken}]
+    return [body, {**body, **taken}] if any(taken.values()) else [body]
+
+
+def _lacks_text(body: Mapping[str, Any]) -> bool:
+    text = body.get("schema")
+    return text is None or (isinstance(text, str) and not text.strip())
+
+
+def _search(
+    state: State,
+    subject: str,
+    bodies: Iterable[Mapping[str, Any]],
+    versions: Sequence[Version],
+    *,
+    normalize: bool,
+) -> tuple[Schema, Version | None]:
+    """Search `versions` for the schemas of `bodies`, one after the other.
+
+    Return the first schema that a version has, with canonical text, and this version. If there is none,
+    return the schema of the last body, and None. There must be one body at least.
+    """
+    for body in bodies:
+        schema = canonical(state, subject, Schema.from_request(body), normalize=normalize)
+        found = _find(state, versions, schema)
+        if found is not None:
+            break
+    return schema, found
 
 
 def _find(state: State, versions: Sequence[Version], schema: Schema) -> Version | None:

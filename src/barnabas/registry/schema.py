@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from barnabas.base.types import JsonObject
-from barnabas.registry import limits
+from barnabas.registry import contracts, limits
 from barnabas.registry.errors import Code, InvalidSchemaError, RegistryError
 from barnabas.registry.limits import TooLargeError
 
@@ -59,10 +59,15 @@ class Schema:
             json.dumps([self.type, self.text, self._extras()], sort_keys=True).encode(), usedforsecurity=False
         ).digest()
 
-    @property
+    @cached_property
     def guid(self) -> str:
-        """Return the fingerprint as a GUID, which is the same in every registry that has the schema."""
-        return str(uuid.UUID(bytes=self.fingerprint))
+        """Return the GUID that Confluent's registry gives the schema too, if it prints the text equally.
+
+        It is the MD5 digest of the text, the references, the metadata and the rule set. Two schemas of
+        different types can have the same GUID.
+        """
+        digest = hashlib.md5(b"".join(self._digested()), usedforsecurity=False).digest()
+        return str(uuid.UUID(bytes=digest))
 
     def to_json(self) -> JsonObject:
         """Return the schema as a JSON object, in the form of REST requests and of the topic's records.
@@ -118,6 +123,13 @@ class Schema:
         if any(reference.version > INT_MAX for reference in schema.references):
             raise RegistryError(422, f"the version of a reference is {INT_MAX} at the most")
         return schema
+
+    def _digested(self) -> Iterator[bytes]:
+        yield self.text.encode()
+        for reference in self.references:
+            yield f"{reference.name}{reference.subject}".encode()
+            yield reference.version.to_bytes(4, signed=True)
+        yield from contracts.digested(self.metadata, self.rule_set)
 
     def _extras(self) -> JsonObject:
         extras = {

@@ -34,10 +34,12 @@ class Version:
 
 @dataclass(slots=True)
 class Ids:
-    """The schema ids of one context: schema by id, id by fingerprint, and the highest assigned id."""
+    """The schema ids of one context: schema by id, id by fingerprint, ids by GUID, and the highest id."""
 
     schemas: dict[int, Schema] = field(default_factory=dict)
     by_fingerprint: dict[bytes, int] = field(default_factory=dict)
+    #: schemas of different types, or of different spellings of the same contract, can have one GUID
+    by_guid: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     #: where each id is registered, as (subject, version)
     uses: dict[int, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))
     highest: int = 0
@@ -121,6 +123,7 @@ class State:
         ids = self._contexts.setdefault(context_of(version.subject), Ids())
         ids.schemas[version.id] = version.schema
         ids.by_fingerprint.setdefault(version.schema.fingerprint, version.id)
+        ids.by_guid[version.schema.guid].add(version.id)
         ids.uses[version.id].add((version.subject, version.number))
         ids.highest = max(ids.highest, version.id)
         for referred in _referred(version):
@@ -138,6 +141,9 @@ class State:
             schema = ids.schemas.pop(version.id)
             if ids.by_fingerprint.get(schema.fingerprint) == version.id:
                 del ids.by_fingerprint[schema.fingerprint]
+            ids.by_guid[schema.guid].discard(version.id)
+            if not ids.by_guid[schema.guid]:
+                del ids.by_guid[schema.guid]
         for referred in _referred(version):
             referrers = self._referrers.get(referred, {})
             referrers.pop((version.subject, version.number), None)

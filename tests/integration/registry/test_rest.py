@@ -68,8 +68,9 @@ def test_a_schema_is_registered_once_and_found_again(registry):
         ("POST", "/subjects/s", {"schema": '"int"'}, 40403),
         ("POST", "/subjects/none", {"schema": '"int"'}, 40401),
         ("POST", "/subjects/s/versions", {"schema": '{"type":"nothing"}'}, 42201),
-        ("POST", "/subjects/s/versions", {"schema": ""}, 42201),
-        ("POST", "/subjects/s/versions", {}, 42201),
+        ("POST", "/subjects/none/versions", {"schema": ""}, 42201),
+        ("POST", "/subjects/none/versions", {}, 42201),
+        ("POST", "/subjects/s", {"schema": ""}, 40403),
         ("POST", "/subjects/s/versions", {"schema": 5}, 42201),
         ("POST", "/subjects/s/versions", {"schema": "message M {", "schemaType": "PROTOBUF"}, 42201),
         ("POST", "/subjects/s/versions", {"schema": '"int"'}, 409),
@@ -83,16 +84,18 @@ def test_a_schema_is_registered_once_and_found_again(registry):
         ("DELETE", "/subjects/s/versions/1?permanent=true", None, 40407),
         ("DELETE", "/subjects/s/versions/8", None, 40402),
         ("GET", "/config/s", None, 40408),
-        ("DELETE", "/config/s", None, 40408),
+        ("DELETE", "/config/s", None, 40401),
         ("PUT", "/config", {"compatibility": "SIDEWAYS"}, 42203),
         ("PUT", "/config", {}, 42203),
         ("PUT", "/config", {"compatibilityGroup": "g"}, 422),
         ("GET", "/mode/s", None, 40409),
+        ("DELETE", "/mode/s", None, 40401),
         ("PUT", "/mode", {"mode": "WRITE"}, 42204),
         ("PUT", "/mode", {"mode": "IMPORT"}, 42205),
         ("PUT", "/mode/s", {"mode": "READONLY_OVERRIDE"}, 42205),
         ("POST", "/compatibility/subjects/s/versions/7", {"schema": '"int"'}, 40402),
-        ("POST", "/compatibility/subjects/none/versions/latest", {"schema": '"int"'}, 40401),
+        ("POST", "/compatibility/subjects/none/versions/7", {"schema": '"int"'}, 40402),
+        ("POST", "/compatibility/subjects/s/versions", {"schema": "none"}, 42201),
         ("GET", "/nowhere", None, 404),
         ("PATCH", "/subjects", {}, 405),
     ],
@@ -292,13 +295,55 @@ def test_subjects_may_have_any_name(registry):
 def test_metadata_and_rules_come_back_as_they_went(registry):
     metadata = {"properties": {"owner": "billing"}}
     rules = {"domainRules": [{"name": "r", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "x"}]}
-    assert registry.register("s", record(A), metadata=metadata, ruleSet=rules) == 1
-    assert registry.register("s", record(A)) == 2, "without them it is another schema"
-    found = registry("GET", "/schemas/ids/1").body
+    assert registry.register("t", record(A)) == 1
+    assert registry.register("s", record(A), metadata=metadata, ruleSet=rules) == 2, "it is another schema"
+    found = registry("GET", "/schemas/ids/2").body
     assert (found["metadata"], found["ruleSet"]) == (metadata, rules)
     path = "/subjects/s/metadata?key=owner&value="
     assert registry("GET", f"{path}billing").body["version"] == 1
     assert refused(registry("GET", f"{path}nobody")) == (404, 40403)
+
+
+def test_version_takes_metadata_and_rules_that_it_lacks_from_the_newest_version(registry):
+    metadata = {"properties": {"owner": "billing"}}
+    rules = {"domainRules": [{"name": "r", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "x"}]}
+    assert registry.register("s", record(A), metadata=metadata, ruleSet=rules) == 1
+    assert registry.register("s", record(A)) == 1
+    assert registry("POST", "/subjects/s", {"schema": text(record(A))}).body["version"] == 1
+    assert registry.register("s", record(A, B)) == 2
+    found = registry("GET", "/schemas/ids/2").body
+    assert (found["metadata"], found["ruleSet"]) == (metadata, rules)
+    other = {"properties": {"owner": "orders"}}
+    answer = registry("POST", "/subjects/s/versions", {"metadata": other}).body
+    assert (answer["version"], answer["schema"], answer["metadata"]) == (3, text(record(A, B)), other)
+    assert answer["ruleSet"] == rules
+
+
+def test_compatibility_without_versions_and_with_the_reason_of_an_invalid_schema(registry):
+    latest = "/compatibility/subjects/none/versions/latest"
+    assert registry("POST", latest, {"schema": '"int"'}).body == {"is_compatible": True}
+    answer = registry("POST", f"{latest}?verbose=true", {"schema": "none"}).body
+    assert (answer["is_compatible"], len(answer["messages"])) == (False, 1)
+
+
+def test_settings_without_a_level_come_with_the_level_that_applies(registry):
+    assert registry("PUT", "/config/s", {"normalize": True}).body == {
+        "compatibility": "BACKWARD",
+        "normalize": True,
+    }
+    assert registry("GET", "/config/s").body == {"compatibilityLevel": "BACKWARD", "normalize": True}
+
+
+@pytest.mark.parametrize(
+    ("body", "guid"),
+    [  # GUIDs of Confluent's registry 8.5
+        ({"schema": '"int"'}, "ef524ea1-b91e-7317-3d93-8ade36c1db32"),
+        ({"schema": '{"type":"string"}', "schemaType": "JSON"}, "2809284b-6e54-d0d3-4017-715ffe5636bd"),
+    ],
+)
+def test_guid_is_that_of_confluents_registry(registry, body, guid):
+    assert registry("POST", "/subjects/s/versions", body).body["guid"] == guid
+    assert registry("GET", f"/schemas/guids/{guid.upper()}").body["schema"] == body["schema"]
 
 
 @pytest.mark.parametrize(

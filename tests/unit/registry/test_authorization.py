@@ -330,7 +330,7 @@ def test_lists_name_only_subjects_and_contexts_that_the_user_may_see() -> None:
             assert await registry.ask("owner", "GET /subjects", query=query) == (200, both)
             assert await registry.ask("nobody", "GET /subjects", query=query) == (200, [])
             _, schemas = await registry.ask("owner", "GET /schemas", query=query)
-            assert [each["subject"] for each in schemas] == both
+            assert [each["subject"] for each in schemas] == (both if query else both[1:])
             assert await registry.ask("nobody", "GET /schemas", query=query) == (200, [])
         for prefix in ("orders", ":.:orders", "%3A.%3Aorders", ":.:"):
             query = f"?subjectPrefix={prefix}"

@@ -22,7 +22,7 @@ routes = web.RouteTableDef()
 async def list_schemas(request: web.Request) -> web.StreamResponse:
     found = queries.schemas(
         request.app[STATE],
-        prefix=request.query.get("subjectPrefix", queries.ALL_CONTEXTS),
+        prefix=request.query.get("subjectPrefix", ""),
         deleted=flag(request, "deleted"),
         latest_only=flag(request, "latestOnly"),
     )

@@ -22,7 +22,8 @@ async def get_config(request: web.Request) -> web.Response:
         return answer(policy.config_of(state, subject))
     if subject not in state.configs:
         raise policy.config_missing(subject)
-    return answer(state.configs[subject])
+    level = policy.config_of(state, subject)["compatibilityLevel"]
+    return answer({"compatibilityLevel": level, **state.configs[subject]})
 
 
 @routes.put("/config")

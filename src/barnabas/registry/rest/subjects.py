@@ -85,7 +85,14 @@ async def register(request: web.Request) -> web.Response:
     version = await request.app[LOG].write(
         lambda: registration.register(state, subject, body, normalize=normalize)
     )
-    return answer({"id": version.id, "version": version.number, "guid": version.schema.guid})
+    return answer(
+        {
+            "id": version.id,
+            "version": version.number,
+            "guid": version.schema.guid,
+            **version.schema.to_json(),
+        }
+    )
 
 
 @routes.get("/subjects/{subject}/metadata")
