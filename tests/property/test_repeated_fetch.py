@@ -51,7 +51,16 @@ class World:
         )
         self.sessions = FetchSessions(10, clock, Random(1))
         self.view = view_of(config=CONFIG, clock=clock)
-        ports = Ports(self.manager, self.sessions, LONG_WORK, None, self.view, SimpleNamespace())  # type: ignore[arg-type]
+        certain = SimpleNamespace(is_certain=True)
+        ports = Ports(
+            self.manager,
+            self.sessions,
+            LONG_WORK,
+            None,
+            self.view,
+            SimpleNamespace(),
+            certain,  # type: ignore[arg-type]
+        )
         served = fetch.using(ports)
         #: how many requests repeated one that was kept, or began to be kept
         self.kept = 0

@@ -55,6 +55,9 @@ class Fetch:
             there is no quota.
         refuses: called with the name or id of a topic at each read; returns whether the client may not read
             the topic. None: the client may read all topics.
+        is_certain: returns whether this broker certainly knows who leads its partitions. If it returns False,
+            the response to an offset after the log's end is NOT_LEADER_OR_FOLLOWER: the log of another leader
+            may reach further, and a client resets its position after OFFSET_OUT_OF_RANGE. None: always True.
         is_kept: whether the client may send the same request again. If true, the fetch keeps watching its
             partitions after a response without records and errors, until `end` is called.
     """
@@ -65,6 +68,7 @@ class Fetch:
         "_failed",
         "_from_followers",
         "_has_changed",
+        "_is_certain",
         "_is_kept",
         "_left",
         "_max_bytes",
@@ -97,6 +101,7 @@ class Fetch:
         preferred: PreferredReplica | None = None,
         admits: Callable[[int], bool] | None = None,
         refuses: Callable[[TopicKey], bool] | None = None,
+        is_certain: Callable[[], bool] | None = None,
         is_kept: bool = False,
     ) -> None:
         self._replicas = replicas
@@ -104,6 +109,7 @@ class Fetch:
         self._preferred = preferred
         self._admits = admits
         self._refuses = refuses
+        self._is_certain = is_certain
         self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
         self._committed = committed
@@ -467,11 +473,21 @@ class Fetch:
                 target.partition.traffic.failed_fetches += 1
             return PartitionData(
                 partition_index=target.index,
-                error_code=error.code,
+                error_code=self._code_of(error, target),
                 high_watermark=-1,
                 aborted_transactions=[] if self._committed else None,
                 records=b"",
             )
+
+    def _code_of(self, error: KafkaError, target: FetchTarget) -> ErrorCode:
+        if (
+            error.code == ErrorCode.OFFSET_OUT_OF_RANGE
+            and self._is_certain is not None
+            and not self._is_certain()
+            and target.offset > target.find_partition(self._replicas).log.log_end_offset
+        ):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return error.code
 
     @staticmethod
     def _diverges(partition: Partition, target: FetchTarget, data: PartitionData) -> bool:

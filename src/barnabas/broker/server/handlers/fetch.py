@@ -19,6 +19,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicKey
 from barnabas.broker.awaitables import LongPoll, LongResponse, MaybeAwaitable, resolve
 from barnabas.broker.logs.cold_reads import ColdReads
+from barnabas.broker.metadata import MetadataLoader
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.purgatory import DelayedOperation
 from barnabas.broker.replication.throttles import ReplicationThrottles
@@ -62,6 +63,11 @@ class Ports:
     cold_reads: ColdReads
     view: BrokerView
     throttles: ReplicationThrottles
+    loader: MetadataLoader
+
+    def is_certain(self) -> bool:
+        """Whether this broker certainly knows who leads its partitions (ADR 15)."""
+        return self.loader.is_certain
 
 
 READ_COMMITTED = 1
@@ -118,7 +124,7 @@ def _direct(ports: Ports) -> Direct:
     on_error=_failed,
     max_elements=MAX_ELEMENTS,
     is_held_back=True,
-    unconfirmed="it promises a prefix of the log",
+    unconfirmed="it promises a prefix of the log; an offset after its end is no error while in doubt",
     direct=_direct,
 )
 def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> MaybeAwaitable[FetchResponse]:
@@ -203,6 +209,7 @@ def _fetch_of(
         preferred=_preferred(ports, context, request.rack_id) if request.rack_id else None,
         admits=admits,
         refuses=None if context.access.is_unrestricted else partial(_refuses, ports, context.access),
+        is_certain=ports.is_certain,
     )
     return _attempt(ports, context, operation, request.max_wait_ms)
 
@@ -221,6 +228,7 @@ def _keep(ports: Ports, context: RequestContext, request: FetchRequest) -> Fetch
         max_bytes=_most(ports, request),
         committed=request.isolation_level == READ_COMMITTED,
         from_followers=context.api_version >= FOLLOWERS_VERSION,
+        is_certain=ports.is_certain,
         is_kept=True,
     )
 

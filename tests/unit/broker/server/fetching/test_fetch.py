@@ -7,6 +7,7 @@ import pytest
 from simulation.clocks import ManualClock
 from simulation.faulty_disk import FaultyDisk
 
+from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.metrics.traffic import TopicTraffic
 from barnabas.broker.server.fetching.fetch import Fetch
 from barnabas.broker.server.fetching.sessions import FetchSessions, requested
@@ -432,6 +433,33 @@ def test_news_between_the_steps_of_an_answer_are_told_by_the_next_one(broker):
     assert sent(fetch.response) == {0: 10}
     broker.go_on(session, [(0, 10)])
     assert sent(broker.fetch(session).attempt(False)) == {1: 5, 190: 6}
+
+
+@pytest.mark.parametrize("offset", [-1, 4])
+@pytest.mark.parametrize("is_certain", [True, False])
+def test_former_leader_in_doubt_does_not_say_that_an_offset_after_its_end_is_out_of_range(offset, is_certain):
+    """The leader's log may reach further. A client would begin again at the start, and repeat its work."""
+    broker = Broker(1)
+    log = broker.partitions[0].log
+
+    def read(offset, *_):
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    log.read, log.log_end_offset = read, 3
+    asked = request([0])
+    asked.topics[0].partitions[0].fetch_offset = offset
+    fetch = Fetch(
+        broker.replicas,
+        requested(asked),
+        min_bytes=1,
+        max_bytes=100,
+        committed=True,
+        is_certain=lambda: is_certain,
+    )
+    (topic,) = fetch.attempt(True).responses
+    in_doubt = offset > 3 and not is_certain
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER if in_doubt else ErrorCode.OFFSET_OUT_OF_RANGE
+    assert topic.partitions[0].error_code == code
 
 
 def test_a_fetch_that_is_given_up_between_its_steps_watches_nothing_any_more(broker, full_fetch):
