@@ -18,6 +18,7 @@ from barnabas.base.errors import ErrorCode
 from barnabas.base.types import TopicPartition
 from barnabas.broker.metadata.store import SessionState
 from barnabas.broker.server.broker import Broker
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -99,6 +100,14 @@ class Scene:
         response = await self.survey.ask(ListOffsetsRequest(topics=[topic]), broker=broker, timeout=10.0)
         part = response.topics[0].partitions[0]
         return ErrorCode(part.error_code) if part.error_code else int(part.offset)  # type: ignore[call-arg]
+
+    async def read(self, broker: int, partition: TopicPartition, offset: int) -> ErrorCode:
+        """Fetch from a broker at an offset. Return the error code."""
+        wanted = FetchPartition(partition=partition.partition, fetch_offset=offset)
+        request = FetchRequest(topics=[FetchTopic(topic=partition.topic, partitions=[wanted])])
+        response = await self.survey.ask(request, broker=broker, at_most=12)
+        code = response.responses[0].partitions[0].error_code
+        return ErrorCode(code)  # type: ignore[call-arg]
 
     async def init(self, broker: int, transactional_id: str) -> int | ErrorCode:
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=5000)

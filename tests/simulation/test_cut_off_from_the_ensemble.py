@@ -38,6 +38,22 @@ def test_deposed_leader_does_not_answer_with_an_end_of_the_log_that_has_moved_on
     play(scenario)
 
 
+def test_deposed_leader_does_not_tell_a_reader_that_newer_offsets_are_out_of_range() -> None:
+    """The reader would begin at the log start, and do its work again."""
+
+    async def scenario(scene: Scene) -> None:
+        place = TopicPartition("events", 0)
+        deposed = scene.leader_of(place)
+        assert await scene.read(deposed, place, 1) is ErrorCode.OFFSET_OUT_OF_RANGE
+        scene.ensemble.cut(host_of(deposed))
+        successor = await scene.successor_of(deposed, place)
+        assert await scene.produce(successor, place) is ErrorCode.NONE
+        assert await scene.read(successor, place, 1) is ErrorCode.NONE
+        assert await scene.read(deposed, place, 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(scenario)
+
+
 def test_ensemble_that_is_away_stops_nothing_that_needs_no_decision() -> None:
     async def scenario(scene: Scene) -> None:
         coordinator = await scene.coordinator(GROUP, scene.group)
