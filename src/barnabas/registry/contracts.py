@@ -34,7 +34,7 @@ def digested(metadata: Any, rule_set: Any) -> Iterator[bytes]:
     if rule_set is not None:
         yield b"\1"
         for name in _RULE_SET:
-            rules = rule_set.get(name)
+            rules = rule_set.get(name) if isinstance(rule_set, dict) else None
             if isinstance(rules, list):
                 for rule in rules:
                     yield from _fields(rule, _RULE)
@@ -52,10 +52,11 @@ def _texts(value: Any) -> Iterator[bytes]:
     if value is True:
         yield b"\1"
     elif isinstance(value, str):
-        yield value.encode()
+        yield value.encode(errors="replace")
     elif isinstance(value, list):
-        yield from (text.encode() for text in sorted(item for item in value if isinstance(item, str)))
+        for text in sorted(item for item in value if isinstance(item, str)):
+            yield text.encode(errors="replace")
     elif isinstance(value, dict):
         for key in sorted(value):
-            yield key.encode()
+            yield key.encode(errors="replace")
             yield from _texts(value[key])

@@ -36,12 +36,19 @@ def types() -> list[str]:
     return [name for name in _FORMATS if name != PROTOBUF or _protoc_installed()]
 
 
-def parse(schema: Schema, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False) -> Parsed:
+def parse(
+    schema: Schema,
+    references: Sequence[tuple[str, str]] = (),
+    *,
+    normalize: bool = False,
+    is_new: bool = False,
+) -> Parsed:
     """Parse `schema`. This may block for long, so only worker processes call it (`worker.py`).
 
     `references` has the name and the text of each schema that `schema` refers to, directly or indirectly. A
     referenced schema comes after the schemas that it refers to itself. With `normalize`, parts of the
-    canonical text whose order has no meaning are sorted.
+    canonical text whose order has no meaning are sorted. With `is_new`, the default values of Avro fields are
+    checked; earlier versions of the registry stored schemas with defaults that this check rejects.
 
     Raises:
         InvalidSchemaError: the schema breaks the rules of its format, or the format is not supported.
@@ -56,7 +63,10 @@ def parse(schema: Schema, references: Sequence[tuple[str, str]] = (), *, normali
             "type PROTOBUF takes protoc, which this registry does not have: install it there with "
             f"{pip_install('protobuf')}"
         )
-    return _FORMATS[schema.type](schema.text, references, normalize=normalize)
+    parsed = _FORMATS[schema.type](schema.text, references, normalize=normalize)
+    if is_new and isinstance(parsed, AvroSchema):
+        parsed.check_defaults()
+    return parsed
 
 
 def _protoc_installed() -> bool:

@@ -147,16 +147,19 @@ def uses_of_id(state: State, id_: int, subject: str = "") -> list[Version]:
 def uses_of_guid(state: State, guid: str) -> list[Version]:
     """Return the versions in all contexts whose schema has this GUID.
 
-    Softly deleted versions are included. The result is in order of context, subject and number. Raises
-    RegistryError SCHEMA_NOT_FOUND if there are no such versions, or `guid` is not a GUID.
+    Softly deleted versions are included. The result is in order of context, id, subject and number. Version
+    0.2.0 of the registry had other GUIDs, the fingerprints; these are found, too. Raises RegistryError
+    SCHEMA_NOT_FOUND if there are no such versions, or `guid` is not a GUID.
     """
     try:
-        guid = str(uuid.UUID(guid))
+        given = uuid.UUID(guid)
     except ValueError:
         raise schema_not_found(guid) from None
     found: list[Version] = []
     for context in state.contexts:
-        for id_ in sorted(state.ids(context).by_guid.get(guid, ())):
+        ids = state.ids(context)
+        matching = ids.by_guid.get(str(given)) or {ids.by_fingerprint.get(given.bytes, 0)} - {0}
+        for id_ in sorted(matching):
             found += _uses(state, context, id_)
     if not found:
         raise schema_not_found(guid)

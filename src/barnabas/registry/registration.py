@@ -52,6 +52,7 @@ def register(
     if wanted is None and mode is Mode.IMPORT:
         raise not_permitted(f"Subject {subject} is in import mode, and the schema comes without an id")
     if mode is not Mode.IMPORT:
+        canonical(state, subject, schema, normalize=normalize, is_new=True)
         reasons = conflicts(state, subject, schema, state.versions(subject))
         if reasons:
             words = f"Schema being registered is incompatible with an earlier schema for subject '{subject}'"
@@ -86,16 +87,17 @@ def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bo
     return found
 
 
-def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) -> Schema:
+def canonical(state: State, subject: str, schema: Schema, *, normalize: bool, is_new: bool = False) -> Schema:
     """Return the schema with its text in canonical form, so that equal schemas have the same fingerprint.
 
     A reference to a latest version gets the present number of this version. With `normalize`, or if the
-    subject's setting ``normalize`` is true, parts whose order has no meaning are sorted. Raises NotComputed
-    if no worker process has parsed the schema yet, and RegistryError if the schema is invalid.
+    subject's setting ``normalize`` is true, parts whose order has no meaning are sorted. With `is_new`, the
+    default values of Avro fields are checked, too. Raises NotComputed if no worker process has parsed the
+    schema yet, and RegistryError if the schema is invalid.
     """
     schema = pinned(state, subject, schema)
     normalize = normalize or bool(config_of(state, subject).get("normalize"))
-    source = source_of(state, subject, schema, normalize=normalize)
+    source = source_of(state, subject, schema, normalize=normalize, is_new=is_new)
     return replace(schema, text=understanding.canonical(source))
 
 

@@ -14,16 +14,19 @@ from barnabas.registry.subjects import context_of, in_context
 from barnabas.registry.worker import Source
 
 
-def source_of(state: State, subject: str, schema: Schema, *, normalize: bool = False) -> Source:
+def source_of(
+    state: State, subject: str, schema: Schema, *, normalize: bool = False, is_new: bool = False
+) -> Source:
     """Return a schema of `subject` together with the texts of all schemas that it refers to.
 
-    With `normalize`, parts of the schema's canonical text whose order has no meaning are sorted.
+    With `normalize`, parts of the schema's canonical text whose order has no meaning are sorted. With
+    `is_new`, the default values of Avro fields are checked when the schema is parsed.
 
     Raises:
         InvalidSchemaError: a reference is not registered.
         TooLargeError: the schema has more references than the limit.
     """
-    return Source(schema.type, schema.text, _texts(state, subject, schema), normalize)
+    return Source(schema.type, schema.text, _texts(state, subject, schema), normalize, is_new)
 
 
 def source_of_version(state: State, version: Version) -> Source:

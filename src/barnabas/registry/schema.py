@@ -96,8 +96,8 @@ class Schema:
             str(body.get("schemaType") or AVRO).upper(),
             text,
             tuple(_reference(item) for item in references),
-            body.get("metadata"),
-            body.get("ruleSet"),
+            body.get("metadata") or None,
+            body.get("ruleSet") or None,
         )
 
     @classmethod
@@ -125,10 +125,10 @@ class Schema:
         return schema
 
     def _digested(self) -> Iterator[bytes]:
-        yield self.text.encode()
+        yield self.text.encode(errors="replace")
         for reference in self.references:
-            yield f"{reference.name}{reference.subject}".encode()
-            yield reference.version.to_bytes(4, signed=True)
+            yield f"{reference.name}{reference.subject}".encode(errors="replace")
+            yield (reference.version & 0xFFFF_FFFF).to_bytes(4)
         yield from contracts.digested(self.metadata, self.rule_set)
 
     def _extras(self) -> JsonObject:

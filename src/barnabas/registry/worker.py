@@ -34,13 +34,15 @@ class Source(NamedTuple):
     """A schema with all of its references.
 
     `references` has pairs of name and text. Each schema comes after the schemas that it refers to. With
-    `normalize`, parts of the schema's canonical text whose order has no meaning are sorted.
+    `normalize`, parts of the schema's canonical text whose order has no meaning are sorted. With `is_new`,
+    the default values of Avro fields are checked.
     """
 
     type: str
     text: str
     references: tuple[tuple[str, str], ...] = ()
     normalize: bool = False
+    is_new: bool = False
 
     @property
     def length(self) -> int:
@@ -82,7 +84,7 @@ class _Kept:
         if source.length > limits.TEXT + limits.REFERENCED_TEXT:
             raise TooLargeError(f"it has more than {limits.TEXT + limits.REFERENCED_TEXT:,} characters")
         schema = Schema(source.type, source.text)
-        parsed = parse(schema, source.references, normalize=source.normalize)
+        parsed = parse(schema, source.references, normalize=source.normalize, is_new=source.is_new)
         self._check_text(parsed.text)
         self._parsed[source] = parsed
         self._length += source.length

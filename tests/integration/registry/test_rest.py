@@ -72,6 +72,7 @@ def test_a_schema_is_registered_once_and_found_again(registry):
         ("POST", "/subjects/none/versions", {}, 42201),
         ("POST", "/subjects/s", {"schema": ""}, 40403),
         ("POST", "/subjects/s/versions", {"schema": 5}, 42201),
+        ("POST", "/subjects/s/versions", {"schema": text(record({**A, "default": "x"}))}, 42201),
         ("POST", "/subjects/s/versions", {"schema": "message M {", "schemaType": "PROTOBUF"}, 42201),
         ("POST", "/subjects/s/versions", {"schema": '"int"'}, 409),
         ("POST", "/subjects/s/versions", {"schema": '"int"', "references": [{"name": "n"}]}, 422),
@@ -332,6 +333,13 @@ def test_settings_without_a_level_come_with_the_level_that_applies(registry):
         "normalize": True,
     }
     assert registry("GET", "/config/s").body == {"compatibilityLevel": "BACKWARD", "normalize": True}
+
+
+def test_contract_that_is_empty_is_none_and_has_the_guid_of_the_stored_schema(registry):
+    for number, empty in enumerate(({}, [], "", None)):
+        body = {"schema": '"int"', "metadata": empty, "ruleSet": empty}
+        guid = registry("POST", f"/subjects/s{number}/versions", body).body["guid"]
+        assert registry("GET", f"/schemas/guids/{guid}").body["schema"] == '"int"'
 
 
 @pytest.mark.parametrize(

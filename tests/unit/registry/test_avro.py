@@ -161,7 +161,7 @@ FULL = record(field("x", "int"))
     ],
 )
 def test_default_that_javas_library_accepts_is_valid(type_, value):
-    assert schema(record(field("a", type_, default=value)))
+    schema(record(field("a", type_, default=value))).check_defaults()
 
 
 @pytest.mark.parametrize(
@@ -184,18 +184,19 @@ def test_default_that_javas_library_accepts_is_valid(type_, value):
     ids=str,
 )
 def test_default_that_is_no_value_of_its_type_is_refused_and_named(type_, value):
+    made = schema(record(field("a", type_, default=value)))
     with pytest.raises(InvalidSchemaError, match="the default of field a is not a value of its type"):
-        schema(record(field("a", type_, default=value)))
+        made.check_defaults()
 
 
-def test_default_that_takes_the_defaults_of_records_inside_it_costs_each_of_them_once():
-    form = {"type": "record", "name": "R0", "fields": []}
-    for number in range(1, 60):
-        inner = {**form}
-        form = record(
-            field("a", inner, default={}), field("b", f"R{number - 1}", default={}), name=f"R{number}"
+def test_defaults_of_many_records_inside_each_other_are_checked_once_and_without_deep_calls():
+    defined = [record(name="R0")]
+    for number in range(1, 1000):
+        inner = f"R{number - 1}"
+        defined.append(
+            record(field("a", inner, default={}), field("b", inner, default={}), name=f"R{number}")
         )
-    assert schema(form)
+    schema(defined).check_defaults()
 
 
 def test_types_of_a_reference_are_called_by_name():
@@ -223,7 +224,6 @@ def test_types_of_a_reference_are_called_by_name():
         (record({"name": "a"}), "has no type"),
         (record("a"), "has no type"),
         (record(field("a", "int", order="up")), "order 'up'"),
-        (record(field("a", "int", default="x")), "default of field a"),
         (record(field("a", record(name="R"))), "cannot redefine"),
         (["int", "int"], "int twice"),
         (["int", ["null"]], "a union contains a union"),

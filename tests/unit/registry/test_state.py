@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from uuid import UUID
 
 import pytest
 
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.levels import Mode
+from barnabas.registry.queries import uses_of_guid
 from barnabas.registry.registration import _id, _version_number
-from barnabas.registry.schema import INT_MAX, Schema
+from barnabas.registry.schema import AVRO, INT_MAX, Schema
 from barnabas.registry.state import State
+from barnabas.registry.worker import Source, canonical
 
 KEY = {"keytype": "SCHEMA", "subject": "s", "version": 1, "magic": 1}
 VALUE = {"subject": "s", "version": 1, "id": 1, "schema": '"int"'}
@@ -74,3 +77,34 @@ def test_ids_and_versions_end_where_clients_cannot_read_them(caplog):
     assert _id(state, "s", Schema("AVRO", '"int"'), None) == INT_MAX, "the same schema has one"
     with pytest.raises(RegistryError, match="no version is left"):
         _version_number(state, "s", {}, Mode.READWRITE)
+
+
+@pytest.mark.parametrize(
+    "contract",
+    [
+        {"metadata": ["x"], "ruleSet": [1]},
+        {"metadata": {"properties": "p", "tags": {"t": 1}}, "ruleSet": {"domainRules": ["r", {"name": {}}], "enableAt": []}},
+        {"references": [{"name": "n", "subject": "s", "version": 2**31}]},
+    ],
+)
+def test_contract_of_any_form_in_the_topic_has_a_guid(contract):
+    state = State()
+    replay(state, KEY, {**VALUE, **contract})
+    schema = state.version("s", 1).schema
+    assert [version.schema for version in uses_of_guid(state, schema.guid)] == [schema]
+
+
+def test_guid_of_an_earlier_version_of_the_registry_is_found():
+    state = State()
+    replay(state, KEY, VALUE)
+    fingerprint = state.version("s", 1).schema.fingerprint
+    assert uses_of_guid(state, str(UUID(bytes=fingerprint)))[0].id == 1
+
+
+def test_default_that_an_earlier_version_of_the_registry_stored_is_checked_only_in_new_schemas():
+    inner = {"type": "record", "name": "S", "fields": [{"name": "x", "type": "int"}]}
+    outer = {"type": "record", "name": "R", "fields": [{"name": "a", "type": inner, "default": {}}]}
+    source = Source(AVRO, json.dumps(outer))
+    assert canonical(source)
+    with pytest.raises(RegistryError, match="default of field a"):
+        canonical(source._replace(is_new=True))

@@ -23,7 +23,7 @@ class AvroSchema:
 
     Raises:
         InvalidSchemaError: the text is not JSON, or breaks a rule of Avro.
-        TooLargeError: the schema has more elements than the limit, or its check takes too many steps.
+        TooLargeError: the schema has more elements than the limit.
     """
 
     def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):
@@ -33,8 +33,16 @@ class AvroSchema:
             nodes.read(_load(referred, elements), known)
         defined = frozenset(known)
         self._node = nodes.read(_load(schema, elements), known)
-        check_defaults(self._node)
         self.text = text.write(self._node, normalize=normalize, defined=defined)
+
+    def check_defaults(self) -> None:
+        """Check the default values of all fields.
+
+        Raises:
+            InvalidSchemaError: a default is not a value of its field's type.
+            TooLargeError: the checks take too many steps.
+        """
+        check_defaults(self._node)
 
     def cannot_read(self, written: AvroSchema) -> list[Incompatibility]:
         """Return the reasons why this schema cannot read data of the schema `written`; empty if it can.

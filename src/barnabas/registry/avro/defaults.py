@@ -8,6 +8,7 @@ record without one of its fields.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,16 +79,20 @@ class _Check:
 
 
 def _fields(root: SchemaNode) -> Iterator[Field]:
-    """Yield every field of every record in the schema once."""
-    seen: set[SchemaNode] = set()
-    left = [root]
-    while left:
-        node = left.pop()
-        if node in seen:
-            continue
-        seen.add(node)
+    """Yield every field of every record in the schema once.
+
+    The branches of a union are visited in their order. So a record comes after the records that it refers to,
+    and the checks do not call each other along a chain of references.
+    """
+    nodes = dict.fromkeys([root])
+    queue = deque(nodes)
+    while queue:
+        node = queue.popleft()
         yield from node.fields
-        left += [field.node for field in node.fields]
-        left += node.branches
+        inside = [field.node for field in node.fields] + list(node.branches)
         if node.inner is not None:
-            left.append(node.inner)
+            inside.append(node.inner)
+        for each in inside:
+            if each not in nodes:
+                nodes[each] = None
+                queue.append(each)

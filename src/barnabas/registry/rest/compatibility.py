@@ -37,7 +37,8 @@ async def _check(request: web.Request, versions: Sequence[Version]) -> web.Respo
     schema = Schema.from_request(await body_of(request))
     is_verbose = flag(request, "verbose")
     try:
-        schema = registration.canonical(state, subject, schema, normalize=flag(request, "normalize"))
+        normalize = flag(request, "normalize")
+        schema = registration.canonical(state, subject, schema, normalize=normalize, is_new=True)
         found = registration.conflicts(state, subject, schema, versions)
     except RegistryError as error:
         if error.code != Code.INVALID_SCHEMA or not is_verbose:

@@ -54,7 +54,7 @@ def describe_topic_partitions(
     ]
     most = max(1, min(request.response_partition_limit, view.config.max_request_partition_size_limit))
     if context.access.is_unrestricted:
-        for _ in _fill(response, image, context, names, start, most):
+        for _ in _fill(response, image, context, names, start if names[:1] == [first] else 0, most):
             pass
         return response
 

@@ -290,6 +290,15 @@ def test_cursor_past_the_last_partition_goes_on_with_the_next_topic(play: Play) 
     play(scenario)
 
 
+def test_page_after_a_topic_that_was_deleted_meanwhile_has_all_of_the_next_topic(play: Play) -> None:
+    async def scenario(broker: AdminBroker) -> None:
+        await broker.controller.topics.create([NewTopic("c", 3)])
+        page = await broker.ask(pages_request(cursor=Cursor(topic_name="b", partition_index=2)))
+        assert [(t.name, len(t.partitions)) for t in page.topics] == [("c", 3)]
+
+    play(scenario)
+
+
 # --- DescribeCluster ---
 
 
