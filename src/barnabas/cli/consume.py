@@ -208,9 +208,12 @@ def _read(
     The batches never end, unless `until_end` is true.
 
     Args:
+        consumer: the consumer, to which this function assigns the partitions.
         places: the partitions to read.
         start: "earliest" or "latest": where to begin if `since_ms` and `offset` are None.
-        offset: value of --offset (see `_starts`); not used if `since_ms` is given.
+        offset: the first offset to read of each partition. A negative number counts from the end: -10 means
+            the last ten offsets. If a partition does not have the offset, reading begins at the nearest one.
+            It is not used if `since_ms` is given.
         since_ms: time in milliseconds since 1970 of the first record to read. In a partition without such a
             record, reading begins at the high watermark.
         until_end: end at the high watermarks that the partitions have now.
@@ -272,10 +275,13 @@ def _chosen(places: Sequence[TopicPartition], chosen: set[int]) -> list[TopicPar
 
 
 def _take_one_by_one(poll: Callable[[float], R | None]) -> Iterator[list[R]]:
-    """Yield lists with one record of a group, without end; an empty list if none arrives in 0.2 seconds.
+    """Yield the records of a group one by one, each in a list. If none arrives in 0.2 s, yield an empty list.
 
-    `poll` gets a time limit in seconds, and returns the next record or None. It also marks the previous
-    record as processed, so the caller must print a record before the next iteration.
+    The iteration never ends. The caller must print a record before the next iteration, because this marks the
+    record as processed.
+
+    Args:
+        poll: called with a time limit in seconds; returns the next record, or None if there is none.
     """
     while True:
         record = poll(0.2)
@@ -302,11 +308,18 @@ def _print(
     timeout: float | None,
     finish: Callable[[R], None] | None = None,
 ) -> None:
-    """Write each batch of records to stdout.
+    """Write batches of records to stdout.
 
     The function returns after `max_messages` records, at the end of `batches`, or if no program reads stdout
-    any more. Without `max_messages`, it also returns after `timeout` seconds without a record. None means no
-    limit. When a batch is written, `finish` is called with each of its records.
+    any more. Without `max_messages`, it also returns after `timeout` seconds without a record.
+
+    Args:
+        batches: yields lists of records; an empty list means that no record came for a moment.
+        printer: writes a record in the requested format.
+        counter: counts the records and their bytes, for the progress display.
+        max_messages: the most records to write; None for no limit.
+        timeout: the longest time without a record, in seconds; None for no limit.
+        finish: called with each record after its batch is written.
 
     Raises:
         TimedOut: no record came for `timeout` seconds, and fewer than `max_messages` were printed.

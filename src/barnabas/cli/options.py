@@ -137,7 +137,11 @@ EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 def options(*each: Callable[[Any], Any]) -> Callable[[F], F]:
-    """Return a decorator that adds several options, in the order of the help text."""
+    """Return a decorator that adds several options to a command.
+
+    Args:
+        each: the options, as `click.option` returns them. The command's help lists them in this order.
+    """
 
     def add(command: F) -> F:
         for decorator in reversed(each):
@@ -186,7 +190,10 @@ def _cluster_options(*config: str) -> Callable[[F], F]:
 
 
 def _kept(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Keep the value of an option for `_to_servers`, and return it. This is the option's callback."""
+    """Store an option's value in the context, where `_to_servers` reads it, and return the value.
+
+    This is the callback of --config, --profile and --user.
+    """
     ctx.meta[f"barnabas.{param.name}"] = value
     return value
 

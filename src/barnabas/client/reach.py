@@ -72,13 +72,15 @@ def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
 
 
 class _Attempt:
-    """An attempt to reach one address, in its own thread.
+    """An attempt to reach the broker at one address, in its own thread.
 
-    The connection gets this object as its `Security`, so it calls `wrap` as soon as TCP is connected. Before
-    `wrap`, the limit for the connection is `timeout` seconds. After it, the broker has `_ANSWER_S` seconds
-    for each answer.
+    TCP must be connected within `timeout` seconds. After that, the broker has `_ANSWER_S` seconds for each
+    answer. To notice the moment between the two, this object is the `Security` of its `BrokerConnection`. The
+    connection calls `wrap` as soon as TCP is connected.
 
     Args:
+        address: host and port to reach.
+        timeout: seconds in which the host name must resolve and TCP must connect.
         security: makes the TLS handshake and logs in; None for a connection without both.
 
     Attributes:
@@ -161,7 +163,10 @@ def _try_each(
 
 
 def _brokers(attempt: _Attempt) -> _Result:
-    """Return the address of the attempt, and the addresses that the cluster's brokers advertise."""
+    """Send a Metadata request to the attempt's address.
+
+    Return this address, and the addresses that the cluster's brokers advertise in the response.
+    """
     with BrokerConnection(*attempt.address, attempt.timeout, security=attempt) as connection:
         answer = connection.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     return attempt.address, [Address(broker.host, broker.port) for broker in answer.brokers]

@@ -1,4 +1,7 @@
-"""Reads the cluster for the pages. Pages share the answers of many requests for some seconds."""
+"""Requests the data that the console's pages show from the brokers: topics, groups, offsets and sizes.
+
+It caches many answers for a second or more. So several open pages cause only one request to the brokers.
+"""
 
 from __future__ import annotations
 
@@ -59,10 +62,16 @@ class Privacy:
 
 
 class ClusterView:
-    """The cluster that the pages show. Any thread can use this object.
+    """The data of one cluster for the console's pages, requested from its brokers. It is thread-safe.
 
     Every method raises KafkaError if a broker rejects a request, and ClientError if no broker answers in
     time.
+
+    Args:
+        servers: the brokers to connect to first, and the connection settings.
+        decode: decodes keys and values by the schema registry, for the page of records; None without a
+            registry.
+        privacy: the parts of records that pages hide; None to hide nothing.
     """
 
     def __init__(self, servers: str, *, decode: Decode | None = None, privacy: Privacy | None = None) -> None:
@@ -148,7 +157,7 @@ class ClusterView:
         ]
 
     def committed_ends(self) -> dict[TopicPartition, int]:
-        """Return the end offsets of all partitions in `committed`."""
+        """Return the end offset of each partition for which a group in `committed` has a committed offset."""
         return self.shared("ends", 1.0, self._asked_ends)
 
     def ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -171,7 +180,10 @@ class ClusterView:
         return self.shared("volumes", 5.0, lambda: self._log_dirs(()))
 
     def totals(self) -> Totals:
-        """Return the known totals of all topics. In a large cluster they may be minutes old."""
+        """Return the numbers of records and bytes of all topics, as far as they are counted (`Totals`).
+
+        In a large cluster they may be minutes old.
+        """
         return self._survey.look()
 
     def controller(self) -> int:
@@ -196,12 +208,17 @@ class ClusterView:
     def shared(
         self, name: str, fresh_s: float, ask: Callable[[], T], longest_s: float = _LONGEST_REST_S
     ) -> T:
-        """Return the last answer with this name if it is fresh. If it is not, call `ask` for a new answer.
+        """Return the cached answer with this name if it is fresh. If it is not, call `ask` for a new answer.
 
-        While `ask` runs, other callers with this name wait for its answer. An answer is fresh for `fresh_s`
-        seconds. If `ask` was slow, its answer is fresh for nine times as long as `ask` took, but at most for
-        `longest_s` seconds. If `ask` raises an error, only its own caller gets the error, and the next caller
-        calls `ask` again.
+        While `ask` runs, other callers with this name wait for its answer. If `ask` raises an error, only its
+        own caller gets the error, and the next caller calls `ask` again.
+
+        Args:
+            name: name of the answer in the cache.
+            fresh_s: the seconds for which an answer is fresh. If `ask` was slow, its answer is fresh for nine
+                times as long as `ask` took.
+            ask: requests the answer from the brokers.
+            longest_s: the longest time for which the answer of a slow `ask` is fresh, in seconds.
         """
         with self._lock:
             lock = self._asking.setdefault(name, threading.Lock())

@@ -9,7 +9,10 @@ from barnabas.pipelines.status import QueryStatus
 
 
 class Alert(ABC):
-    """The base class of alerts. Each call of `look` checks the queries.
+    """Base class of the alerts of a pipeline. A subclass decides which queries have its alert.
+
+    A pipeline runs one or more Spark queries. About once a second, it calls `look` with the status of all of
+    them.
 
     Args:
         say: called with a sentence when an alert begins, and when it ends.
@@ -20,9 +23,13 @@ class Alert(ABC):
         self._raised: set[str] = set()
 
     def look(self, queries: Iterable[QueryStatus]) -> list[str]:
-        """Check the queries. Return a sentence for each present alert.
+        """Check all queries of the pipeline. Return a sentence for each query that has this alert now.
 
-        Call `say` with a sentence for each alert that has begun or ended since the last call.
+        If the alert of a query has begun or ended since the last call, also call `say` with a sentence, for
+        example ``alert: orders is 5,000 records behind, more than alert_lag=1,000``.
+
+        Args:
+            queries: the status of each query, such as its lag and its present batch.
         """
         found = []
         for query in queries:
@@ -39,17 +46,21 @@ class Alert(ABC):
 
     @abstractmethod
     def _judge(self, query: QueryStatus) -> tuple[str, str]:
-        """Return the sentence of the query's alert (empty for none), and the sentence to say when it ends."""
+        """Return the sentence of the query's alert, and the sentence for the end of the alert.
+
+        The first is empty if the query has no alert. The second is used only then.
+        """
 
 
 class LagAlert(Alert):
-    """Raises an alert for a query whose lag exceeds `most` records for `after_s` seconds.
+    """Raises an alert for a query that is more than `most` records behind for `after_s` seconds.
 
     An unknown lag counts as 0.
 
     Args:
         most: number of records; 0 means that there are no alerts.
-        clock: returns seconds.
+        after_s: the seconds for which the lag must be too large.
+        clock: returns the time in seconds.
         say: called with a sentence when an alert begins, and when it ends.
     """
 
@@ -73,9 +84,11 @@ class LagAlert(Alert):
 
 
 class StuckAlert(Alert):
-    """Raises an alert for a query that works on one batch for `after_s` seconds; 0 means no alerts.
+    """Raises an alert for a query that works on one batch for too long.
 
-    `say` is called with a sentence when an alert begins, and when it ends.
+    Args:
+        after_s: the seconds for which a query may work on one batch; 0 means that there are no alerts.
+        say: called with a sentence when an alert begins, and when it ends.
     """
 
     def __init__(self, after_s: float, say: Callable[[str], None]) -> None:

@@ -42,7 +42,12 @@ class Database:
         self.connection: Any = connect.apply(-1)
 
     def run(self, text: str, *values: object) -> int:
-        """Run a statement with `values` for its parameters. Return the number of changed rows."""
+        """Run an SQL statement that changes rows. Return the number of changed rows.
+
+        Args:
+            text: the statement, with ``?`` for each parameter.
+            values: the values of the parameters, in order: numbers or texts.
+        """
         statement = self._prepared(text, *values)
         try:
             return int(statement.executeUpdate())
@@ -50,7 +55,14 @@ class Database:
             statement.close()
 
     def numbers_and_texts(self, text: str, *values: object) -> list[tuple[int, str]]:
-        """Return the rows of a query whose two columns are a number and a text. A NULL text becomes empty."""
+        """Run an SQL query with two columns, a number and a text, and return its rows.
+
+        A NULL text becomes empty.
+
+        Args:
+            text: the query, with ``?`` for each parameter.
+            values: the values of the parameters, in order: numbers or texts.
+        """
         statement = self._prepared(text, *values)
         try:
             found = statement.executeQuery()
@@ -102,7 +114,13 @@ def is_of_a_row(error: Exception, classes: tuple[str, ...]) -> bool:
 
 
 def _states(error: Exception) -> Iterator[str]:
-    """Yield the SQLSTATEs of a Java error and of its causes, also of a cause's further SQLExceptions."""
+    """Yield the SQLSTATEs (error codes of SQL, such as "23505") of a Java error.
+
+    A Java error has a chain of causes. A cause that is an SQLException can have a second chain: further
+    SQLExceptions, for example one for each rejected row of a batch (`getNextException`). The result has the
+    SQLSTATE of every SQLException in these chains (at most `_MAX_CAUSES` of each), "" if it has none. It is
+    empty for an error that is not from Java.
+    """
     cause = getattr(error, "java_exception", None)
     for _ in range(_MAX_CAUSES):
         if cause is None:

@@ -127,12 +127,12 @@ class PipelineOptions(Options):
 
     @property
     def alert_after_s(self) -> float:
-        """`alert_after` in seconds."""
+        """Seconds for which a query's lag must exceed `alert_lag` records, until an alert begins."""
         return _seconds(self.alert_after)
 
     @property
     def alert_stuck_s(self) -> float:
-        """`alert_stuck` in seconds."""
+        """Seconds for which a query may work on one batch, until an alert begins; 0 for no alerts."""
         return _seconds(self.alert_stuck)
 
     def check(self) -> None:
@@ -168,7 +168,7 @@ _DECLARED = ("json", "csv")
 
 @dataclass
 class SourceOptions(Options):
-    """Options of a source."""
+    """Options of one source of a pipeline: Kafka topics or files, their format and their schema."""
 
     topic: str = option("The topics to read, separated by commas.", "")
     files: str = option("A folder or a pattern; the source also reads files that appear there later.", "")

@@ -27,12 +27,21 @@ from barnabas.registry.subjects import context_of
 def register(
     state: State, subject: str, body: Mapping[str, Any], *, normalize: bool = False
 ) -> Decision[Version]:
-    """Decide to register the schema of `body` under `subject`. The response is the version with this schema.
+    """Register a schema under `subject`: return the version that has it, and the record to write.
 
-    If the subject has the schema already, the decision has no records, and the response is the existing
-    version. A new version takes what `body` lacks (text, metadata, rule set) from the newest version of the
-    subject, but not in the mode IMPORT. With `normalize`, parts of the schema's text whose order has no
-    meaning are sorted first.
+    If the subject has the schema already, return the existing version and no record. If not, return a new
+    version and the record that stores it. This function changes nothing: the caller writes the record, and
+    answers the request with the version.
+
+    A new version takes what `body` lacks (text, metadata, rule set) from the subject's newest version. In the
+    mode IMPORT it takes nothing.
+
+    Args:
+        state: the present contents of the registry.
+        subject: the subject, for example ``orders-value``.
+        body: the JSON object in the request: ``schema`` (the text), ``schemaType``, ``references``,
+            ``metadata``, ``ruleSet``, ``id`` and ``version``. The mode IMPORT requires ``id``.
+        normalize: whether to sort the parts of the schema's text whose order has no meaning first.
 
     Raises:
         RegistryError: INVALID_SCHEMA; INCOMPATIBLE_SCHEMA, an earlier version is not compatible;
@@ -67,11 +76,17 @@ def register(
 
 
 def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bool, deleted: bool) -> Version:
-    """Return the version of `subject` under which the schema of `body` is registered.
+    """Return the version of `subject` that has the schema in a request.
 
     If there is none, and `body` has no metadata or no rule set, the search is repeated with those of the
-    newest version. With `deleted`, softly deleted versions are found, too. With `normalize`, parts of the
-    schema's text whose order has no meaning are sorted before the search.
+    newest version.
+
+    Args:
+        state: the present contents of the registry.
+        subject: the subject, for example ``orders-value``.
+        body: the JSON object in the request, with ``schema`` (the text), ``schemaType`` and others.
+        normalize: whether to sort the parts of the schema's text whose order has no meaning first.
+        deleted: whether to search softly deleted versions, too.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, INVALID_SCHEMA; 422, a field has a wrong type.
@@ -144,10 +159,12 @@ def schema_record(version: Version, *, deleted: bool = False) -> Record:
 
 
 def _completed(state: State, subject: str, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return `body`, then `body` with what it lacks, which is taken from the subject's newest version.
+    """Return the JSON objects to search a subject for: `body`, and `body` with the fields that it lacks.
 
-    `body` can lack metadata, a rule set, and a schema (its text is empty). If it lacks nothing, or the
-    subject has no versions, the result is `body` alone. If it lacks a schema, `body` itself is left out.
+    `body` is the JSON object in a request. It can lack metadata, a rule set, and a schema (its text is
+    empty). The second object takes these from the subject's newest version. If `body` lacks nothing, or the
+    subject has no versions, the result is `body` alone. If `body` lacks a schema, the result does not have
+    `body` itself.
     """
     versions = state.versions(subject)
     if not versions:
@@ -173,10 +190,12 @@ def _search(
     *,
     normalize: bool,
 ) -> tuple[Schema, Version | None]:
-    """Search `versions` for the schemas of `bodies`, one after the other.
+    """Search `versions` for the schema of each of `bodies`, until a version has one of them.
 
-    Return the first schema that a version has, with canonical text, and this version. If there is none,
-    return the schema of the last body, and None. There must be one body at least.
+    Return this schema, with canonical text, and the version. If no version has any of the schemas, return the
+    schema of the last body, and None.
+
+    `bodies` are one or more JSON objects with a schema, from `_completed`.
     """
     for body in bodies:
         schema = canonical(state, subject, Schema.from_request(body), normalize=normalize)

@@ -1,4 +1,4 @@
-"""Runs a registry: in this process until a signal (`run`), or in a thread beside other code."""
+"""Runs a schema registry: in this process until a signal (`run`), or in a thread (`RegistryServer`)."""
 
 from __future__ import annotations
 
@@ -23,24 +23,29 @@ _SHUTDOWN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """Settings of a registry server."""
+    """Settings of a schema registry: its brokers, its address, its topic, and who may use it.
+
+    Attributes:
+        bootstrap_servers: addresses of the brokers to connect to first: HOST:PORT,HOST:PORT.
+        listen: HOST:PORT at which the registry accepts HTTP connections.
+        topic: the topic that stores the registry's state.
+        compatibility: the default compatibility level, such as BACKWARD (`Level`).
+        replication_factor: replication factor of the topic if the registry creates it; None for the brokers'
+            default.
+        tls: a PEM file with a key and its certificates, for HTTPS; None for HTTP.
+        login: whether clients must log in as users of the cluster.
+        super_users: users to whom the cluster's ACLs do not apply: they may do everything.
+        hosts: additional names of the registry that clients may send in the header ``Host``.
+    """
 
     bootstrap_servers: str
-    #: HOST:PORT
     listen: str = DEFAULT_LISTEN
-    #: the topic that stores the registry's state
     topic: str = DEFAULT_TOPIC
-    #: the default compatibility level (`Level`)
     compatibility: str = "BACKWARD"
-    #: of a new topic; None for the brokers' default
     replication_factor: int | None = None
-    #: a PEM file with a key and its certificates: HTTPS
     tls: str | None = None
-    #: whether clients must log in as users of the cluster
     login: bool = False
-    #: users who may do everything, whatever the cluster's ACLs are
     super_users: tuple[str, ...] = ()
-    #: additional names by which clients may reach the registry (the header ``Host``)
     hosts: tuple[str, ...] = ()
 
 

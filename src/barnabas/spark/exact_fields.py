@@ -28,7 +28,12 @@ UNIT_OF_TYPE = {
 
 
 def parsed_type(declared: DataType) -> DataType:
-    """Return the type with which Spark parses a field of type `declared`: for a decimal, a wider one."""
+    """Return the type with which Spark must parse a field that is to have the type `declared`.
+
+    For a DECIMAL, this is a DECIMAL with 38 digits and as many decimal places as possible. For example, it is
+    DECIMAL(38,30) for DECIMAL(10,2). So Spark does not round 1.999 silently, and `exact_decimal` can detect
+    that the value does not fit. Any other type is returned unchanged.
+    """
     if isinstance(declared, DecimalType):
         return DecimalType(_MAX_DIGITS, _MAX_DIGITS - (declared.precision - declared.scale))
     return declared

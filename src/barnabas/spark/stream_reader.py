@@ -1,7 +1,12 @@
 """Reads topics in streams: ``spark.readStream.format("barnabas")``.
 
-The query's planner process has one reader from start to stop. Executors have pickled copies, and call only
-`read`. Spark's checkpoint contains the positions, so a repeated batch reads the same ranges again.
+A query divides its stream into micro-batches. On Spark's driver, one Python process plans them. It has one
+`TopicStreamReader` from the start of the query to its stop. Executors are the processes that read the
+records. Each task gets a pickled copy of the reader, and calls only `read`.
+
+Before Spark runs a micro-batch, it stores the end position in the query's checkpoint, which is a folder. A
+position has the next offset of each partition. So a micro-batch that Spark repeats after a failure reads the
+same offsets again.
 """
 
 from __future__ import annotations
@@ -37,7 +42,14 @@ _NOTHING_TO_READ = Task([])
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The source of a stream. Partitions that are added later are read from their earliest offset."""
+    """Plans the micro-batches of a query that reads topics, and reads their records.
+
+    Spark calls the methods. Partitions that are added while the query runs are read from their earliest
+    offset.
+
+    Args:
+        options: the options of the data source, such as the topics and the start.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -91,7 +103,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Store the present latest offsets as the end of this run. Later records are for the next run."""
+        """Store the present end offsets as the end of this run. Later records are for the next run.
+
+        Spark calls this method if the query has the trigger availableNow.
+        """
         self._target = self._ask_latest()
 
     def latestOffset(self, start: PositionJson, limit: ReadLimit) -> PositionJson:

@@ -1,4 +1,4 @@
-"""Parses JSON, CSV, text and logs to columns. Records that do not fit the schema get a reason."""
+"""Parses JSON, CSV, text and logs to columns. A record that cannot be parsed stays, and gets a reason."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _PARSED, _CORRUPT = "_parsed", "_corrupt"
 
 @dataclass(frozen=True)
 class Decoded:
-    """Columns of parsed records, by name.
+    """The result of parsing records: Spark column expressions, which have a value for each record.
 
-    `reason` says why a record cannot be parsed. It is NULL for a record that can be parsed.
+    Attributes:
+        columns: the parsed columns, by name.
+        reason: why a record cannot be parsed; NULL for a record that can be parsed.
     """
 
     columns: dict[str, Column]
@@ -31,14 +33,23 @@ class Decoded:
 def decode_text(
     rows: DataFrame, format: str, schema: str | StructType, options: dict[str, str]
 ) -> tuple[DataFrame, Decoded]:
-    """Parse the column value of `rows` (binary or string) as json, csv or text.
+    """Parse the column `value` of each row as JSON, CSV or text.
 
-    Return a DataFrame, and the parsed columns as expressions over this DataFrame. The DataFrame has the
-    columns of `rows`, and columns that these expressions need.
+    Example::
+
+        rows, decoded = decode_text(rows, "json", "id BIGINT, at TIMESTAMP", {})
+        parsed = rows.where(decoded.reason.isNull()).select(decoded.columns["id"])
 
     Args:
-        schema: the columns; for text it is not used.
+        rows: a DataFrame whose column `value` is binary or a string.
+        format: json, csv or text. Text has one parsed column, `value`.
+        schema: the parsed columns, as in CREATE TABLE or as a StructType; not used for text.
         options: options of Spark's parser of the format.
+
+    Returns:
+        A DataFrame, and the parsed columns. They are expressions for this DataFrame only. It has all rows and
+        columns of `rows`; for json and csv, it has a further column that the expressions use. A row that
+        cannot be parsed is not left out: `Decoded.reason` says why, for example ``it is not JSON``.
 
     Raises:
         ConfigError: the schema is invalid.
@@ -81,10 +92,12 @@ def decode_text(
 
 
 def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:
-    """Decode `rows` of a topic to which `barnabas ship` writes log lines.
+    """Decode records of a topic to which `barnabas ship` writes log lines. Every record can be decoded.
 
-    Return a DataFrame, and the decoded columns as expressions for its `select`. The DataFrame has the columns
-    of `rows`, and one more column that these expressions use. The decoded columns are:
+    `rows` must have the columns key, value and timestamp of the records.
+
+    Return a DataFrame, and the decoded columns as expressions for this DataFrame only. It has the rows and
+    columns of `rows`, and one more column that these expressions use. The decoded columns are:
 
     - source: from the JSON of `barnabas ship`, or else the key of the record.
     - level: from the JSON, or else UNKNOWN.

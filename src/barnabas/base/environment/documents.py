@@ -1,6 +1,6 @@
-"""Reads documents that a broker's settings name, from an https server or a file.
+"""Reads the content of a URL in a broker's settings, for example the public keys of an identity provider.
 
-Calls block: use a thread.
+The URL names an https server or a file. Calls block: use a thread.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _MAX_BYTES = 1 << 20
 
 
 class DocumentError(BarnabasError):
-    """A document cannot be read. The text has the reason, without the address."""
+    """The content of a URL cannot be read. The text has the reason, but not the URL: the caller adds it."""
 
 
 def check_address(url: str) -> None:
-    """Raise an error for an address that `read_document` does not support.
+    """Check that `read_document` supports a URL.
 
     Raises:
-        DocumentError: the address is not https://, file:/// or, for localhost and loopback addresses,
-            http://; or it contains a user name.
+        DocumentError: the URL does not begin with https:// or file:/// (or with http:// for this machine's
+            loopback addresses); or it contains a user name.
     """
     try:
         parts = urlsplit(url)
@@ -42,10 +42,12 @@ def check_address(url: str) -> None:
 
 
 def read_document(url: str) -> bytes:
-    """Return the document at `url`, at most a mebibyte. The system must trust a server's certificate.
+    """Return the content of `url`, which may have at most one mebibyte.
+
+    The operating system must trust the certificate of an https server.
 
     Raises:
-        DocumentError: `check_address` rejects the address, the document cannot be read, or it is too long.
+        DocumentError: `check_address` rejects the URL, the content cannot be read, or it is too long.
     """
     check_address(url)
     parts = urlsplit(url)

@@ -156,7 +156,11 @@ def sendfile_descriptor(transport: asyncio.BaseTransport) -> int | None:
 
 
 class SocketNetwork:
-    """The operating system's network. Connections belong to the running event loop."""
+    """The operating system's network, as a `Network`.
+
+    It binds addresses for servers (`bind`), opens connections (`connect`), and returns the name of this
+    machine. Connections belong to the running event loop.
+    """
 
     def bind(self, host: str, port: int) -> ServerSocket:
         sockets: list[socket.socket] = []

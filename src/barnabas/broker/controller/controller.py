@@ -209,10 +209,11 @@ class Controller:
         return self._store.session_timeout > 0 and self._store.state not in FINAL
 
     async def enter(self) -> None:
-        """Announce that the broker runs, and wait until the controller has admitted it.
+        """Register that the broker runs, and wait until the controller has admitted its broker epoch.
 
-        After this, the metadata image shows which partitions this broker leads now. The controller has ended
-        the leaderships from before the broker's restart.
+        Before the controller admits the epoch, it ends the leaderships that the broker had before its
+        restart, and removes the broker from ISRs. So after this call, the metadata image shows which
+        partitions this broker leads now.
         """
         await self.registration.update(state=BrokerState.RUNNING)
         try:
@@ -238,7 +239,7 @@ class Controller:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def note_isolation(self, isolated: bool) -> None:
-        """Register whether this broker is isolated from the other brokers.
+        """Store in this broker's registration whether the broker is isolated: it reaches no other broker.
 
         Return at once: a background task writes to the metadata store. If this broker is the controller and
         is isolated, it also resigns as controller. It takes part in the election of the next controller only
@@ -253,10 +254,13 @@ class Controller:
             self._begin_join()
 
     async def _step_down(self) -> None:
-        """Register this broker as isolated, and delete the controller's node: another broker is elected.
+        """Let another broker become the controller, because this one is isolated: it reaches no other broker.
 
-        If the metadata store cannot be reached, the end of the session has the same effect. If the session
-        goes on, `_join` deletes the node.
+        First register this broker as isolated. Then delete the node ``/controller`` of the metadata store, so
+        that another broker can create it.
+
+        If the store cannot be reached, the node stays for the moment. The store deletes it when this broker's
+        session with the store ends. If the session continues, the next `_join` deletes the node.
         """
         await self.registration.update(is_isolated=True)
         with contextlib.suppress(StoreError):

@@ -41,7 +41,7 @@ _NAMED = 5
 
 
 class Change(NamedTuple):
-    """A partition's present and new state."""
+    """A change of a partition's state (leader, ISR and epochs): the states before and after it."""
 
     partition: TopicPartition
     before: PartitionState
@@ -53,9 +53,14 @@ class IsrProposal(NamedTuple):
 
     A replica that cannot write any more can also send a proposal: the ISR without itself.
 
-    `leader_epoch` and `partition_epoch` are the epochs in the latest state that the sender knows. `isr` has
-    pairs of a broker and its broker epoch, which is -1 if the leader does not know it (KIP-903).
-    `is_recovering` says whether the leader still recovers from an unclean election.
+    Attributes:
+        topic_id: id of the topic.
+        partition: index of the partition.
+        leader_epoch: leader epoch in the latest state that the sender knows.
+        partition_epoch: partition epoch in the same state. It rises with each change of the state.
+        isr: the proposed ISR: pairs of a broker and its broker epoch, which is -1 if the leader does not know
+            it (KIP-903).
+        is_recovering: whether the leader still recovers from an unclean election.
     """
 
     topic_id: TopicId
@@ -224,7 +229,14 @@ class PartitionControl:
                     await asyncio.sleep(0)
 
     async def _write(self, changes: Sequence[Change]) -> list[int]:
-        """Store the new states of `changes`. Return their node versions, in the order of `changes`."""
+        """Write the new state of each partition in `changes` to its node in the metadata store.
+
+        Return the new version of each node, in the order of `changes`. This version is the partition epoch.
+
+        Raises:
+            KafkaError, StoreError: a write failed, for example because the state in the store has changed
+                since this controller read it. Other changes may have been written.
+        """
         return await self._writes.write_batches([self._writes.state_change(*each) for each in changes])
 
     async def _admit(self, image: ClusterImage) -> None:

@@ -38,23 +38,34 @@ class StoredRecord(Protocol):
 
 @dataclass(slots=True)
 class Result(Generic[T]):
-    """The result of an operation: the records to append, and the response.
+    """The result of an operation on a coordinator's shard: records to append, and the response.
 
-    The runtime returns `response` when the records are committed and replayed. `response` can be a future
-    that a later operation resolves.
+    `CoordinatorRuntime` runs the operation, and then does the rest:
 
-    If `then` is set, its return value is the response instead. The runtime calls ``then(None)`` after the
-    replay, or ``then(error)`` after a failed append. Without `then`, the caller gets that error.
+    1. It appends `records` to the partition of the internal topic.
+    2. When they are committed, it replays them: it calls `Shard.replay` with each record, which applies the
+       record to the shard's state.
+    3. It answers the caller of the operation with `response`.
+
+    If the append fails, nothing is replayed, and the caller gets the error. With `then`, the operation can
+    make the response itself in both cases.
+
+    Attributes:
+        response: the response, or a future that a later operation completes. It is not used with `then`.
+        records: the records to append; empty if the operation changes nothing.
+        producer: the producer in whose transaction the records are appended. They become valid when it
+            commits. None for no transaction.
+        marker: the marker to append instead of records; it ends the transaction of `producer`.
+        then: called with None after the replay, or with the error after a failed append. It returns the
+            response, or raises the error that the caller gets.
+        afterwards: called after a successful append, soon after the caller was answered.
     """
 
     response: MaybeAwaitable[T] | None = None
     records: Sequence[StoredRecord] = ()
-    #: the records belong to this producer's transaction: they become valid when it commits
     producer: ProducerIdentity | None = None
-    #: the marker to append instead of records; it ends the producer's transaction
     marker: EndTransaction | None = None
     then: Callable[[KafkaError | None], MaybeAwaitable[T]] | None = None
-    #: called soon after the replay, when the caller has got the response or the error of `then`
     afterwards: Callable[[], None] | None = None
 
 
@@ -74,9 +85,9 @@ class Shard(Protocol):
         """Apply one committed record, from an operation or from `decode`."""
 
     def replay_pending(self, producer_id: ProducerId, record: Any) -> None:
-        """Keep a record of a producer's open transaction.
+        """Keep a committed record that belongs to the open transaction of a producer.
 
-        The record becomes valid only in `end_transaction`.
+        The record does not change the state yet: `end_transaction` applies or drops it.
         """
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
@@ -95,16 +106,24 @@ Operation: TypeAlias = Callable[[S], Result[T]]
 
 @dataclass(slots=True)
 class ShardContext(Generic[S]):
-    """The partition, clock, timers and functions that the runtime gives to a new shard."""
+    """The objects and functions that the coordinator runtime gives to a new shard.
+
+    Attributes:
+        partition: index of the shard's partition of the internal topic.
+        clock: the time.
+        timers: calls functions of the shard at a later time.
+        epoch: returns the leader epoch in which this broker coordinates the partition.
+        max_bytes: returns the size of the largest batch that can be appended, in bytes.
+        write: called with a key, such as a group id, and an operation of the shard. Runs the operation when
+            no other operation of the key runs.
+        log_end: returns the offset of the next record. While an operation runs, its first record will get
+            this offset.
+    """
 
     partition: int
     clock: Clock
     timers: Timers
-    #: returns the leader epoch in which this broker coordinates the partition
     epoch: Callable[[], LeaderEpoch]
-    #: returns the size of the largest batch that can be appended, in bytes
     max_bytes: Callable[[], int]
-    #: runs an internal operation of the shard under the lock of its key
     write: Callable[[str, Operation[S, Any]], None]
-    #: returns the offset of the next record. While an operation runs, its first record will get this offset
     log_end: Callable[[], Offset]

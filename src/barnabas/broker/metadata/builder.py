@@ -1,4 +1,9 @@
-"""Makes the next cluster image from the previous one and the changed nodes."""
+"""Builds cluster images. A cluster image is a broker's immutable copy of the cluster's metadata.
+
+The metadata store (ZooKeeper or the embedded store) has the metadata in a tree of nodes, such as
+``/brokers/topics/orders``. When nodes have changed, `ImageBuilder` reads only these, and builds the next
+image from them and from the previous image.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +58,14 @@ _P = ParamSpec("_P")
 
 
 async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
-    """Return the paths of all nodes to read for a new metadata image.
+    """Return the paths of all nodes of the metadata store to read for a new image.
 
-    The result has the paths of all nodes in the store, and of all nodes in `image`. A node of `image` can be
-    missing from the store. It must be read, too, so that the new image does not contain it any more.
+    The result has the paths of all nodes in the store, and of all nodes from which `image` was built. Such a
+    node can be missing from the store now. It must be read, too, so that the new image lacks its value.
+
+    Args:
+        store: the metadata store.
+        image: the previous image.
 
     Raises:
         StoreError: the store cannot be read.
@@ -88,9 +97,9 @@ async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
 
 
 async def _quotas_below(store: MetadataStore, users: Sequence[str]) -> list[str]:
-    """Return the paths of the nodes with quotas of a user and a client id together.
+    """Return the paths of the nodes that have the quotas for a user together with a client id.
 
-    `users` are the paths of the nodes of users.
+    `users` has the paths of the nodes of all users, such as ``/config/users/alice``.
     """
     folders = [f"{user}/clients" for user in users]
     found = await store.read(folders)

@@ -1,7 +1,8 @@
 """Encodes and decodes followers' Fetch requests with few partitions, and their responses (v17), fast.
 
-A follower that has a fetch session sends a request with few partitions for each batch (ADR 25). All other
-Fetch requests and responses are for `barnabas.kafka.protocol`.
+A follower that has a fetch session sends a request with few partitions for each batch (ADR 25). This module
+encodes and decodes only these *usual* requests and their responses. `barnabas.kafka.protocol`, the general
+codec, encodes and decodes all others.
 """
 
 from __future__ import annotations
@@ -44,15 +45,16 @@ _ANSWER = struct.Struct(">BihiB")
 _RESULT = struct.Struct(">ihqqqBi")
 _NONE_ABORTED, _NO_REPLICA = 0, -1
 
-#: a partition's topic, index, leader epoch, log end, its last epoch, log start, and most bytes to receive
+#: a requested partition: topic id, index and leader epoch; of the follower's log the end offset, the epoch of
+#: its last record and the start offset; and the most bytes to receive
 Position: TypeAlias = tuple[TopicId, int, LeaderEpoch, Offset, LeaderEpoch, Offset, int]
 
 
 class SessionLayout:
     """The bytes that all usual requests of one fetch session have in common.
 
-    A usual request names at most `MAX_PARTITIONS` partitions, and removes none. The leader keeps the layout
-    as the connection's `ConnectionCache`.
+    A usual request has at most `MAX_PARTITIONS` partitions, and removes none from the session. The follower
+    encodes requests with the layout. The leader recognises them with it, and keeps it with the connection.
     """
 
     __slots__ = (
@@ -94,7 +96,10 @@ class SessionLayout:
         """Do nothing: a layout holds no resources."""
 
     def fits(self, frame: Readable) -> bool:
-        """Whether `frame` is a request of this session, with any epoch and any partitions."""
+        """Whether `frame`, an encoded request without its size, belongs to this session.
+
+        The session epoch and the partitions can be any.
+        """
         return (
             frame.startswith(self._opening, 8)
             and frame.startswith(_KEY_VERSION)
@@ -102,12 +107,13 @@ class SessionLayout:
         )
 
     def encode(self, correlation_id: int, session_epoch: int, positions: Sequence[Position]) -> bytes:
-        """Return the frame of a request with these partitions, with its size in front.
+        """Return an encoded request for these partitions, with its size in front.
 
         Args:
             correlation_id: correlation id of the request.
             session_epoch: epoch of the fetch session in the request.
-            positions: one item for each partition. The partitions of each topic are next to each other.
+            positions: each partition to request, and the offset from which the follower needs records
+                (`Position`). The items of a topic must be next to each other.
         """
         parts = [self._opening, b""]
         topics = 0
@@ -181,17 +187,19 @@ def layout_of(frame: Readable) -> SessionLayout | None:
     return layout if layout.fits(frame) else None
 
 
-#: a partition's topic, index, high watermark, last stable offset, log start, records, and their bytes
+#: the result of a partition: topic id, index, high watermark, last stable offset, log start offset, record
+#: batches, and their size in bytes
 Result: TypeAlias = tuple[TopicId, int, Offset, Offset, Offset, Sequence[Chunk], int]
 
 
 def encode_answer(correlation_id: int, session_id: int, results: Sequence[Result]) -> list[Chunk]:
-    """Return the frame of a response to a follower's fetch, as chunks, with the size first.
+    """Return an encoded response to a follower's fetch, in chunks, with its size in front.
 
     Args:
         correlation_id: correlation id of the request.
         session_id: id of the fetch session.
-        results: one item for each partition. The partitions of each topic are next to each other.
+        results: the offsets and the records of each partition (`Result`). The items of a topic must be next
+            to each other.
     """
     chunks: list[Chunk] = []
     head = b""
@@ -224,8 +232,12 @@ _NO_DIVERGENCE = EpochEndOffset()
 class ReceivedData(NamedTuple):
     """The result of one partition in a response to a follower's fetch, without an error.
 
-    It has those attributes of `PartitionData` that a follower reads. `records` has record batches as bytes;
-    it is empty if there are no new records.
+    Attributes:
+        high_watermark: the leader's high watermark.
+        log_start_offset: the start of the leader's log.
+        records: new record batches as bytes; empty if there are none.
+        error_code: always 0, as in a `PartitionData` without an error.
+        diverging_epoch: always the default value: the logs do not diverge.
     """
 
     high_watermark: Offset
@@ -236,22 +248,31 @@ class ReceivedData(NamedTuple):
 
 
 class UsualResponse(NamedTuple):
-    """The response to a follower's fetch, without errors and divergences, in place of `FetchResponse`."""
+    """A response to a follower's fetch without any error. The follower uses it like a `FetchResponse`.
+
+    Attributes:
+        session_id: id of the fetch session.
+        results: for each partition, its topic id and index, and its result.
+        error_code: always 0.
+    """
 
     session_id: int
-    #: results by topic and index
     results: list[tuple[tuple[TopicId, int], ReceivedData]]
     error_code: int = 0
 
 
 class UsualFetch:
-    """Implements `EncodedRequest` for a follower's Fetch request that continues a session.
+    """A follower's Fetch request that continues a fetch session, with a faster codec than other requests.
+
+    It implements `barnabas.broker.interbroker.connection.EncodedRequest`: it encodes itself, and decodes its
+    usual response.
 
     Args:
         layout: the fields that all requests of the session have in common.
         session_epoch: epoch of the session in this request.
-        positions: one item for each named partition, at most `MAX_PARTITIONS`. The partitions of each topic
-            are next to each other.
+        positions: the partitions in this request, at most `MAX_PARTITIONS`. Each is a tuple with the topic id
+            and the offset from which the follower needs records (`Position`). The items of a topic must be
+            next to each other.
     """
 
     __slots__ = ("_epoch", "_layout", "_positions", "max_wait_ms")
@@ -270,7 +291,7 @@ class UsualFetch:
         return self._layout.encode(correlation_id, self._epoch, self._positions)
 
     def decode(self, frame: Readable) -> UsualResponse | None:
-        """Return the response in a frame, as `read_answer` does. If the frame is too short, return None."""
+        """Return the response in `frame`; None if only the general codec can decode it."""
         try:
             return read_answer(frame)
         except (struct.error, IndexError):
@@ -278,7 +299,7 @@ class UsualFetch:
 
 
 def read_answer(frame: Readable) -> UsualResponse | None:
-    """Return the response in a frame.
+    """Decode a response to a follower's fetch. `frame` begins with the correlation id.
 
     Return None if the response has an error, a divergence, aborted transactions or unknown tagged fields, or
     more than `MAX_PARTITIONS` partitions.

@@ -22,7 +22,12 @@ class BrokerFailedError(BarnabasError):
 
 
 class Failure:
-    """Keeps the first failure that requires the broker to stop."""
+    """Stops the broker after a failure: `failed` raises an error in the task that runs the broker.
+
+    Args:
+        node_id: id of the broker, for the log.
+        health: health of the broker; it shows the reason of the failure.
+    """
 
     def __init__(self, node_id: BrokerId, health: Health) -> None:
         self._node_id = node_id
@@ -31,14 +36,24 @@ class Failure:
         self._reason = ""
 
     def fail(self, reason: str) -> None:
-        """Report a failure, so that the broker stops. Ignore all failures after the first one."""
+        """Stop the broker because of a failure: log `reason`, and let `failed` raise BrokerFailedError.
+
+        If a failure was already reported, do nothing.
+        """
         if not self._failed.is_set():
             self._reason = self._health.failure = reason
             self._failed.set()
             log.critical("broker %d has to stop: %s", self._node_id, reason)
 
     def metadata_failed(self, error: Exception) -> None:
-        """Report that a part of the broker could not apply a change of the metadata."""
+        """Stop the broker, because a part of it could not apply a change of the metadata.
+
+        If the broker continued, it could act on outdated metadata, for example as the leader of a partition
+        that another broker leads now.
+
+        Args:
+            error: the exception of the part. The reason in the log contains its text.
+        """
         self.fail(f"a change of the metadata could not be applied ({type(error).__name__}: {error})")
 
     def registration_failed(self, error: Exception) -> None:

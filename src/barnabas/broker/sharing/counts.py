@@ -1,4 +1,8 @@
-"""Counts of the share groups for which this broker leads partitions, for the metrics."""
+"""Counts for the metrics of share groups on one broker, since its start.
+
+They count acknowledged records, dead letters and fetches, and measure how long stored states take to load. A
+broker counts only what it does as the leader of partitions.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,13 @@ MAX_GROUPS = 1000
 
 
 class LetterCounts:
-    """Counts of one share group's dead letters since the start of the broker."""
+    """Counts of one share group's dead letters since the start of the broker.
+
+    Attributes:
+        records: dead letters that were written.
+        requests: attempts to write dead letters.
+        failed_requests: attempts that failed.
+    """
 
     def __init__(self) -> None:
         self.records = 0
@@ -25,7 +35,7 @@ class LetterCounts:
 
 
 class FetchCounts:
-    """Counts of one share group's fetches since the start of the broker."""
+    """Statistics of one share group's ShareFetch requests since the start of the broker."""
 
     def __init__(self) -> None:
         #: the percentages of the requested partitions whose records a fetch has acquired
@@ -35,16 +45,21 @@ class FetchCounts:
 
 
 class ShareCounts:
-    """Counts of all share groups on this broker since its start."""
+    """Counts of all share groups on one broker since its start.
+
+    Attributes:
+        acknowledgements: the number of acknowledged records, by acknowledgement type.
+        letters: the counts of dead letters, by group. Only groups with dead letters have them.
+        fetches: the statistics of fetches, by group. Only groups that have acquired records have them.
+        loads: times from a share partition's first fetch until its stored state was loaded.
+    """
 
     def __init__(self) -> None:
-        #: by acknowledgement type, the number of acknowledged records
         self.acknowledgements: Counter[int] = Counter()
-        #: by group, the counts of its dead letters; only of groups that had some (`MAX_GROUPS`)
+        #: at most `MAX_GROUPS`
         self.letters: dict[str, LetterCounts] = {}
-        #: by group, the counts of its fetches; only of groups that have acquired records (`MAX_GROUPS`)
+        #: at most `MAX_GROUPS`
         self.fetches: dict[str, FetchCounts] = {}
-        #: from a share partition's first fetch until its stored state was loaded
         self.loads = Durations()
 
     def acknowledged(self, acknowledgements: Sequence[Acknowledgement]) -> None:

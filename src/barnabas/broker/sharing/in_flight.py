@@ -63,27 +63,38 @@ Part = TypeVar("Part", bound=Sequence[int])
 
 
 class Limits(NamedTuple):
-    """The limits of a share group for each partition."""
+    """The settings of a share group that limit each of its share partitions.
 
-    #: how many records may be in flight (``share.partition.max.record.locks``)
+    Attributes:
+        record_locks: how many records may be in flight (``share.partition.max.record.locks``).
+        deliveries: how often a record is delivered at most (``share.delivery.count.limit``).
+        has_dead_letters: whether the group has a dead-letter queue (``errors.deadletterqueue.topic.name``).
+    """
+
     record_locks: int = 2000
-    #: how often a record is delivered at most (``share.delivery.count.limit``)
     deliveries: int = 5
-    #: whether the group has a dead-letter queue (``errors.deadletterqueue.topic.name``)
     has_dead_letters: bool = False
 
 
 class ReadBatch(NamedTuple):
-    """A batch in the log; both offsets are inclusive."""
+    """The offsets of a record batch in the log; both are inclusive.
+
+    Attributes:
+        is_deliverable: whether members get the records of the batch. This is false if the batch has no
+            records, is a control batch, or belongs to an aborted transaction.
+    """
 
     first: Offset
     last: Offset
-    #: whether members get its records: it has some, is no control batch, and its transaction is not aborted
     is_deliverable: bool = True
 
 
 class Acquired(NamedTuple):
-    """Records that a member has acquired; both offsets are inclusive."""
+    """Contiguous records that a member has acquired; both offsets are inclusive.
+
+    Attributes:
+        deliveries: how often each of the records was delivered, including this delivery.
+    """
 
     first: Offset
     last: Offset
@@ -93,27 +104,39 @@ class Acquired(NamedTuple):
 class Acknowledgement(NamedTuple):
     """A member's answer about records that it has acquired; both offsets are inclusive.
 
-    `types` has one acknowledgement type for all records, or one for each record.
+    Attributes:
+        types: one acknowledgement type for all records, or one for each record: `GAP`, `ACCEPT`, `RELEASE`,
+            `REJECT` or `RENEW`.
     """
 
     first: Offset
     last: Offset
-    #: one type for all records, or one for each
     types: Sequence[int]
 
 
 class DeadLetters(NamedTuple):
-    """Contiguous records that the group has given up; both offsets are inclusive."""
+    """Contiguous records that the group has given up, and that need dead letters; both offsets are inclusive.
+
+    Attributes:
+        deliveries: how often each of the records was delivered.
+        is_rejected: whether a member has rejected the records; False if they have reached the limit of
+            deliveries.
+    """
 
     first: Offset
     last: Offset
     deliveries: int
-    #: whether a member has rejected the records; False if they have reached the limit of deliveries
     is_rejected: bool
 
 
 class StateWrite(NamedTuple):
-    """The changes that one write stores."""
+    """The changes of a share partition that one write to the share coordinator stores.
+
+    Attributes:
+        start_offset: the start offset after the write (SPSO).
+        delivery_complete_count: the number of finished records from the start offset on.
+        batches: the new states of changed records.
+    """
 
     start_offset: Offset
     delivery_complete_count: int
@@ -391,7 +414,10 @@ class InFlight:
         return acquired
 
     def undo(self, acquired: Sequence[Acquired]) -> None:
-        """Make records available again that `acquire` has just returned. Their delivery does not count."""
+        """Undo an `acquire` call whose result, `acquired`, was not sent to the member.
+
+        The records become available again, and their delivery does not count.
+        """
         for each, _ in self._overlapping(acquired):
             each.deliveries -= 1
             self._change(each, AVAILABLE)
@@ -583,11 +609,16 @@ class InFlight:
         heappush(self._locks, (until, first, last))
 
     def end_session(self, member: str) -> bool:
-        """Release all records that a member has acquired, because its share session has ended (see `expire`).
+        """Release all records that a member has acquired, because its share session has ended.
 
-        Return whether the member had acquired any. The delivery still counts, because a record may have
-        crashed the member. Records whose acknowledgements are not stored yet are released only if their write
-        fails.
+        A released record becomes available. If it has reached the limit of deliveries, the group gives it up
+        instead. Its delivery to this member counts, because the record itself may have crashed the member.
+
+        If the acknowledgement of a record is not stored yet, the record stays acquired. It is released only
+        if its write fails.
+
+        Returns:
+            Whether the member had acquired any record.
         """
         held = [each for each in self._ranges if each.member == member]
         for each in held:
@@ -636,7 +667,10 @@ class InFlight:
         self._dirty.append((self.start, self.start - 1))
 
     def begin_write(self) -> StateWrite:
-        """Return the changes since the last write. The previous write must have ended."""
+        """Begin a write: return all changes since the last one. The previous write must have ended.
+
+        When the write has ended, the caller calls `written` or `write_failed`.
+        """
         assert self._writing is None
         marked, self._marked = self._marked, []
         dirty, self._dirty = _union(self._dirty), []

@@ -61,10 +61,18 @@ _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
 
 
 class FetchLimits(NamedTuple):
-    """The limits of a fetch, and how to divide the acquired records (see `InFlight.acquire`)."""
+    """The limits of a ShareFetch request for one share partition.
+
+    Attributes:
+        max_bytes: the largest size of the record batches in the response.
+        min_one: whether to return the first batch even if it is larger than `max_bytes`.
+        max_records: the number of acquired records after which no further batch is acquired.
+        batch_size: the number of records after which a new entry of acquired records begins at the next
+            batch; 0 for no limit.
+        is_strict: whether `max_records` also divides batches (KIP-1206). `batch_size` is then ignored.
+    """
 
     max_bytes: int
-    #: whether to return the first batch even if it is larger than `max_bytes`
     min_one: bool
     max_records: int
     batch_size: int
@@ -72,16 +80,26 @@ class FetchLimits(NamedTuple):
 
 
 class AcquiredRecords(NamedTuple):
-    """Records that a fetch has acquired: the bytes of their whole batches, and the acquired offsets."""
+    """Records that a fetch has acquired for a member.
+
+    Attributes:
+        records: the bytes of the batches that contain the records. Whole batches are returned, so they can
+            also contain records that the member has not acquired.
+        acquired: the offsets that the member has acquired, in order.
+    """
 
     records: Chunk
     acquired: list[Acquired]
 
 
 class WaitingFetch(Protocol):
-    """A fetch that waits for records of share partitions."""
+    """A ShareFetch request that waits for records of share partitions.
 
-    #: whether the fetch waits for more bytes than there are, and leaves them to other fetches until then
+    Attributes:
+        waits_for_bytes: whether the fetch waits until more bytes are available (`min_bytes`). Until then,
+            other fetches can acquire the available records.
+    """
+
     waits_for_bytes: bool
 
     def try_now(self, source: SharePartition) -> bool:
@@ -386,11 +404,15 @@ class SharePartition:
             self._loop.call_soon(self._wake, left)
 
     def progressed(self, new_bytes: int) -> None:
-        """Wake a waiting fetch, because the partition has changed (`Watcher`).
+        """Let the first waiting fetch try again, because the partition has changed.
 
-        `new_bytes` is the number of newly committed bytes. It is 0 if the partition's leadership or its log's
-        bounds have changed. Then also check, in a later turn of the event loop, whether this share partition
-        must end.
+        The partition calls this method of all its watchers (`broker.replication.purgatory.Watcher`).
+
+        Args:
+            new_bytes: number of newly committed bytes. It is 0 if something else has changed: the
+                partition's leadership, or the first or last offset of its log. In this case, the method also
+                schedules a check. The check ends this share partition if the broker no longer leads the
+                partition, and drops records that the log has deleted.
         """
         if not new_bytes and self._in_flight is not None:  # leadership, or the bounds of the log
             self._loop.call_soon(self._check_partition)
@@ -439,7 +461,11 @@ class SharePartition:
         return stored
 
     def end_session(self, member: str) -> None:
-        """Release the records that a member has acquired (`InFlight.end_session`), and store the change."""
+        """Release the records that a member has acquired, because its share session has ended.
+
+        Other members can then acquire the records that have not reached the limit of deliveries. Begin to
+        store the change.
+        """
         if self._in_flight is not None and self._in_flight.end_session(member):
             self._write_soon()
             self.wake()

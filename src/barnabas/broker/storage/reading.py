@@ -12,7 +12,14 @@ from barnabas.broker.storage.transaction_index import AbortedTransaction
 
 
 class FetchedRecords(NamedTuple):
-    """The batches that a read returns, as bytes. `size` is in bytes. The last batch may be incomplete."""
+    """The record batches that a read of a log returns, in the log's format.
+
+    The last batch may be incomplete, because a read has a largest size.
+
+    Attributes:
+        chunks: the bytes of the batches, in the order of the log. It is empty if the read found no batch.
+        size: the size of all chunks together, in bytes.
+    """
 
     chunks: list[Chunk]
     size: int
@@ -29,7 +36,17 @@ def read_batches(
     max_offset: Offset,
     min_one: bool,
 ) -> FetchedRecords:
-    """Return batches of one segment; see `PartitionLog.read` for the arguments.
+    """Return batches from one segment of a log: the batch that contains `offset`, and the batches after it.
+
+    If compaction has removed all records from `offset` to the end of a segment, read the next segment.
+
+    Args:
+        segments: all segments of the log.
+        log_end_offset: end of the log.
+        offset: offset of the first record to read.
+        max_bytes: largest size of the result. Its last batch may be incomplete.
+        max_offset: end of the batches to read, for example the high watermark.
+        min_one: whether the first batch is read even if it is larger than `max_bytes`.
 
     Raises:
         OSError: the disk failed.
@@ -57,10 +74,14 @@ def read_batches(
 def find_aborted_transactions(
     segments: list[LogSegment], log_end_offset: Offset, offset: Offset, size: int
 ) -> list[AbortedTransaction]:
-    """Return the aborted transactions that overlap the `size` bytes from `offset` on.
+    """Return the aborted transactions that may have records in a read from `offset` on, by first offset.
 
-    The result is in the order of the first offsets. `segments` begins with the segment that contains
-    `offset`, and has all later ones. This function may remove segments from the list.
+    Args:
+        segments: the segment that contains `offset`, and all later ones. This function may remove segments
+            from the list.
+        log_end_offset: end of the log.
+        offset: offset of the first record of the read.
+        size: size of the read in bytes.
 
     Raises:
         OSError: the disk failed.

@@ -35,12 +35,19 @@ _BLOCK = 256
 
 
 class AbortedTransaction(NamedTuple):
-    """One aborted transaction. `last_offset` is the offset of its marker."""
+    """One aborted transaction in a partition's log.
+
+    Attributes:
+        producer_id: id of its producer.
+        first_offset: offset of its first record.
+        last_offset: offset of its abort marker.
+        last_stable_offset: the last stable offset after the marker: first offset of the oldest transaction
+            that was still open, or the offset after the marker.
+    """
 
     producer_id: ProducerId
     first_offset: Offset
     last_offset: Offset
-    #: start of the oldest transaction that was still open after the marker, or the offset after it
     last_stable_offset: Offset
 
 
@@ -83,12 +90,20 @@ def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
 
 
 class TransactionIndex:
-    """The aborted transactions of one segment, ascending by last offset. The segment owns the index."""
+    """The aborted transactions whose abort markers are in one segment, by the offsets of the markers.
+
+    Only the segment uses the index. It keeps the entries in the segment's `.txnindex` file.
+    """
 
     __slots__ = ("_crc", "_stored", "changed", "file", "waiting")
 
     def __init__(self, file: LogFile, size: int = 0) -> None:
-        """Create the index for an existing file of `size` bytes; 0 if there is no file."""
+        """Open the index of a segment. Its file need not exist: the first entry creates it.
+
+        Args:
+            file: the segment's `.txnindex` file.
+            size: present size of the file in bytes; 0 if it does not exist.
+        """
         self.file = file
         #: whether the file was changed; the code that schedules its fsync resets it
         self.changed = False

@@ -1,6 +1,7 @@
 """The transaction coordinator, with the operations that the server's handlers call.
 
-It finds the shard of a transactional id and runs the operation there. It also aborts transactions that have
+A shard has the state of all transactional ids in one partition of `__transaction_state`. The coordinator
+finds the shard of a transactional id and runs the operation there. It also aborts transactions that have
 timed out, and deletes expired ids.
 """
 
@@ -161,6 +162,12 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         time the producer gets CONCURRENT_TRANSACTIONS. Without the wait, the producer would get this error at
         once and retry much later (librdkafka after 100 ms).
 
+        Args:
+            transactional_id: the producer's transactional id.
+            producer: the producer id and epoch in the request.
+            partitions: the partitions to which the producer will write in its transaction.
+            version: version of transactions that the producer uses: 2 is that of KIP-890.
+
         Raises:
             KafkaError: INVALID_REQUEST, the id is empty or too long; the errors of
                 `TransactionShard.add_partitions` and `CoordinatorRuntime.write`.
@@ -181,10 +188,16 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     def end(
         self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, version: int
     ) -> MaybeAwaitable[ProducerIdentity]:
-        """Handle EndTxn: run `TransactionShard.end`, with an unused producer id if the operation needs one.
+        """Handle EndTxn: commit or abort a producer's transaction (`TransactionShard.end`).
 
-        Return the producer id and the epoch that the producer must use in its next transaction. `version` is
-        the version of transactions that the producer uses.
+        Return the producer id and the epoch that the producer must use in its next transaction. In version 2,
+        the result has a new producer id if the epochs of the present one are used up.
+
+        Args:
+            transactional_id: the producer's transactional id.
+            producer: the producer id and epoch in the request.
+            commit: True to commit, False to abort.
+            version: version of transactions that the producer uses: 2 is that of KIP-890.
 
         Raises:
             KafkaError: INVALID_REQUEST, the id is empty or too long; COORDINATOR_LOAD_IN_PROGRESS, there is
@@ -213,7 +226,11 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         return ((transactional_id, transaction) for _, transactional_id, transaction in self._all())
 
     def loaded_transactions(self) -> list[Transaction]:
-        """Return the states of all transactional ids in loaded shards."""
+        """Return the states of all transactional ids that this broker coordinates and has loaded.
+
+        While a partition of `__transaction_state` still loads, the result lacks the ids in this partition.
+        (`transactions` raises an error then.)
+        """
         return [transaction for _, _, transaction in self._all()]
 
     # --- inside ---

@@ -388,9 +388,10 @@ class TransactionShard:
         )
 
     def _fence(self, transactional_id: str, transaction: Transaction, answer: Callable[[], T]) -> Result[T]:
-        """Abort the open transaction, and fence its producer.
+        """Abort the open transaction of a transactional id, and fence its producer by a higher epoch.
 
-        When the decision is stored, `answer` is called, and its result is the response.
+        Return a `Result` with the record that stores the decision. When it is stored, `answer` is called. Its
+        result is the response; if it raises an error, this error is the response.
         """
         version = self._version()
 
@@ -417,14 +418,18 @@ class TransactionShard:
 
 
 def _may_go_on(transaction: Transaction, expected: ProducerIdentity) -> bool:
-    """Whether a producer with the producer id of `expected` may use the transactional id.
+    """Whether the producer id in an InitProducerId request is valid for the transactional id (KIP-360).
 
-    The caller checks the epoch. The producer may use the transactional id in three cases:
+    The caller checks the epoch. The producer id is valid in three cases:
 
     - The transactional id is new.
-    - `expected` has the present producer id of the transactional id.
-    - `expected` has the previous producer id, and its last epoch. InitProducerId has then assigned a new
-      producer id, and a producer that got no response repeats InitProducerId with the previous producer id.
+    - It is the present producer id of the transactional id.
+    - It is the previous producer id, and the epoch is 32,766 or above. After epoch 32,766, the coordinator
+      assigns a new producer id. A producer that got no response repeats its request with the previous one.
+
+    Args:
+        transaction: the state of the transactional id.
+        expected: the producer id and epoch in the request.
     """
     return (
         transaction.epoch == NO_PRODUCER_EPOCH

@@ -1,4 +1,7 @@
-"""Runs a store's server in a thread of its own."""
+"""Runs the server of the embedded metadata store in a separate thread.
+
+The server lets the brokers of one machine share a store, over a Unix socket. So they need no ZooKeeper.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,12 @@ log = logger_of(__name__)
 
 
 class StoreServerThread:
-    """A store's server on an event loop in a thread of its own. It runs within a `with` block.
+    """Serves an embedded metadata store to the brokers of this machine, from a separate thread.
 
-    Its socket is in a new temporary folder, which only this user can enter. The path of a socket must be
-    short, and not every file system supports sockets.
+    The thread has its own event loop. The server runs within a `with` block, or from `start` to `stop`.
+
+    Its socket is in a new temporary folder, which only this user can enter. The folders of the store may be
+    unsuitable: the path of a socket must be short, and not every file system supports sockets.
     """
 
     def __init__(
@@ -39,8 +44,10 @@ class StoreServerThread:
         """Prepare a server.
 
         Args:
-            folders, tick, before_new: as in `StoreServer.open`.
-            on_failure: called in the server's thread when the server has failed because of a bug.
+            folders: folders with the files of the store.
+            tick: seconds between two checks for expired sessions.
+            before_new: called before the server creates a new store, because `folders` have none.
+            on_failure: called in the server's thread with the error, if a bug has stopped the server.
         """
         self._folders = folders
         self._tick = tick

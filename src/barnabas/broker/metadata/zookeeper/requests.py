@@ -1,8 +1,8 @@
-"""ZooKeeper requests that kazoo lacks or processes slowly, in the form that kazoo's connection sends.
+"""ZooKeeper requests that kazoo, the ZooKeeper client library, lacks or processes slowly.
 
-A request has its opcode as `type`, and `writes` is true if it changes anything. kazoo calls `serialize` and
-`deserialize`. The formats are those of ZooKeeper's ``zookeeper.jute``: big-endian integers, and byte strings
-after their length.
+A request has its opcode as `type`, and `writes` is true if it changes anything. kazoo's connection calls
+`serialize` to send the request, and `deserialize` for the response. The formats are those of ZooKeeper's
+``zookeeper.jute``: big-endian integers, and byte strings after their length.
 """
 
 from __future__ import annotations
@@ -41,10 +41,14 @@ _HEADERS = {
 
 
 class Request(Protocol):
-    """The interface of a request, as kazoo's connection uses it."""
+    """A request to ZooKeeper, with the methods that the connection of the client library kazoo calls.
+
+    Attributes:
+        type: the opcode of the request.
+        writes: whether the request may have changed something if its response is lost.
+    """
 
     type: int
-    #: whether it may have changed something when its answer is lost
     writes: bool
 
     def serialize(self) -> bytes: ...
@@ -53,29 +57,39 @@ class Request(Protocol):
 
 
 class Permission(Protocol):
-    """A permission on a node, in the form of kazoo's ``ACL``."""
+    """A permission on a ZooKeeper node, such as an ``ACL`` of the client library kazoo.
+
+    Attributes:
+        perms: the permitted operations, as a bit mask.
+        id: who has the permission: an object with the attributes ``scheme`` and ``id``.
+    """
 
     perms: int
     id: Any
 
 
 def acl_bytes(permissions: Sequence[Permission]) -> bytes:
-    """Encode the permissions that `Multi` or `SetAcl` gives to a node."""
+    """Encode a node's permissions for `Multi` or `SetAcl`, in ZooKeeper's format.
+
+    The format is the number of permissions, and for each one its bit mask, scheme and id.
+    """
     entries = (_INT.pack(each.perms) + _string(each.id.scheme) + _string(each.id.id) for each in permissions)
     return _INT.pack(len(permissions)) + b"".join(entries)
 
 
 class Multi:
-    """A transaction.
+    """A ZooKeeper transaction: the server executes all of its operations or none.
 
-    `deserialize` returns one version for each operation: the node's new version for a Create or a Set, and
-    ANY_VERSION for any other operation. After a failed transaction, `deserialize` returns a list with only a
-    FailedOperation. It does not raise this exception, because kazoo would log it.
+    The client library kazoo sends `serialize()`, and passes the response to `deserialize`. The result has one
+    version for each operation: the node's new version for a Create or a Set, and ANY_VERSION for any other
+    operation. After a failed transaction, the result is a list with only a FailedOperation. `deserialize`
+    does not raise this exception, because kazoo would log it.
 
     Args:
-        operations: the operations, with paths below the chroot.
-        chroot: path of the node below which all paths begin; empty for none.
-        acl: called with the path of each new node; returns the node's permissions, as `acl_bytes` does.
+        operations: the operations, with paths relative to `chroot`.
+        chroot: path that is put before each path in `operations`; empty for none.
+        acl: called with the path of each new node; returns the node's permissions in ZooKeeper's format
+            (`acl_bytes`).
     """
 
     type = _MULTI
@@ -124,10 +138,12 @@ class Multi:
 
 
 class FailedOperation(Exception):
-    """The failure of a transaction or of a read of many nodes: kazoo's error, and the operation's index.
+    """The failure of a transaction (`Multi`) or of a read of many nodes (`MultiRead`).
 
-    The index is the position of the first failed operation in the transaction, or of the first failed node
-    in the read.
+    Args:
+        error: the error of the failed operation, an exception of the client library kazoo.
+        index: position of the first failed operation in the transaction, or of the first failed node in the
+            read.
     """
 
     def __init__(self, error: Exception, index: int) -> None:
@@ -137,16 +153,20 @@ class FailedOperation(Exception):
 
 
 def failure_in(answer: Any) -> FailedOperation | None:
-    """Return the failure in the response to a request; None if the request has succeeded."""
+    """Return the failure in `answer`, a result of `deserialize`; None if the request has succeeded."""
     first = answer[0] if isinstance(answer, list) and answer else None
     return first if isinstance(first, FailedOperation) else None
 
 
 class MultiRead:
-    """A read of many nodes.
+    """A request that reads many nodes.
 
-    Its response has each node, or None for a missing node. The response of a failed read is a list with a
-    FailedOperation.
+    `deserialize` returns the nodes in the order of `paths`, with None for a missing node. If the read failed,
+    it returns a list with only a FailedOperation.
+
+    Args:
+        paths: the paths of the nodes, relative to `chroot`.
+        chroot: path that is put before each of `paths`; empty for none.
     """
 
     type = _MULTI_READ

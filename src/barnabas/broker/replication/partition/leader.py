@@ -47,7 +47,7 @@ class CommitListener(Protocol):
 
 
 class LeaderListener(CommitListener, Protocol):
-    """A listener for commits, ISR changes to propose, and changes of the low watermark."""
+    """An object that a `Leader` notifies of commits, of ISRs to propose, and of a new low watermark."""
 
     def low_watermark_moved(self) -> None:
         """Handle a change of `Leader.low_watermark`."""
@@ -135,15 +135,21 @@ class Leader:
     # --- followers ---
 
     def followed(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> None:
-        """Store the progress that a follower's fetch shows (`Partition.followed`, with the same errors).
+        """Store the progress that a follower's fetch shows.
 
-        The high watermark may move, and the listener may be called.
+        The fetch may advance the high watermark, let the follower join the ISR, or move the low watermark.
+        The method then calls the `LeaderListener`.
 
         Args:
             replica: broker id of the follower.
             broker_epoch: broker epoch of the follower.
             offset: end of the follower's log.
             log_start: start of the follower's log; -1 if the fetch does not contain it.
+
+        Raises:
+            KafkaError: UNKNOWN_LEADER_EPOCH, this leader does not know the follower as a replica;
+                NOT_LEADER_OR_FOLLOWER, the fetch is from before the follower's last start;
+                OFFSET_OUT_OF_RANGE, the follower's log ends later than this one.
         """
         in_sync = self._in_sync
         if in_sync is None:  # the follower may know of a reassignment that this broker has not seen yet
@@ -176,9 +182,12 @@ class Leader:
         return [] if self._in_sync is None else self._in_sync.in_sync_with(offset)
 
     def check_in_sync(self) -> None:
-        """Check the followers again: some may lag by now, or their brokers may have started or stopped.
+        """Find out which followers are in sync now, and report changes to the `LeaderListener`.
 
-        Advance the high watermark, and call the listener if an ISR change or the low watermark requires it.
+        Call this periodically and when brokers have changed, because a follower may lag by now, or its broker
+        may have started or stopped. The method can advance the high watermark. It calls `isr_change_due` if
+        there is a new ISR to propose to the controller. It calls `low_watermark_moved` if the low watermark
+        has changed.
         """
         in_sync = self._in_sync
         if in_sync is not None:
@@ -210,7 +219,12 @@ class Leader:
         return None if self._in_sync is None else self._in_sync.propose()
 
     def settle(self, proposal: Proposal, error: ErrorCode | None) -> None:
-        """Apply the controller's answer to a proposal; see `InSyncReplicas.settle`."""
+        """Apply the controller's answer to a proposal of `propose`. The high watermark may advance.
+
+        Args:
+            proposal: the ISR that was proposed.
+            error: the error code in the answer; None if the controller's decision is unknown.
+        """
         in_sync = self._in_sync
         if in_sync is not None and in_sync.settle(proposal, error):
             self.advance_high_watermark()

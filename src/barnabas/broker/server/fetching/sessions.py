@@ -581,10 +581,10 @@ class FetchSessions:
         return session
 
     def note_fetch(self) -> None:
-        """Tell the watchers in `self.watchers` that a follower has fetched.
+        """Tell all `watchers` of this object that a follower has sent a fetch.
 
-        They only note it, and act in a later turn of the event loop. For example, `ReadIndex` uses this to
-        prove that this broker is still the leader.
+        For example, `ReadIndex` is a watcher: fetches of followers prove that this broker is still the
+        leader. A watcher only records the call, and acts in a later turn of the event loop.
         """
         for watcher in self.watchers:
             watcher.progressed(0)
@@ -594,9 +594,14 @@ class FetchSessions:
         return self._of_replicas.get(replica)
 
     def reserve(self, partitions: int) -> bool:
-        """Count the partitions of a kept fetch (`RepeatedFetches`), within the limit `MAX_PARTITIONS`.
+        """Count the partitions of a kept fetch. Return False, and count nothing, if there are too many.
 
-        Return False, and count nothing, if all sessions and kept fetches together would exceed the limit.
+        A kept fetch is a request without a session that the broker remembers while the client repeats it
+        (`RepeatedFetches`). All clients' sessions and kept fetches together have at most `MAX_PARTITIONS`
+        partitions.
+
+        Args:
+            partitions: number of partitions in the fetch.
         """
         if self.partitions + partitions > MAX_PARTITIONS:
             return False
@@ -604,7 +609,11 @@ class FetchSessions:
         return True
 
     def release(self, partitions: int) -> None:
-        """Subtract this number of partitions, which `reserve` has counted."""
+        """Subtract the partitions of a kept fetch from the total, because the broker has dropped the fetch.
+
+        Args:
+            partitions: the number that `reserve` has counted for this fetch.
+        """
         self.partitions -= partitions
 
     def drop(self, session: FetchSession) -> None:

@@ -97,10 +97,15 @@ def metadata(
 
 
 async def _list_many(ports: Ports, context: RequestContext, listing: _Listing) -> MetadataResponse:
-    """Return the response with all topics that the client may describe.
+    """Return the response with all topics that the client may describe, for a cluster with many topics.
 
-    The event loop serves other requests meanwhile. If ACLs do not restrict the client, take the encoded
-    topics from a cache (`_Listing.encoded`). Encode topics that are not in the cache, and add them to it.
+    The event loop serves other requests meanwhile. If ACLs do not restrict the client, the encoded topics
+    come from a cache. Topics that are not in the cache are encoded, and added to it.
+
+    Args:
+        ports: the broker's cache of topics, and its threads and time slices for long work.
+        context: the connection, the client's permissions and the version of the request.
+        listing: builds the response from one cluster image.
     """
     topics = await ports.long_work.run(ports.topic_cache.in_order, listing.image)
     if not context.access.is_unrestricted:
@@ -120,7 +125,10 @@ async def _list_many(ports: Ports, context: RequestContext, listing: _Listing) -
 
 
 class _Listing:
-    """Builds the response to one Metadata request from one cluster image."""
+    """Builds the response to one Metadata request, from the cluster image at the time of the request.
+
+    The image is the broker's copy of the cluster's metadata.
+    """
 
     def __init__(self, ports: Ports, context: RequestContext, request: MetadataRequest) -> None:
         self._ports = ports

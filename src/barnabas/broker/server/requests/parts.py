@@ -1,4 +1,4 @@
-"""Finds the dependencies of handlers among the parts of the broker, by their types."""
+"""Finds the objects of the broker that request handlers use, by their types (dependency injection)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 class Parts:
     """The parts of one broker, by their types.
 
-    `get` finds a part by its class or by a base class. A dataclass does not have to be a part. The first call
-    for such a dataclass creates an instance: each field gets the part of its type. Later calls return this
-    instance.
+    A part is an object that the broker creates once, for example its group coordinator. `get` finds a part by
+    its class or by a base class. It can also create a dataclass of parts: each field gets the part of its
+    type. For example, ``get(Ports)`` returns the dataclass `Ports` of a request handler.
 
     Args:
         parts: parts of the broker, in any order; None for a part that the broker does not have.
@@ -62,12 +62,14 @@ class Parts:
         return kind(**{name: self.of(types[name], f"{whose}.{name}") for name in given})
 
     def of(self, annotation: Any, whose: str) -> object:
-        """Return the part for a type annotation, as `get` does for a class.
+        """Return the object of the broker (the *part*) that has the type in an annotation.
+
+        If the annotation is a dataclass that is no part, return an instance whose fields are parts (`get`).
 
         Args:
-            annotation: a class, or ``X | None``. For ``X | None``, the result is None if no part has the
-                type X.
-            whose: what requires the part, for the error message.
+            annotation: the type of a field: a class, or ``X | None``. For ``X | None``, the result is None if
+                the broker has no part of type X.
+            whose: name of the field that requires the part, for the error message.
 
         Raises:
             TypeError: no part has the type, or several have it.

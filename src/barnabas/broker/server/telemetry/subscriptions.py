@@ -24,7 +24,14 @@ _INTERVAL_MS = 300_000
 
 @dataclass(frozen=True, slots=True)
 class _Subscription:
-    """The settings of one client-metrics resource."""
+    """The settings of one client-metrics resource (KIP-714).
+
+    Attributes:
+        texts: the settings as text, by name.
+        metrics: prefixes of the names of the metrics to push.
+        interval_ms: time between two pushes, in milliseconds.
+        match: compiled regular expressions, by client attribute. A client must match all of them.
+    """
 
     texts: Mapping[str, str]
     metrics: tuple[str, ...]
@@ -73,11 +80,14 @@ class Subscriptions:
         return self._view.image.client_metrics
 
     def subscription_of(self, client: Mapping[str, str]) -> ClientSubscription:
-        """Return the metrics that a client must push, and the shortest interval of the matching resources.
+        """Return the metrics that a client must push, and the interval.
 
-        If no resource matches, the result has no metrics and the default interval.
+        The metrics are those of all client-metrics resources that match the client. The interval is the
+        shortest of these resources. If no resource matches, the result has no metrics and the default
+        interval.
 
-        `client` has the client's attributes, by the names that the setting ``match`` uses.
+        Args:
+            client: the client's attributes by name, from `attributes_of`.
         """
         self._refresh()
         metrics: set[str] = set()
@@ -114,9 +124,16 @@ def _read(name: str, texts: Mapping[str, str]) -> _Subscription | None:
 
 
 def attributes_of(client_instance_id: bytes, context: RequestContext) -> dict[str, str]:
-    """Return the attributes of the client that sends a request, by the names that ``match`` uses.
+    """Return the attributes of the client that sends a request, by name.
 
-    Leave out unknown attributes.
+    A client-metrics resource selects clients by these attributes: for example, its setting ``match`` is
+    ``client_software_name=librdkafka`` (KIP-714). The names are client_instance_id, client_id,
+    client_software_name, client_software_version, client_source_address and client_source_port. An empty or
+    unknown attribute is left out.
+
+    Args:
+        client_instance_id: UUID of the client, as 16 bytes.
+        context: the request's context, which has the client id and the connection.
     """
     connection = context.connection
     found = {

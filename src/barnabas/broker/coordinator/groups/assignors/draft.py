@@ -50,7 +50,10 @@ class AssignmentDraft:
         return self._members[member][1].rack_id
 
     def give(self, topic: str, partition: int, member: int) -> None:
-        """Move the partition from its owner to a member, or to `NOBODY`."""
+        """Move a partition from its present owner to another member.
+
+        `member` is the number of the member, or `NOBODY` to leave the partition without an owner.
+        """
         owner = self.owners[topic][partition]
         if owner != NOBODY:
             self.loads[owner] -= 1
@@ -59,7 +62,11 @@ class AssignmentDraft:
         self.owners[topic][partition] = member
 
     def partitions(self) -> Iterator[tuple[str, int, int]]:
-        """Yield each partition as (topic, partition, owner). The caller may change owners meanwhile."""
+        """Yield (topic, partition, owner) for each partition of a topic with subscribers.
+
+        The owner is the number of a member, or `NOBODY` (-1). The number of a member is its index in the list
+        from `in_order`. The caller may change owners meanwhile.
+        """
         for topic, owners in self.owners.items():
             for partition, owner in enumerate(owners):
                 yield topic, partition, owner

@@ -1,4 +1,7 @@
-"""Coordinates the consumer groups of one shard, and handles their loading, unloading and deletion."""
+"""Coordinates the consumer groups of one shard, and handles their loading, unloading and deletion.
+
+A shard has the groups of one partition of `__consumer_offsets`.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,11 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, GroupDraft]):
         self.classic_members = ClassicMembers(self._membership, unique)
 
     def loaded(self, group: ConsumerGroup) -> None:
-        """Start the timeouts of loaded members: session timeouts, and rebalance timeouts for revocations."""
+        """Start timeouts for the members of a group, which was loaded from `__consumer_offsets`.
+
+        Each member must send a heartbeat within its session timeout. A member that has partitions to revoke
+        must confirm the revocation within its rebalance timeout.
+        """
         for member in group.members.values():
             timeout_ms = self._view.group_config(group.group_id).consumer_session_timeout_ms
             if member.classic is not None:
@@ -86,7 +93,11 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, GroupDraft]):
                 )
 
     def unload(self) -> None:
-        """Cancel all searches and computations, because this broker no longer has the shard."""
+        """Cancel the background tasks, because this broker no longer coordinates these groups.
+
+        These tasks search for topics that match the members' regular expressions, and compute target
+        assignments of large groups.
+        """
         self._regexes.stop()
         self._delayed.stop()
 

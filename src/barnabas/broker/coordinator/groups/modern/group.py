@@ -44,7 +44,18 @@ _FEW = 200
 
 
 class ModernGroup(Generic[M]):
-    """The state of one group. Its shard owns it."""
+    """The state of one consumer group or share group. Only its shard uses this object.
+
+    A subclass adds the state that only its type of group has.
+
+    Attributes:
+        group_id: the group id.
+        epoch: the group epoch.
+        metadata_hash: a hash of the subscribed topics, to detect their changes.
+        assignment_epoch: the group epoch for which the target assignment was computed.
+        members: the members by id.
+        targets: the partitions of each member in the target assignment, by member id.
+    """
 
     types: ClassVar[RecordTypes[Any]]
     replays: ClassVar[Replays]

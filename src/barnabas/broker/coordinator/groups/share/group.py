@@ -1,4 +1,8 @@
-"""A share group's state: see `barnabas.broker.coordinator.groups.modern.group`."""
+"""The state of a share group (KIP-932): its members, their target assignments, and its partitions.
+
+The group coordinator stores this state as records in `__consumer_offsets`. `replay` applies each record.
+`barnabas.broker.coordinator.groups.modern.group` has the part that consumer groups have, too.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,11 @@ class ShareGroupState(Enum):
 
 
 class ShareGroup(ModernGroup[ShareMember]):
-    """The state of one share group. Its shard owns it."""
+    """The state of one share group. Only the shard of its `__consumer_offsets` partition uses this object.
+
+    Attributes:
+        partitions: the group's partitions: initializing, initialized or deleting (`InitializationStates`).
+    """
 
     types = TYPES
 
@@ -46,7 +54,7 @@ class ShareGroup(ModernGroup[ShareMember]):
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members.")
 
     def check_commit(self, *_: object, **__: object) -> None:
-        """Reject a commit of offsets (`ConsumerGroup.check_commit`). Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """Reject a commit of offsets: share groups have none. Raises KafkaError GROUP_ID_NOT_FOUND."""
         raise self.no_offsets_error()
 
     def no_offsets_error(self) -> KafkaError:

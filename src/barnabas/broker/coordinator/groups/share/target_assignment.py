@@ -1,4 +1,8 @@
-"""The target assignments of share groups, and the partitions that they initialize."""
+"""Computes the target assignments of share groups, and begins to initialize new partitions of their topics.
+
+The target assignment says which partitions each member is to consume. It has only partitions whose first
+state the share coordinator has stored (`InitializationStates`).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,14 @@ from barnabas.broker.coordinator.groups.share.member import ShareMember
 
 
 class ShareAssignmentInputs(NamedTuple):
-    """The data from which a share group's target assignment is computed (see `AssignmentInputs`)."""
+    """The data from which a share group's target assignment is computed. A thread can read them.
+
+    Attributes:
+        members: the members of the group by id.
+        targets: the partitions of each member in the last target assignment, by member id.
+        partitions: the partitions of the group: initializing, initialized or deleting.
+        topics: the topics of the cluster.
+    """
 
     members: Mapping[str, ShareMember]
     targets: Mapping[str, Partitions]
@@ -41,7 +52,14 @@ class ShareAssignmentInputs(NamedTuple):
         }
 
     def put(self, targets: Mapping[str, Partitions], draft: ShareGroupDraft) -> None:
-        """Write `targets` into the draft, except those of members that have left since the computation."""
+        """Write new target assignments into the draft of the group.
+
+        Leave out members that have left the group since the computation.
+
+        Args:
+            targets: the result of `assign`.
+            draft: a pending change of the group, whose records the caller stores.
+        """
         for member_id, target in targets.items():
             if member_id in draft.group.members:
                 draft.put_target(member_id, target)
@@ -76,10 +94,10 @@ class ShareTargetAssigner(TargetAssigner[ShareGroup, ShareGroupDraft]):
         )
 
     def reconcile(self, draft: ShareGroupDraft, member_id: str) -> ShareMember:
-        """Give a member its target assignment: see `ShareMember.reconciled`.
+        """Give a member the partitions and the epoch of its target assignment.
 
-        Write the change into the draft, and return the new member. If nothing changes, return the present
-        member.
+        Write the change into the draft, and return the member after the change. If nothing changes, return
+        the present member. `ShareMember.reconciled` has the rules.
         """
         group = draft.group
         member = group.members[member_id]
