@@ -83,7 +83,10 @@ def test_ids_and_versions_end_where_clients_cannot_read_them(caplog):
     "contract",
     [
         {"metadata": ["x"], "ruleSet": [1]},
-        {"metadata": {"properties": "p", "tags": {"t": 1}}, "ruleSet": {"domainRules": ["r", {"name": {}}], "enableAt": []}},
+        {
+            "metadata": {"properties": "p", "tags": {"t": 1}},
+            "ruleSet": {"domainRules": ["r", {"name": {}}], "enableAt": []},
+        },
         {"references": [{"name": "n", "subject": "s", "version": 2**31}]},
     ],
 )
