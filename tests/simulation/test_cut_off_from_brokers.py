@@ -10,6 +10,7 @@ from soak.simulated.stage import host_of
 from tests.simulation.scene import Scene, play
 
 from barnabas.base.errors import ErrorCode
+from barnabas.broker.metadata import znodes
 
 
 def part(scene: Scene, broker: int, *, heal: bool = False) -> None:
@@ -25,13 +26,18 @@ def controllers(scene: Scene, brokers: Iterable[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("leads", [False, True], ids=["another-is-controller", "it-is-the-controller"])
-def test_leader_that_reaches_no_broker_makes_way_for_another(leads: bool) -> None:
+@pytest.mark.parametrize("is_damaged", [False, True], ids=["no-damage", "a-node-is-damaged"])
+def test_leader_that_reaches_no_broker_makes_way_for_another(leads: bool, is_damaged: bool) -> None:
     async def scenario(scene: Scene) -> None:
         everyone = list(scene.cluster.brokers)
         (controller,) = controllers(scene, everyone)
         isolated = controller if leads else next(each for each in everyone if each != controller)
         events = scene.partition_led_by(isolated)
         others = [each for each in everyone if each != isolated]
+        if is_damaged:
+            store = await scene.ensemble.open("user")
+            await store.create(znodes.topic_config("other"), b"{")
+            await store.close()
         part(scene, isolated)
         began = scene.survey.time()
         successor = await scene.successor_of(isolated, events, within=4 * SESSION_TIMEOUT)

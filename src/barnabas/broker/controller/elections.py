@@ -136,14 +136,16 @@ def state_of(image: ClusterImage, partition: TopicPartition) -> PartitionState:
     """Return the state of a partition, which the controller may replace.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, it does not exist; KAFKA_STORAGE_ERROR, its node is damaged.
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, it does not exist; KAFKA_STORAGE_ERROR, its node is
+            damaged, or that of its topic.
     """
     state = image.partition(partition)
     if state is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
     if state.is_damaged:
         raise KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"the data of {znodes.partition_state(*partition)} is damaged"
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"the data of {znodes.partition_state(*partition)} or {znodes.topic(partition.topic)} is damaged",
         )
     return state
 

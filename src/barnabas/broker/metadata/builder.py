@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import ParamSpec, TypeVar
 from urllib.parse import unquote
 
@@ -115,16 +115,20 @@ class ImageBuilder:
     """Builds a new metadata image from the previous image and the changed nodes.
 
     The two images share unchanged parts, so the cost depends only on the number of changes. A node whose data
-    is damaged keeps its previous value in the image. A node without a previous value is left out.
+    is damaged keeps its previous value in the image. A node without a previous value is left out. If the node
+    of a topic is damaged, the states of its partitions count as damaged, too. The store may have states of
+    another topic with the same name.
 
     Args:
         store: store from which the changed nodes are read.
         before: the previous image.
+        damaged: paths of the nodes whose data was damaged for the previous image.
     """
 
-    def __init__(self, store: MetadataStore, before: ClusterImage) -> None:
+    def __init__(self, store: MetadataStore, before: ClusterImage, damaged: Set[str]) -> None:
         self._store = store
         self._before = before
+        self._damaged_before = damaged
         #: the reason for each damaged node, by its path
         self.damaged: dict[str, str] = {}
 
@@ -144,7 +148,10 @@ class ImageBuilder:
             if match := _NAMED_PATH.fullmatch(path):
                 names.setdefault(match["folder"], {})[match["name"]] = None
             elif match := _TOPIC_PATH.fullmatch(path):
-                _add_topic(topics, match["topic"], match["partition"])
+                name = match["topic"]
+                # A topic whose node was damaged has no current states: read all of them, or none.
+                was_damaged = znodes.topic(name) in self._damaged_before
+                _add_topic(topics, name, None if was_damaged else match["partition"])
             elif resource := acl_nodes.resource_of(path):
                 acls[path] = resource
             if path.startswith("/config/") and (entity := znodes.quota_entity(path)) is not None:
@@ -278,8 +285,10 @@ class ImageBuilder:
         for name, node in await self._read(znodes.BROKER_IDS, names):
             path = f"{znodes.BROKER_IDS}/{name}"
             broker = self._decoded(path, NO_BROKER, int, name)
-            if node is None or broker == NO_BROKER:
+            if node is None:
+                self.damaged.pop(path, None)  # a wrong name is no damage without its node
                 brokers.pop(broker, None)
+            if node is None or broker == NO_BROKER:
                 continue
             image = self._decoded(path, brokers.get(broker), znodes.decode_broker, broker, node)
             if image is not None:
@@ -374,6 +383,8 @@ class ImageBuilder:
         for name, node in await self._read(znodes.DELETED_TOPICS, names):
             path = f"{znodes.DELETED_TOPICS}/{name}"
             topic_id = self._decoded(path, None, topic_id_from_str, name)
+            if node is None:
+                self.damaged.pop(path, None)  # a wrong name is no damage without its node
             if topic_id is None:
                 continue
             if node is not None:
@@ -415,7 +426,8 @@ class ImageBuilder:
     ) -> None:
         """Read the states of partitions, and add them to `topics`.
 
-        `wanted` has the partitions by topic; None means all partitions.
+        `wanted` has the partitions by topic; None means all partitions. Topics whose nodes are damaged are
+        left out.
 
         If a state is missing, read the node of its topic again, because the topic may have been deleted. If
         the topic was deleted, set it to None in `topics`. If it was created again, read the new topic. If the
@@ -425,7 +437,7 @@ class ImageBuilder:
         states = [
             (name, number)
             for name, numbers in wanted.items()
-            if (topic := topics[name]) is not None
+            if (topic := topics[name]) is not None and znodes.topic(name) not in self.damaged
             for number in (range(len(topic.partitions)) if numbers is None else numbers)
         ]
         nodes: list[StoreNode | None] = []
@@ -441,7 +453,7 @@ class ImageBuilder:
         changed = []
         for name, node in await self._read(znodes.TOPICS, missing) if missing else ():
             topic = self._without_states(name, node)
-            if topic is None or topic.id != _id_of(topics[name]):
+            if topic is None or topic.id != _id_of(topics[name]) or znodes.topic(name) in self.damaged:
                 topics[name] = topic
                 changed.append(name)
                 del read[name]
@@ -453,8 +465,8 @@ class ImageBuilder:
     def _without_states(self, name: str, node: StoreNode | None) -> TopicImage | None:
         if node is None:
             return None
-        path = znodes.topic(name)
-        return self._decoded(path, self._before.topics.get(name), _topic_without_states, name, node)
+        topic = self._decoded(znodes.topic(name), None, _topic_without_states, name, node)
+        return topic or _with_damaged_states(self._before.topics.get(name))
 
     async def _with_states(
         self, topic: TopicImage | None, nodes: Mapping[int, StoreNode | None]
@@ -528,6 +540,12 @@ def _topic_without_states(name: str, node: StoreNode) -> TopicImage:
     for number, (adding, removing) in assignment.reassignments.items():
         partitions[number] = partitions[number]._replace(adding=adding, removing=removing)
     return TopicImage(name, assignment.topic_id, tuple(partitions))
+
+
+def _with_damaged_states(topic: TopicImage | None) -> TopicImage | None:
+    if topic is None:
+        return None
+    return topic._replace(partitions=tuple(state._replace(is_damaged=True) for state in topic.partitions))
 
 
 def _id_of(topic: TopicImage | None) -> TopicId | None:

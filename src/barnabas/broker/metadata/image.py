@@ -91,7 +91,8 @@ class PartitionState(NamedTuple):
     #: replicas that a reassignment adds, and those that it removes at its end (KIP-455)
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
-    #: whether the data of its node is damaged: this is the last known state, and the controller keeps it
+    #: whether the data of its node or of its topic's node is damaged: this is the last known state, and the
+    #: controller keeps it
     is_damaged: bool = False
 
     @property

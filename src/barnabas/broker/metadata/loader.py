@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TypeAlias
 
 from barnabas.base.tasks import stop_tasks
 from barnabas.base.text import logger_of
+from barnabas.base.types import TopicPartition
 from barnabas.broker.metadata.builder import ImageBuilder, all_paths
 from barnabas.broker.metadata.image import ClusterImage, ImageDelta
 from barnabas.broker.metadata.reconnection import persistently
@@ -72,11 +73,24 @@ class MetadataLoader:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the session is certainly alive, and all nodes were read after the last reconnection.
+        """Whether the session is certainly alive, and all nodes were read after the last reconnection."""
+        return self._read == self._wanted and self._store.is_certain
 
-        While a node is damaged, the result is False: its last known value may not be the last one.
+    @property
+    def has_damage(self) -> bool:
+        """Whether the data of a node is damaged, so that the image has the node's last known value."""
+        return bool(self._damaged)
+
+    def in_doubt(self, partitions: Iterable[TopicPartition]) -> Iterable[TopicPartition]:
+        """Return those of `partitions` whose leader may have been replaced since the last known state.
+
+        While the image is not certain, these are all of them. Otherwise these are the partitions whose states
+        are damaged (`PartitionState.is_damaged`).
         """
-        return self._read == self._wanted and not self._damaged and self._store.is_certain
+        if not self.is_certain:
+            return partitions
+        states = ((partition, self._image.partition(partition)) for partition in partitions)
+        return [partition for partition, state in states if state is not None and state.is_damaged]
 
     def subscribe(self, listener: ImageListener) -> Cancel:
         """Call `listener` with every change, until the returned function is called.
@@ -185,7 +199,7 @@ class MetadataLoader:
         try:
             if is_whole:
                 changed |= dict.fromkeys(await all_paths(self._store, self._image))
-            builder = ImageBuilder(self._store, self._image)
+            builder = ImageBuilder(self._store, self._image, self._damaged.keys())
             delta = await builder.apply(changed.keys())
             self._note_damage(self._damaged.keys() if is_whole else changed.keys(), builder.damaged)
         except BaseException:

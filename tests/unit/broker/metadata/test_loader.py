@@ -525,14 +525,20 @@ def test_damaged_node_keeps_its_last_known_value_and_does_not_delay_other_change
         for name in set(before._fields) - changed:
             assert getattr(during, name) == getattr(before, name), name
         assert during.topic_config("t") == before.topic_config("t")
-        is_damaged = path == znodes.partition_state("t", 1)
-        assert [state.is_damaged for state in during.topics["t"].partitions] == [False, is_damaged]
+        partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
+        damaged = {znodes.topic("t"): partitions, znodes.partition_state("t", 1): partitions[1:]}.get(
+            path, []
+        )
+        states = zip(partitions, during.topics["t"].partitions, strict=True)
+        assert [partition for partition, state in states if state.is_damaged] == damaged
         assert [s._replace(is_damaged=False) for s in during.topics["t"].partitions] == [STATE, STATE]
         assert caplog.text.count(f"the data of {path} is damaged") == 1
-        assert not loader.is_certain, "another broker may have seen a later value"
+        assert loader.is_certain, "the damage says nothing about the session"
+        assert loader.has_damage
+        assert loader.in_doubt(partitions) == damaged, "another broker may have seen a later leader"
         await store.set(path, good)
         after = await loader.settled()
-        assert loader.is_certain
+        assert not loader.has_damage
         assert not any(state.is_damaged for state in after.topics["t"].partitions)
 
     play(scenario, NODES)
@@ -556,8 +562,10 @@ def test_node_with_a_name_that_cannot_be_is_ignored_and_logged(
         image = await loader.settled()
         assert image.topic_config("t") == {"retention.ms": "5"}
         assert (image.brokers, image.deleted_topics) == (before.brokers, before.deleted_topics)
+        assert loader.has_damage
         await store.delete(path)
         await loader.settled()
+        assert not loader.has_damage
 
     play(scenario, NODES)
     assert path in caplog.text
@@ -570,14 +578,14 @@ def test_damage_of_a_deleted_topic_is_forgotten(is_away: bool) -> None:
         other = MemoryStore(store._server)
         await store.set(znodes.partition_state("t", 1), b"{")
         await loader.settled()
-        assert not loader.is_certain
+        assert loader.has_damage
         if is_away:
             store.expire()
         await other.multi(topic_removal("t", 2))
         if is_away:
             store.begin_again()
         assert "t" not in (await loader.settled()).topics
-        assert loader.is_certain
+        assert not loader.has_damage
 
     play(scenario, NODES)
 
@@ -590,5 +598,56 @@ def test_topic_that_is_created_with_a_damaged_node_appears_when_it_is_mended() -
         assert "new" not in (await loader.settled()).topics
         await store.set(node.path, node.data)
         assert (await loader.settled()).topics["new"].partitions == (STATE,)
+
+    play(scenario, NODES)
+
+
+@pytest.mark.parametrize("is_read_between", [False, True])
+def test_topic_that_is_created_again_with_a_damaged_node_lends_no_states_to_the_old_topic(
+    is_read_between: bool,
+) -> None:
+    old, new = b"t" * 16, b"n" * 16
+    other = STATE._replace(leader=2, leader_epoch=9)
+
+    async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
+        async def has_the_old_topic() -> None:
+            topic = (await loader.settled()).topics["t"]
+            assert (topic.id, topic.partitions) == (old, (STATE._replace(is_damaged=True),) * 2)
+
+        node, *others = topic_nodes("t", new, 2)
+        assert isinstance(node, Create)
+        if is_read_between:  # the damage of the old topic's node is known first
+            await store.set(node.path, b"{")
+            await has_the_old_topic()
+        await store.multi([*topic_removal("t", 2), Create(node.path, b"{"), *others])
+        await has_the_old_topic()
+        await store.set(znodes.partition_state("t", 1), znodes.encode_partition_state(other, 1))
+        await has_the_old_topic()
+        await store.delete(znodes.partition_state("t", 0))
+        await has_the_old_topic()
+        await store.create(znodes.partition_state("t", 0), znodes.encode_partition_state(STATE, 1))
+        deltas.clear()
+        await store.set(node.path, node.data)
+        topic = (await loader.settled()).topics["t"]
+        assert topic.id == new
+        assert topic.partitions == (STATE, other._replace(partition_epoch=1))
+        changed = {partition for delta in deltas for partition in delta.changed_partitions()}
+        assert changed == {TopicPartition("t", 0), TopicPartition("t", 1)}
+
+    play(scenario, NODES)
+
+
+def test_topic_that_is_mended_before_its_states_are_read_changes_as_a_whole() -> None:
+    async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
+        node = topic_nodes("t", b"t" * 16, 2)[0]
+        assert isinstance(node, Create)
+        await store.set(node.path, b"{")
+        await loader.settled()
+        await store.set(node.path, node.data)
+        loader._changed = {znodes.partition_state("t", 0): None}  # the event of the topic is still to come
+        deltas.clear()
+        image = await loader.settled()
+        assert image.topics["t"].partitions == (STATE, STATE)
+        assert {TopicPartition("t", 0), TopicPartition("t", 1)} == set(deltas[0].changed_partitions())
 
     play(scenario, NODES)

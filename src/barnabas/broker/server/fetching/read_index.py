@@ -1,11 +1,11 @@
 """Proves, by the fetches of followers, that no other broker leads a partition (ADR 15: a read index).
 
-If a leader's session with the metadata store is in doubt, another broker may have become the leader. Then the
-first leader may have stale state: a committed offset, a log end, or the owner of a transactional id. So the
-first leader delays a response until each possible new leader has fetched from it after the request arrived.
-These fetches must have the first leader's epoch. A broker that knows a later leader epoch never sends such a
-fetch. So no other broker led when the request arrived
-(docs/adr/0015-a-leader-in-doubt-answers-by-a-read-index.md).
+A leader's session with the metadata store may be in doubt, or the partition's state may be damaged there. In
+both cases, another broker may have become the leader. Then the first leader may have stale state: a committed
+offset, a log end, or the owner of a transactional id. So the first leader delays a response until each
+possible new leader has fetched from it after the request arrived. These fetches must have the first leader's
+epoch. A broker that knows a later leader epoch never sends such a fetch. So no other broker led when the
+request arrived (docs/adr/0015-a-leader-in-doubt-answers-by-a-read-index.md).
 
 The proof uses neither a clock nor the store. So a leader whose followers fetch still answers while the whole
 store is unreachable.
@@ -125,7 +125,7 @@ class _Asked:
         if expired:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                "the metadata store is out of reach, and not all in-sync replicas follow this broker",
+                "the metadata store does not confirm this leader, and not all in-sync replicas follow it",
             )
         return None
 

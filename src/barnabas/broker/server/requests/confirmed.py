@@ -1,8 +1,8 @@
 """Delays responses until this broker has proved that it led the partitions when the request arrived.
 
-This prevents stale responses. While the broker is certain of its session with the metadata store, a request
-needs no confirmation. While the broker is not certain, the handler still runs at once, so that the broker
-executes requests in their order. The response or error then waits for the proof by `ReadIndex`.
+This prevents stale responses. While the broker is certain of its leaderships, a request needs no
+confirmation. While the broker is not certain, the handler still runs at once, so that the broker executes
+requests in their order. The response or error then waits for the proof by `ReadIndex`.
 """
 
 from __future__ import annotations
@@ -40,21 +40,23 @@ def confirmed(
 ) -> Handle:
     """Wrap `handle` so that its responses contain only state that was valid when the request arrived.
 
-    The handler always runs at once. If this broker's session with the metadata store has possibly ended, the
-    response waits for the proof of the leadership.
+    The handler always runs at once. The response waits for the proof of the leadership in these cases:
+
+    - This broker's session with the metadata store has possibly ended.
+    - The state of one of the partitions is damaged in the store.
 
     Args:
         handle: the handler of the API.
-        loader: tells whether the session with the metadata store is certainly alive.
-        confirmation: proves the leadership if the session is not certainly alive.
+        loader: tells which leaderships are in doubt.
+        confirmation: proves the leaderships that are in doubt.
         partitions_of: returns the partitions whose leader must answer the request.
         refusal: error of the request if the proof fails.
     """
 
     def confirm_and_handle(context: RequestContext, request: Request) -> MaybeAwaitable[Response | None]:
-        if loader.is_certain:
+        if loader.is_certain and not loader.has_damage:
             return handle(context, request)
-        confirming = confirmation.confirm(partitions_of(request))
+        confirming = confirmation.confirm(loader.in_doubt(partitions_of(request)))
         if confirming is None:
             return handle(context, request)
         answer: MaybeAwaitable[Response | None] = None

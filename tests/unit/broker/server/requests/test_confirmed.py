@@ -25,10 +25,15 @@ def run(scenario):
 class Index:
     """A read index in doubt, until the test gives its result."""
 
-    def __init__(self, *, certain=False, proven=False):
+    def __init__(self, *, certain=False, damaged=None, proven=False):
         self.is_certain = certain
+        self.has_damage = damaged is not None
+        self._damaged = damaged
         self.asked = []
         self._proven = proven
+
+    def in_doubt(self, partitions):
+        return partitions if not self.is_certain else [each for each in partitions if each in self._damaged]
 
     def confirm(self, partitions):
         self.asked.append(list(partitions))
@@ -47,6 +52,14 @@ async def test_broker_that_is_certain_answers_at_once():
     index = Index(certain=True)
     assert gated(lambda context, request: "answer", index) == "answer"
     assert index.asked == []
+
+
+@run
+async def test_broker_that_is_certain_proves_only_the_partitions_whose_nodes_are_damaged():
+    asked, index = [PLACE, TopicPartition("t", 1)], Index(certain=True, damaged=[PLACE], proven=True)
+    gate = confirmed(lambda *_: "answer", index, index, lambda _: asked, ErrorCode.NOT_COORDINATOR)
+    assert gate(None, "request") == "answer"
+    assert index.asked == [[PLACE]]
 
 
 @run
