@@ -5,7 +5,7 @@ KIP-133, KIP-226, KIP-339, KIP-714.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.logins.kerberos import ShortNames
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
-from barnabas.broker.metadata.image import ALL_BROKERS, ClusterImage
+from barnabas.broker.metadata.image import ALL_BROKERS, ClusterImage, PartitionState
 from barnabas.broker.metadata.store import Create, Delete, Operation, Set
 
 log = logger_of(__name__)
@@ -196,6 +196,8 @@ class ConfigControl:
         self._own_name = str(broker_id)
         self._try_keys = try_keys
         self._configs = configs
+        #: the last error that postponed the end of `settle_min_isr`
+        self._postponed_by = ""
 
     async def replace(
         self, resources: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
@@ -229,7 +231,8 @@ class ConfigControl:
 
         If the cluster has no value, it gets the value with which this broker was started. Values of single
         brokers, which earlier versions allowed, are removed. If this changes the value for a topic, some ELRs
-        are emptied first (see `_empty_elrs`).
+        are emptied first (see `_empty_elrs`). If the state of such a partition is damaged, nothing is stored
+        yet: the controller tries again after the next change of the metadata.
 
         Raises:
             KafkaError: NOT_CONTROLLER, KAFKA_STORAGE_ERROR or POLICY_VIOLATION, as in
@@ -239,17 +242,27 @@ class ConfigControl:
             after = image
             for name, texts in image.broker_configs.items():
                 if name != ALL_BROKERS and _MIN_ISR in texts:
-                    log.info("%s of broker %s is removed: the cluster has one value", _MIN_ISR, name)
                     left = {key: text for key, text in texts.items() if key != _MIN_ISR}
                     after = _with_texts(after, ConfigResource(ResourceType.BROKER, name), left)
             if lacks_min_isr(image):
                 value = str(self._configs.static.min_insync_replicas)
-                log.info("%s of the cluster is %s, with which this controller was started", _MIN_ISR, value)
                 texts = {**image.broker_config(ALL_BROKERS), _MIN_ISR: value}
                 after = _with_texts(after, ConfigResource(ResourceType.BROKER, ""), texts)
             if after is image:
                 return
-            await self._empty_elrs(image, after)
+            try:
+                self._check_elrs(image, after, image.topics)
+            except KafkaError as error:
+                if error.message != self._postponed_by:
+                    log.warning("%s of the cluster is not stored yet: %s", _MIN_ISR, error.message)
+                self._postponed_by = error.message
+                return
+            self._postponed_by = ""
+            value = after.broker_config(ALL_BROKERS)[_MIN_ISR]
+            log.info(
+                "%s of the cluster is %s, and single brokers have no value of their own", _MIN_ISR, value
+            )
+            await self._empty_elrs(image, after, image.topics)
             await self._writes.write(
                 [
                     operation
@@ -282,6 +295,7 @@ class ConfigControl:
             errors: dict[ConfigResource, KafkaError] = {}
             writes: dict[ConfigResource, list[Operation]] = {}
             after = image
+            topics: set[str] = set()  # those whose ELRs may become empty
             for resource, change in changes.items():
                 try:
                     found = self._find(resource, image)
@@ -292,38 +306,54 @@ class ConfigControl:
                     _check_listeners(resource, found.texts, texts, image)
                     await self._check_keys(resource, found, texts)
                     _check_existence(resource, image)
+                    if found.texts.get(_MIN_ISR) != texts.get(_MIN_ISR):
+                        changed = _with_texts(after, resource, texts)
+                        concerned = [resource.name] if resource.type == ResourceType.TOPIC else image.topics
+                        self._check_elrs(image, changed, concerned)
+                        after = changed
+                        topics.update(concerned)
                 except KafkaError as error:
                     errors[resource] = error
                 else:
                     writes[resource] = _write(found.path, found.texts, texts)
-                    if found.texts.get(_MIN_ISR) != texts.get(_MIN_ISR):
-                        after = _with_texts(after, resource, texts)
             if not validate_only:
-                if after is not image:
-                    await self._empty_elrs(image, after)
+                await self._empty_elrs(image, after, topics)
                 errors |= await self._writes.write_each(writes)
             return errors
 
-    async def _empty_elrs(self, image: ClusterImage, after: ClusterImage) -> None:
+    async def _empty_elrs(self, image: ClusterImage, after: ClusterImage, topics: Collection[str]) -> None:
         """Empty the ELR of each partition whose ISR has enough members for the settings in `after`.
 
-        `image` is the present metadata image, and `after` is a copy with the new settings. With a lower
-        ``min.insync.replicas``, the high watermark can advance without the members of an ELR. So the members
-        may then lack committed records (KIP-966). Call this before the new settings are stored.
+        Only partitions of `topics` change. `image` is the present metadata image, and `after` is a copy with
+        the new settings. With a lower ``min.insync.replicas``, the high watermark can advance without the
+        members of an ELR. So the members may then lack committed records (KIP-966). Call this before the new
+        settings are stored, and after `_check_elrs`.
+        """
+        operations = [
+            self._writes.state_change(partition, state_of(image, partition), changed)
+            for partition, changed in self._with_empty_elrs(image, after, topics)
+        ]
+        await self._writes.write_batches(operations)
+
+    def _check_elrs(self, image: ClusterImage, after: ClusterImage, topics: Collection[str]) -> None:
+        """Check that `_empty_elrs` knows the states of the partitions of `topics` that it must change.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the state of such a partition is damaged.
         """
-        operations: list[Operation] = []
-        for name, topic in sorted(image.topics.items()):
+        for partition, _ in self._with_empty_elrs(image, after, topics):
+            state_of(image, partition)
+
+    def _with_empty_elrs(
+        self, image: ClusterImage, after: ClusterImage, topics: Collection[str]
+    ) -> Iterator[tuple[TopicPartition, PartitionState]]:
+        """Yield the partitions of `topics` that `_empty_elrs` must change, each with its new state."""
+        for name in sorted(topics):
             min_isr = self._configs.topic_config(after, name).min_insync_replicas
-            for number, state in enumerate(topic.partitions):
+            for number, state in enumerate(image.topics[name].partitions):
                 changed = with_isr(state, state.isr, min_isr) if state.elr or state.last_known_elr else state
                 if changed != state:
-                    partition = TopicPartition(name, number)
-                    state = state_of(image, partition)
-                    operations.append(self._writes.state_change(partition, state, changed))
-        await self._writes.write_batches(operations)
+                    yield TopicPartition(name, number), changed
 
     def _find(self, resource: ConfigResource, image: ClusterImage) -> _Resource:
         if resource.type == ResourceType.TOPIC:

@@ -603,6 +603,68 @@ def test_lower_minimum_empties_the_elr_first(kind: ResourceType, name: str, mini
     play(scenario)
 
 
+@pytest.mark.parametrize("is_topic", [False, True])
+def test_lower_minimum_is_refused_only_where_it_concerns_a_damaged_partition(is_topic: bool) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.make_topic((1, 2), min_isr=2)
+        await cluster.propose(1, 1)
+        good = await cluster.has(isr=(1,), elr=(2,))
+        controller = cluster.controller.controller
+        assert isinstance((await controller.topics.create([NewTopic("u")]))["u"], TopicImage)
+        path = znodes.topic("t") if is_topic else znodes.partition_state("t", 0)
+        data = (await cluster.members[2].store.get(path)).data
+        await cluster.members[2].store.set(path, b"{")
+        one = [ConfigChange("min.insync.replicas", AlterOperation.SET, "1")]
+        damaged = ConfigResource(ResourceType.TOPIC, "t")
+        others = [ConfigResource(ResourceType.TOPIC, "u"), ConfigResource(ResourceType.BROKER, "")]
+        errors = await controller.configs.alter(dict.fromkeys([damaged, *others], one))
+        assert errors.keys() == {damaged}
+        assert code(errors[damaged]) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert path in errors[damaged].message
+        image = cluster.controller.image
+        assert image.topic_config("t") == {"min.insync.replicas": "2"}
+        assert image.topic_config("u") == {"min.insync.replicas": "1"}
+        assert cluster.state() == good._replace(is_damaged=True)
+        await cluster.members[2].store.set(path, data)
+        assert await controller.configs.alter({damaged: one}) == {}
+        await cluster.has(isr=(1,), elr=())
+
+    play(scenario)
+
+
+def test_new_controller_elects_leaders_although_a_damaged_partition_postpones_the_clusters_minimum(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    everywhere = znodes.broker_config("<default>")
+
+    async def scenario(cluster: Cluster) -> None:
+        two = ConfigChange("min.insync.replicas", AlterOperation.SET, "2")
+        resource = ConfigResource(ResourceType.BROKER, "")
+        assert await cluster.controller.controller.configs.alter({resource: [two]}) == {}
+        await cluster.make_topic((3, 2), (1, 3), min_isr=None)
+        await cluster.propose(3, 3)
+        await cluster.has(isr=(3,), elr=(2,))
+        store = cluster.members[3].store
+        path = znodes.partition_state("t", 0)
+        good = (await store.get(path)).data
+        await store.set(path, b"{")
+        await store.delete(everywhere)
+        await cluster.stop(1)
+        await cluster.has(1, leader=3)
+        assert f"the data of {path}" in caplog.text
+        assert cluster.controller.image.broker_config("<default>") == {}
+        controller = cluster.controller.controller
+        assert isinstance((await controller.topics.create([NewTopic("u")]))["u"], TopicImage)
+        one = ConfigChange("min.insync.replicas", AlterOperation.SET, "1")
+        assert await controller.configs.alter({ConfigResource(ResourceType.TOPIC, "u"): [one]}) == {}
+        await store.set(path, good)
+        await until(lambda: cluster.controller.image.broker_config("<default>"))
+        await cluster.has(isr=(3,), elr=())
+
+    play(scenario)
+    assert caplog.text.count("is not stored yet") == 1
+
+
 # --- log directories fail ---
 
 
